@@ -16,7 +16,7 @@ EDITORS_READY := tests/editors/node_modules/.ready
 EXTENSION_READY := vscode/node_modules/.ready
 VSIX := build/relay-debug.vsix
 LOWEST_DEBUGPY := .debugpy-lowest-$(VERSION)
-# Two workers per core on two cores, because most tests wait for other processes.
+# More workers than cores (of two), because many tests wait for other processes.
 PYTEST_FLAGS ?= -n 4 --dist loadgroup
 
 # The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
@@ -99,7 +99,7 @@ bench: $(READY)
 
 # What some tests and samples need and nobody should have to download for the rest: torch, data frames, gevent, Azure ML's SDK,
 # MPI, Azure ML's inference server, MLflow, TensorBoard, the Azure CLI, a real VS Code in a browser, and what editors read and debug with.
-extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready .mlflow/.ready $(EDITORS_READY) $(VENV)/.vscode neovim tmux vsix
+extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready .mlflow/.ready $(EDITORS_READY) $(VENV)/.vscode neovim tmux .nvim-dap/.ready vsix
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml,values,gevent]'
 
 # Three real MPI launchers for the tests of ranks, each in a separate environment because all of them are called
@@ -161,14 +161,20 @@ $(EDITORS_READY): tests/editors/package.json
 	  cd tests/editors && npm install --no-package-lock --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
 	else echo "npm is missing: tests with the parser and debug client of VS Code will be skipped"; fi
 
-# Neovim from Debian, and tmux, a terminal that can be resized. Neovim's plugin nvim-dap is in no package registry: NVIM_DAP
-# names a directory that has it.
+# Neovim from Debian, and tmux, a terminal that can be resized.
 APT_INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 neovim tmux:
 	@if command -v $(subst neovim,nvim,$@) >/dev/null 2>&1; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
 	  { $(APT_INSTALL) $@ || { apt-get update -qq && $(APT_INSTALL) $@; }; } >/dev/null 2>&1; then :; \
 	else echo "$@ cannot be installed: its tests will be skipped"; fi
+
+# Neovim's plugin nvim-dap is in no package registry, so it comes from its repository; 0.6.0 is for the Neovim of Debian 12.
+# NVIM_DAP names another directory.
+.nvim-dap/.ready:
+	@rm -rf .nvim-dap
+	@if timeout 60 git clone --quiet --depth 1 --branch 0.6.0 https://github.com/mfussenegger/nvim-dap .nvim-dap \
+	2>/dev/null; then touch $@; else echo "nvim-dap cannot be downloaded: its tests will be skipped"; fi
 
 # The extension for VS Code, built with the versions in vscode/package-lock.json.
 vsix: $(VSIX)
@@ -184,4 +190,4 @@ $(EXTENSION_READY): vscode/package.json vscode/package-lock.json
 	else echo "npm is missing: the types of the extension are not checked"; fi
 
 clean:
-	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .mlflow .azure-cli .code-server build dist tests/*/node_modules vscode/node_modules vscode/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .mlflow .azure-cli .code-server .nvim-dap build dist tests/*/node_modules vscode/node_modules vscode/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,6 +17,8 @@ from relay_agent.settings.arguments import add_debug_arguments
 from relay_agent.settings.environment import ACCESS_VARIABLES
 from relay_agent.settings.table import SETTINGS
 from relay_client.cli import make_parser as client_parser
+from relay_client.cli.common import PROGRAM
+from relay_client.cli.forward import forwarding_options
 from relay_core.access_settings import ACCESS_OPTIONS
 from relay_core.program.options import CREDENTIALS, access_options
 from relay_server.cli import make_parser as server_parser
@@ -48,7 +50,12 @@ OTHER_VARIABLES = (
     (
         "RELAY_CLIENT_DIR",
         "client",
-        "directory of the control sockets (default: a private directory in /tmp, which always contains the port locks)",
+        "directory of the control sockets (default: a private directory in /tmp, where the port locks always are)",
+    ),
+    (
+        "RELAY_EVENT_LOOP",
+        "agent, client, server",
+        "`asyncio` for asyncio's event loop instead of uvloop's (default: uvloop, if it is installed)",
     ),
     ("RELAY_RANK", "job", "rank of the process, if no launcher sets it"),
     ("RELAY_WORLD_SIZE", "job", "number of ranks in the job"),
@@ -56,7 +63,11 @@ OTHER_VARIABLES = (
     ("RELAY_LOCAL_SIZE", "job", "number of ranks on the node"),
     ("RELAY_NODE_RANK", "job", "rank of the node"),
     ("RELAY_RUN_ID", "job", "name of the run, as shown to clients"),
-    ("HTTPS_PROXY", "agent, client", "proxy for outgoing connections; `NO_PROXY` names hosts to connect to directly"),
+    (
+        "HTTPS_PROXY",
+        "agent, client",
+        "proxy for outgoing connections; `NO_PROXY` lists the hosts to connect to directly",
+    ),
 )
 """Name, reader and meaning of the variables that no table in the code describes."""
 
@@ -74,8 +85,8 @@ def commands_page() -> str:
     sections = [
         "# Commands\n",
         NOTE,
-        "`COMMAND --help` prints the same, and `relay-client help credentials` the credential options.\n",
-        "An error ends the command with one of the [exit codes](exit-codes.md).\n",
+        "`COMMAND --help` prints the same text, and `relay-client help credentials` lists the credential options.\n",
+        "If an error occurs, the command exits with one of the [exit codes](exit-codes.md).\n",
     ]
     for parser in (agent_parser(), client_parser(), server_parser()):
         sections += _sections(parser)
@@ -93,7 +104,8 @@ def _sections(parser: argparse.ArgumentParser, summary: str = "") -> Iterator[st
     shared = [
         action for group in parser._action_groups if group.title == CREDENTIALS for action in group._group_actions
     ]
-    yield _options_table([action for action in parser._actions if action not in shared])
+    described = {action.dest: action for action in forwarding_options()._actions if parser.prog == PROGRAM}
+    yield _options_table([described.get(action.dest, action) for action in parser._actions if action not in shared])
     if shared:
         yield "This command also accepts the [credential options](#credential-options).\n"
     for action in parser._actions:
@@ -135,22 +147,23 @@ or an environment variable. It has the same meaning in all three places.
 
 - In a job's arguments and in variables, a flag has a value: `true`, `1`, `yes` or `on`, or `false`, `0`, `no`, `off`,
   `none` or an empty value. As options of `relay-agent run`, flags have no value.
-- Durations are seconds or have a unit: `90`, `90s`, `10m`, `1.5h`.
+- Durations are in seconds unless a unit is given: `90`, `90s`, `10m`, `1.5h`.
 - An empty value is treated as if the setting were absent.
 
 {settings}
 ## The relay to use
 
-A job's arguments are `--debug-relay-connection-name NAME` and `--debug-relay-connection-string-secret NAME`.
-`relay-agent run` takes the [credential options](commands.md#credential-options) and passes them to the job in these
-variables. They take precedence over the [general variables](environment.md), as options do.
+In a job's arguments, specify the relay with `--debug-relay-connection-name NAME` and
+`--debug-relay-connection-string-secret NAME`. `relay-agent run` takes the
+[credential options](commands.md#credential-options) and passes them to the job in the variables in the following table.
+These variables take precedence over the [general variables](environment.md), as options do.
 
 {access}
 ## On and off
 
 | variable | value | meaning |
 | --- | --- | --- |
-| `RELAY_DEBUG` | `off`, or empty | debugging is disabled, also under `relay-agent run` |
+| `RELAY_DEBUG` | `off`, or empty | debugging is disabled, even under `relay-agent run` |
 | | `wait`, `true`, `1`, `yes` or `on` | the ranks of `RELAY_DEBUG_RANKS` wait for a debugger |
 | | `on-demand` | no rank waits |
 
@@ -165,8 +178,9 @@ ENVIRONMENT_PAGE = """\
 # Environment variables
 
 {note}
-The variables of debug settings are listed in [Settings](settings.md). The Entra identities use those of the Azure
-SDK: [Credentials](credentials.md). Durations are seconds or have a unit: `90`, `90s`, `10m`.
+The variables of debug settings are listed in [Settings](settings.md). The Entra identities use the variables
+of the Azure SDK; see [Credentials](credentials.md). Durations are in seconds unless a unit is given: `90`, `90s`,
+`10m`.
 
 {variables}
 ## Internal
@@ -222,7 +236,7 @@ DEBUGPY_PAGE = """\
 {note}
 relay-debug makes debugpy faster and safer, and lets it stop and start again in the same process. To do so, it uses
 undocumented functions of debugpy and of pydevd, the part of debugpy that runs in the job. The table lists all of them.
-They were checked with every release of debugpy from {first} to {last}; `make test` runs debug sessions with the oldest
+They were tested with every release of debugpy from {first} to {last}; `make test` runs debug sessions with the oldest
 and the newest of these releases.
 
 If one of these functions is missing or fails, debugging still works: the feature that needs it is disabled, debugpy's

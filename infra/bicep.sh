@@ -10,7 +10,7 @@ deploy() {
     --template-file "$(dirname "${BASH_SOURCE[0]}")/main.bicep" --parameters "@$WORK/parameters.json" -o none
 }
 
-# The names were validated by check_names and add_hc: none of them needs escaping in JSON.
+# check_names and add_hc have validated the names, so none of them needs escaping in JSON.
 write_parameters() {
   local hc separator=''
   # shellcheck disable=SC2016  # "$schema" is the name of a field

@@ -12,26 +12,27 @@ usage: create_relay.sh -g GROUP -n NAMESPACE --hc NAME [--hc NAME ...] --key-vau
 
 Creates missing resources and keeps existing ones: the resource group, the Relay namespace, one hybrid connection per
 developer with one Listen rule (for the job) and one Send rule (for the laptop), and two Key Vault secrets with their
-connection strings and a shared tunnel key. With --entra it creates no rules and no connection strings, but one secret
-with the tunnel key; authentication then uses Entra ID. A second run changes nothing. Keys are never printed.
+connection strings and a shared tunnel key. With --entra, the script creates no rules and no connection strings, but
+one secret with the tunnel key; authentication then uses Entra ID. A second run changes nothing. Keys are never printed.
 
   -g, --resource-group GROUP   resource group; created if --location is given
-  -n, --namespace NAMESPACE    Relay namespace, becomes NAMESPACE.servicebus.windows.net
+  -n, --namespace NAMESPACE    Relay namespace; its address becomes NAMESPACE.servicebus.windows.net
       --hc NAME                hybrid connection, one per developer; repeatable
       --nodes NUMBER           number of nodes that can be debugged at the same time (default: 25). For more than 25, a
                                family of hybrid connections is created: NAME, NAME-1, NAME-2, ... Agents and clients use
-                               it under the one name NAME. A family never becomes smaller
+                               it under the single name NAME. A family never becomes smaller
       --key-vault VAULT        name of an existing Key Vault
-  -l, --location REGION        region of new resources (default: the region of the resource group)
-      --agent-principal ID[:TYPE]    object id of the job's identity: gets Azure Relay Listener on each hybrid
-                               connection and can read the agent's secret (TYPE default: ServicePrincipal). In a vault
-                               with access policies it must already have the permission 'get'
-      --client-principal ID[:TYPE]   the developer: Azure Relay Sender and the client's secret (TYPE default: User)
-      --entra                  store only the tunnel key, for authentication with Entra ID. Agents and clients with
-                               connection strings and with Entra ID can connect to each other
-      --bicep                  deploy main.bicep instead of calling az for each resource
+  -l, --location REGION        region for new resources (default: the resource group's region)
+      --agent-principal ID[:TYPE]    object id of the job's identity, which gets the role Azure Relay Listener on each
+                               hybrid connection and can read the agent's secret (default TYPE: ServicePrincipal). In a
+                               vault with access policies, the identity must already have the secret permission 'get'
+      --client-principal ID[:TYPE]   object id of the developer, who gets the role Azure Relay Sender on each hybrid
+                               connection and can read the client's secret (default TYPE: User)
+      --entra                  store only the tunnel key, for authentication with Entra ID. Agents and clients that
+                               use Entra ID can connect to those that use connection strings
+      --bicep                  deploy main.bicep once instead of calling az for each resource
       --subscription NAME_OR_ID
-      --dry-run                print what would be created and create nothing
+      --dry-run                print what would be created, and create nothing
   -h, --help
 
 examples:
@@ -53,7 +54,7 @@ ROLE_LISTENER=26e0b698-aa6d-4085-9386-aadae190014d # Azure Relay Listener
 ROLE_SENDER=26baccc8-eea7-41f1-98f4-1762cc7f685d   # Azure Relay Sender
 ROLE_SECRET_USER=4633458b-17de-408a-b874-0445c86b69e6 # Key Vault Secrets User
 
-MAX_NODES=5000 # connections that a namespace accepts
+MAX_NODES=5000 # maximum number of connections that a namespace accepts
 
 LOCATION='' BICEP='' ENTRA='' NODES=1
 AGENT_ID='' AGENT_TYPE='' CLIENT_ID='' CLIENT_TYPE=''
@@ -104,7 +105,7 @@ parse() {
       --nodes)
         need_value "$@"
         if ! matches "$2" '^[1-9][0-9]{0,3}$' || [ "$2" -gt "$MAX_NODES" ]; then
-          die 2 "invalid number of nodes: '$2'" "use a number from 1 to $MAX_NODES, the connections that a namespace accepts"
+          die 2 "invalid number of nodes: '$2'" "use a number from 1 to $MAX_NODES; a namespace accepts at most $MAX_NODES connections"
         fi
         NODES=$2
         shift 2
@@ -119,7 +120,8 @@ parse() {
   [ -n "$VAULT" ] || usage_error "--key-vault is missing"
   [ -z "$BICEP" ] || [ -z "$ENTRA" ] || usage_error "--bicep creates connection strings, so it cannot be used with --entra"
   [ -z "$LOCATION" ] || matches "$LOCATION" '^[A-Za-z0-9 ]+$' ||
-    die 2 "invalid Azure region: '$LOCATION'" "az account list-locations --query '[].name' -o tsv"
+    die 2 "invalid Azure region: '$LOCATION'" \
+      "run this to list the regions: az account list-locations --query '[].name' -o tsv"
 }
 
 # read_principal OPTION ID[:TYPE]: sets ID and TYPE.
@@ -138,7 +140,7 @@ read_principal() {
 
 empty_principal() {
   if [ "$1" = --client-principal ]; then
-    die 2 "the object id for $1 is empty" "az ad signed-in-user show --query id -o tsv prints yours"
+    die 2 "the object id for $1 is empty" "run 'az ad signed-in-user show --query id -o tsv' to print yours"
   fi
   die 2 "the object id for $1 is empty: the cluster probably has no managed identity" \
     "assign one in the studio (Compute, Compute clusters, the cluster, Edit: system-assigned), read its principal id again, \
@@ -155,13 +157,13 @@ find_vault() {
   found keyvault show -n "$VAULT" \
     --query '[id,resourceGroup,properties.vaultUri,properties.enableRbacAuthorization]' -o tsv ||
     die 3 "Key Vault '$VAULT' was not found in this subscription" \
-      "az keyvault create -g $GROUP -n $VAULT -l ${LOCATION:-REGION} --enable-rbac-authorization true"
+      "run this to create it: az keyvault create -g $GROUP -n $VAULT -l ${LOCATION:-REGION} --enable-rbac-authorization true"
   VAULT_ID=$(answer | sed -n 1p) VAULT_GROUP=$(answer | sed -n 2p) VAULT_URI=$(answer | sed -n 3p)
   if [ "$(answer | sed -n 4p)" = true ]; then VAULT_HAS_ROLES=1; else check_policies; fi
 }
 
-# A vault with access policies ignores roles on its secrets. A policy covers all secrets of the vault, so this script does
-# not add one: that is a decision of the vault's owners.
+# A vault with access policies ignores roles on its secrets. A policy covers all secrets in the vault, so this script does
+# not add one and leaves that decision to the vault's owners.
 check_policies() {
   local id commands=''
   [ -n "$AGENT_ID$CLIENT_ID" ] || return 0
@@ -171,14 +173,14 @@ check_policies() {
   for id in $AGENT_ID $CLIENT_ID; do
     id=$(lower "$id")
     if may_read "$id"; then continue; fi
-    # The command replaces the permissions of the object, so it includes the existing ones.
+    # The command replaces the object's permissions, so it includes the existing ones.
     commands="$commands${commands:+; }az keyvault set-policy -n $VAULT --object-id $id --secret-permissions$PERMISSIONS get"
   done
-  [ -z "$commands" ] || die 3 "Key Vault '$VAULT' has access policies, which grant access to all of its secrets" \
+  [ -z "$commands" ] || die 3 "Key Vault '$VAULT' uses access policies, which grant access to all of its secrets" \
     "if that is acceptable, run: $commands; then run this again. A vault with --enable-rbac-authorization true needs no policy"
 }
 
-# may_read ID: whether an access policy allows this object to read secrets; sets PERMISSIONS to its permissions.
+# may_read ID: whether an access policy allows this object to read secrets; sets PERMISSIONS to the object's permissions.
 PERMISSIONS=''
 may_read() {
   PERMISSIONS=$(sed -n "s/^$1[[:space:]]/ /p" "$WORK/policies" | tr -d '\r\n')
@@ -255,7 +257,7 @@ ensure_hc() {
   ensure_roles "$hc" client "$CLIENT_ID" "$CLIENT_TYPE" "$ROLE_SENDER"
 }
 
-# ensure_sibling HC FAMILY: creates one hybrid connection and its rules; $WORK/HC/new exists if there was none.
+# ensure_sibling HC FAMILY: creates one hybrid connection and its rules; creates $WORK/HC/new if the hybrid connection is new.
 ensure_sibling() {
   local hc=$1 kind mark=()
   [ "$1" = "$2" ] || mark=(--user-metadata "$(family_mark "$2")")
@@ -268,7 +270,7 @@ ensure_sibling() {
       --requires-client-authorization true ${mark[@]+"${mark[@]}"} -o none
   elif [ "$(answer | sed -n 1p)" = false ]; then
     die 3 "hybrid connection '$hc' allows connections without a key (requiresClientAuthorization is false)" \
-      "this cannot be changed later; choose another name, or delete it and run this again"
+      "this cannot be changed later; choose another name, or delete the hybrid connection and run this again"
   fi
   [ -n "$ENTRA" ] || for kind in agent client; do ensure_rule "$hc" "$kind"; done
 }
@@ -281,7 +283,7 @@ ensure_rule() {
   local hc=$1 kind=$2 rule rights
   rule=$(rule_of "$kind") rights=$(rights_of "$kind")
   if ! is_new "$hc" && rule_exists "$hc" "$rule"; then
-    [ "$(answer)" = "$rights" ] || die 3 "rule '$rule' of '$hc' does not have exactly the right $rights" \
+    [ "$(answer)" = "$rights" ] || die 3 "rule '$rule' on '$hc' must have the right $rights and no other right" \
       "delete the rule and run this again; restart the jobs and clients that use it"
     read_keys "$hc" "$kind"
     return
@@ -292,8 +294,8 @@ ensure_rule() {
   read_keys "$hc" "$kind"
 }
 
-# The stored tunnel key is kept, so that running agents and clients can still connect to new ones. A new hybrid connection
-# has no running ones, so it gets a new key, even if secrets of a deleted hybrid connection with the same name exist.
+# The stored tunnel key is kept so that running agents and clients can still connect to new ones. A new hybrid connection
+# has no running agents or clients, so it gets a new key, even if a deleted one with the same name left secrets behind.
 choose_tunnel_key() {
   local hc=$1 key="$WORK/$1/key" alone
   alone=$(folder "$hc" tunnel-key)/stored
@@ -353,7 +355,7 @@ ensure_role() {
       --fill-principal-name false --fill-role-definition-name false --query '[].id' -o tsv
     if [ -n "$(answer)" ]; then return; fi
   fi
-  changed give "$7"
+  changed assign "$7"
   [ -n "$DRY_RUN$6" ] || must_az role assignment create --assignee-object-id "$id" --assignee-principal-type "$type" \
     --role "$role" --scope "$scope" -o none
 }
@@ -363,7 +365,7 @@ ensure_role() {
 next_steps() {
   local secret name
   local right="Key Vault Secrets User on the secret"
-  [ -n "$VAULT_HAS_ROLES" ] || right="an access policy of '$VAULT' with the secret permission get"
+  [ -n "$VAULT_HAS_ROLES" ] || right="an access policy in '$VAULT' with the secret permission 'get'"
   if [ -n "$ENTRA" ]; then
     secret=$(secret_name "$1" tunnel-key) name=$(name_with_size "$1")
     cat <<TEXT

@@ -8,16 +8,17 @@ usage() {
   cat <<'TEXT'
 usage: delete_relay.sh -g GROUP -n NAMESPACE [--hc NAME ...] [--key-vault VAULT] [--namespace-too] [options]
 
-Deletes hybrid connections with their rules and secrets. Running sessions on them end. Resources that do not exist are
-skipped. Secrets can be recovered within the vault's retention period; the resource group is never deleted.
+Deletes hybrid connections together with their rules and secrets; all sessions on these hybrid connections end.
+Resources that do not exist are skipped. Secrets can be recovered within the vault's retention period; the resource
+group is never deleted.
 
   -g, --resource-group GROUP
   -n, --namespace NAMESPACE
       --hc NAME          hybrid connection to delete; repeatable
-      --key-vault VAULT  delete the secrets of each hybrid connection too
+      --key-vault VAULT  Key Vault that contains the secrets to delete
       --namespace-too    delete the namespace, if it contains no other hybrid connections
       --subscription NAME_OR_ID
-      --dry-run          print what would be deleted and delete nothing
+      --dry-run          print what would be deleted, and delete nothing
   -y, --yes              do not ask for confirmation
   -h, --help
 
@@ -25,7 +26,7 @@ examples:
   delete_relay.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv
   delete_relay.sh -g debug-rg -n contoso-debug --hc alice --hc bob --key-vault contoso-kv --namespace-too --yes
 
-exit codes: 0 success, 1 az failed or the answer was no, 2 invalid command line, 3 invalid configuration, 4 not signed in
+exit codes: 0 success, 1 az failed or you did not confirm, 2 invalid command line, 3 invalid configuration, 4 not signed in
   or not permitted, 6 Azure is unreachable or too busy, 130 Ctrl-C
 TEXT
 }
@@ -42,7 +43,7 @@ main() {
     return
   fi
   if [ -z "$DRY_RUN$YES" ]; then
-    say "This deletes, for all users:"
+    say "The following will be deleted for all users:"
     sed 's/^/  /' "$WORK/doomed"
   fi
   confirm "Delete?"
@@ -65,7 +66,7 @@ parse() {
     esac
   done
   check_names
-  [ -n "$HCS$NAMESPACE_TOO" ] || usage_error "nothing to delete: give --hc NAME or --namespace-too"
+  [ -n "$HCS$NAMESPACE_TOO" ] || usage_error "nothing to delete: --hc NAME or --namespace-too is required"
 }
 
 # Finds what exists: writes one line per resource to $WORK/doomed, and marker files for delete_hc.
@@ -95,8 +96,8 @@ look() {
   fi
 }
 
-# find_all_siblings HC NAMESPACE_EXISTS: without a connection string, those of a family are the hybrid connections that have
-# its numbered names and its mark.
+# find_all_siblings HC NAMESPACE_EXISTS: determines the size of the family. Without a connection string, a family consists
+# of the hybrid connections that have its numbered names and its mark.
 find_all_siblings() {
   local size
   find_family "$1" 1
@@ -119,8 +120,8 @@ refuse_if_shared() {
       *) others="$others${others:+, }$hc" ;;
     esac
   done
-  [ -z "$others" ] || die 3 "namespace '$NAMESPACE' has other hybrid connections: $others" \
-    "add each with --hc to delete it too, or omit --namespace-too"
+  [ -z "$others" ] || die 3 "namespace '$NAMESPACE' contains other hybrid connections: $others" \
+    "add --hc for each of them to delete it too, or omit --namespace-too"
 }
 
 delete_hc() {

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Families of hybrid connections: NAME, NAME-1, NAME-2, ... with one name and one connection string for each side, for more
-# nodes than one hybrid connection accepts. Sourced by lib.sh.
+# Families of hybrid connections: NAME, NAME-1, NAME-2, ... They share one name and one connection string for each side, and
+# serve more nodes than one hybrid connection accepts. Sourced by lib.sh.
 #
-# $WORK/NAME/size contains the number of hybrid connections. The stored connection strings contain a key of each one, so
-# they define which ones belong to the family: a colleague may have chosen the name NAME-1.
+# $WORK/NAME/size contains the number of hybrid connections. A stored connection string contains a key for each hybrid
+# connection of the family, and therefore defines which ones belong to it: a colleague may have chosen the name NAME-1.
 
 LISTENERS_PER_HC=25 # Azure's limit
 
@@ -18,19 +18,19 @@ siblings() {
   done
 }
 
-# name_with_size HC: prints the name for programs that have no connection string, from which they would know the size.
+# name_with_size HC: prints the name for programs without a connection string, which cannot read the size from it.
 name_with_size() {
   if [ "$(cat "$WORK/$1/size")" -gt 1 ]; then printf '%s:%s' "$1" "$(cat "$WORK/$1/size")"; else printf %s "$1"; fi
 }
 
-# find_family HC NODES: determines the size from the stored secrets; it becomes larger if that is necessary for NODES.
+# find_family HC NODES: determines the size from the stored secrets, and increases it if NODES requires this.
 find_family() {
   local size wanted
   size=$(stored_size "$1") wanted=$((($2 + LISTENERS_PER_HC - 1) / LISTENERS_PER_HC))
   while [ "$size" -lt "$wanted" ]; do
     if is_separate "$1-$size"; then
-      die 3 "'$1-$size' is a hybrid connection of its own, so it cannot be a part of '$1'" \
-        "choose another name with --hc, or delete it: delete_relay.sh --hc $1-$size"
+      die 3 "'$1-$size' is a separate hybrid connection, so it cannot become part of the family '$1'" \
+        "choose another name with --hc, or delete '$1-$size' with: delete_relay.sh --hc $1-$size"
     fi
     size=$((size + 1))
   done
@@ -52,13 +52,13 @@ stored_size() {
   say 1
 }
 
-# refuse_member HC: exits if the hybrid connection belongs to a family. Its agents and those of the family would otherwise be
-# mixed, and could not be reached: they have different tunnel keys.
+# refuse_member HC: exits if the hybrid connection belongs to a family. Otherwise, its agents and those of the family would
+# listen side by side with different tunnel keys, and clients could not reach them.
 refuse_member() {
   local base=${1%-*} kind
   matches "$1" '.-[1-9][0-9]{0,2}$' || return 0
   for kind in agent client; do
-    # A secret that is missing, of another namespace or not readable contains no family of this run.
+    # A secret that is missing, unreadable or from another namespace does not describe a family that concerns this run.
     if ! (read_secret "$base" "$kind") 2>/dev/null; then rm -f "$(folder "$base" "$kind")/stored"; fi
   done
   if [ "$(stored_size "$base")" -gt "${1##*-}" ] || { namespace_exists && hc_exists "$1" && is_marked "$base"; }; then
@@ -66,8 +66,8 @@ refuse_member() {
   fi
 }
 
-# family_mark HC: prints the userMetadata of the second and further hybrid connections of a family. It shows to which family
-# they belong without a connection string (Entra ID), or if it cannot be read.
+# family_mark HC: prints the userMetadata of the second and further hybrid connections of a family. It identifies the
+# family when no connection string exists (Entra ID) or can be read.
 family_mark() { printf 'relay-debug family %s' "$(lower "$1")"; }
 
 # is_marked HC: whether the hybrid connection that `hc_exists` has found belongs to this family.

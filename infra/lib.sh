@@ -1,15 +1,15 @@
 # shellcheck shell=bash
 # Functions shared by create_relay.sh, rotate_keys.sh and delete_relay.sh; sourced, not run. Works with bash 3.2 (macOS).
 #
-# Keys are never stored in shell variables, arguments or environment variables. They are written from `az` to 0600 files
-# in one private directory, compared and joined there, and passed back to `az` with `--file`. So `ps`, `bash -x` and CI
-# logs cannot show a key. The directory is removed on every exit.
+# Keys are never stored in shell variables, arguments or environment variables. `az` writes them to files with mode 0600
+# in one private directory. They are compared and joined there, and passed back to `az` with `--file`. So `ps`, `bash -x`
+# and CI logs cannot show a key. The directory is removed whenever a script exits.
 #
-# Exit codes are the same as in relay_core/errors.py where the meaning is the same:
+# Exit codes with the same meaning as in relay_core/exit_codes.py have the same number:
 #   0 success   1 az failed   2 invalid command line   3 invalid configuration   4 not signed in, or not permitted
 #   5 no such namespace, hybrid connection or rule   6 Azure is unreachable or too busy   130 Ctrl-C
 
-# Names of the two authorization rules of each hybrid connection; main.bicep uses the same names.
+# Names of the two authorization rules on each hybrid connection; main.bicep uses the same names.
 LISTEN_RULE=agent-listen
 SEND_RULE=client-send
 
@@ -37,7 +37,7 @@ die() {
 
 usage_error() { die 2 "$1" "see '$PROGRAM --help'"; }
 
-# changed VERB THING: prints one line per change; in a dry run, what would change.
+# changed VERB THING: prints one line per change; in a dry run, the line states what would change.
 CHANGES=0
 changed() {
   CHANGES=$((CHANGES + 1))
@@ -87,7 +87,7 @@ need_value() {
 # HCS: names separated by blanks, in the user's order, without duplicates (Azure ignores case).
 add_hc() {
   matches "$1" '^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$' ||
-    die 2 "invalid name of a hybrid connection: '$1'" \
+    die 2 "invalid hybrid connection name: '$1'" \
       "use 1 to 100 letters, digits, '.', '_' and '-', with a letter or digit at both ends"
   case " $(lower "$HCS") " in
     *" $(lower "$1") "*) ;;
@@ -99,10 +99,10 @@ check_names() {
   [ -n "$GROUP" ] || usage_error "--resource-group is missing"
   [ -n "$NAMESPACE" ] || usage_error "--namespace is missing"
   matches "$NAMESPACE" '^[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]$' ||
-    die 2 "invalid name of a Relay namespace: '$NAMESPACE'" \
-      "use 6 to 50 letters, digits and '-', starting with a letter; it becomes <name>.servicebus.windows.net"
+    die 2 "invalid Relay namespace name: '$NAMESPACE'" \
+      "use 6 to 50 letters, digits and '-', starting with a letter; the address becomes <name>.servicebus.windows.net"
   [ -z "$VAULT" ] || matches "$VAULT" '^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$' ||
-    die 2 "invalid name of a Key Vault: '$VAULT'" "give the name alone, not the URL: 3 to 24 letters, digits and '-'"
+    die 2 "invalid Key Vault name: '$VAULT'" "pass only the name, not the URL: 3 to 24 letters, digits and '-'"
 }
 
 matches() { [[ $1 =~ $2 ]]; }
@@ -117,7 +117,7 @@ begin() {
   trap 'exit 130' INT
   trap 'exit 143' HUP TERM
   command -v az >/dev/null 2>&1 ||
-    die 3 "the Azure CLI 'az' is not on the PATH" "install it: https://aka.ms/azure-cli, then 'az login'"
+    die 3 "the Azure CLI 'az' is not on the PATH" "install it (https://aka.ms/azure-cli), then run 'az login'"
   must_az account show --query name -o tsv
 }
 
@@ -140,7 +140,7 @@ run_az() {
 }
 
 # Concurrent writes to the rules of a namespace fail with 429 and SubCode=40901. Requests for a secret that was just
-# deleted or recovered fail with 409 for some seconds.
+# deleted or recovered fail with 409 for a few seconds.
 azure_is_busy() {
   complaint 'SubCode=40901|TooManyRequests|ObjectIsBeing(Recovered|Deleted)|ServiceUnavailable|GatewayTimeout|ServerBusy'
 }
@@ -161,14 +161,14 @@ found() {
 
 # missing STATUS: whether the last failure of az means "not found". Only some commands exit with status 3 after a 404:
 # `keyvault secret show` does, but `show-deleted` and `delete` exit with 1, and so does `keyvault show` if no vault in the
-# subscription has the name. For those, check the error code in the message.
+# subscription has the name. After other statuses than 3, check the error code in the message.
 missing() {
   complaint 'SubscriptionNotFound' && return 1
   [ "$1" -eq 3 ] ||
     complaint "^(ERROR: )?(\\((Secret|Vault|Resource|ResourceGroup|ParentResource)NotFound\\)|The Vault '.*' not found within)"
 }
 
-# Exits with one sentence and a hint for the last failure of az. az's messages contain no secrets, and only their first
+# Exits with one sentence and a hint about the last failure of az. az's messages contain no secrets, and only their first
 # line is shown.
 explain() {
   local first area=${AZ_COMMAND%% *}
@@ -176,22 +176,23 @@ explain() {
   if complaint 'az login|AADSTS'; then
     die 4 "you are not signed in to Azure" "run 'az login', choose the subscription, then run this again"
   elif complaint "SubscriptionNotFound|Subscription '.*' not found"; then
-    die 3 "subscription '${SUBSCRIPTION:-selected in az}' was not found in your account" "az account list -o table"
+    die 3 "subscription '${SUBSCRIPTION:-selected in az}' was not found in your account" \
+      "run 'az account list -o table' to list your subscriptions"
   elif complaint 'MissingSubscriptionRegistration'; then
     die 3 "the subscription is not registered for Microsoft.Relay" \
-      "once per subscription: az provider register --namespace Microsoft.Relay --wait"
+      "run this once per subscription: az provider register --namespace Microsoft.Relay --wait"
   elif complaint 'Bicep (CLI|version)|BicepLatestRelease|"bicep" executable'; then
     die 3 "az has no Bicep compiler and cannot download one" \
-      "az bicep install, on a network that reaches aka.ms and downloads.bicep.azure.com; or omit --bicep"
+      "run 'az bicep install' on a network that can reach aka.ms and downloads.bicep.azure.com, or omit --bicep"
   elif complaint 'PrincipalNotFound'; then
     die 3 "cannot assign a role: ${first%%. *}" \
-      "use the object id, not the client id; an identity that was just created takes a minute to appear: run this again"
+      "use the object id, not the client id; if the identity was just created, run this again in a minute"
   elif [ "$area" = keyvault ] && complaint '\(Forbidden\)|\(AccessDenied\)'; then
     explain_vault "$first"
   elif complaint 'Forbidden|AuthorizationFailed|not authorized|not have authorization'; then
-    die 4 "Azure refused '$AZ_COMMAND' ($first)" "infra/README.md lists the roles that this script needs"
+    die 4 "Azure refused 'az $AZ_COMMAND' ($first)" "see infra/README.md for the roles that this script needs"
   elif azure_is_busy; then
-    die 6 "Azure is still busy after $MAX_ATTEMPTS attempts of '$AZ_COMMAND'" "run this again; completed steps are skipped"
+    die 6 "Azure is still busy after $MAX_ATTEMPTS attempts to run 'az $AZ_COMMAND'" "run this again; completed steps are skipped"
   elif complaint 'Failed to resolve|Name or service not known|Max retries exceeded|connect to proxy|[Cc]onnection (error|refused|aborted)'; then
     die 6 "'az $AZ_COMMAND' cannot reach Azure" \
       "check the network, HTTPS_PROXY and the name of the Key Vault; a Key Vault with a private endpoint is reachable only inside its network"
@@ -202,21 +203,21 @@ explain() {
 # explain_vault FIRST_LINE: exits with the reason for a refusal by the vault. A vault with access policies ignores roles.
 explain_vault() {
   if complaint 'ForbiddenByFirewall|ForbiddenByConnection'; then
-    die 4 "the firewall of Key Vault '$VAULT' refuses this machine ($1)" \
-      "allow its IP address, or run this inside the network of the vault's private endpoint"
+    die 4 "the firewall of Key Vault '$VAULT' blocks this machine ($1)" \
+      "allow this machine's IP address, or run this inside the network of the vault's private endpoint"
   elif complaint 'ForbiddenByPolicy|does not have secrets [a-z]+ permission'; then
-    die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND': its access policies do not allow it" \
-      "az keyvault set-policy -n $VAULT --object-id \"\$(az ad signed-in-user show --query id -o tsv)\" \
+    die 4 "Key Vault '$VAULT' refused 'az $AZ_COMMAND': its access policies do not allow it" \
+      "run: az keyvault set-policy -n $VAULT --object-id \"\$(az ad signed-in-user show --query id -o tsv)\" \
 --secret-permissions get list set delete recover; then run this again; completed steps are skipped"
   fi
-  die 4 "Key Vault '$VAULT' refused '$AZ_COMMAND' ($1)" \
-    "you need the role 'Key Vault Secrets Officer' on it, and a new role assignment takes effect after up to 5 minutes; \
-then run this again; completed steps are skipped"
+  die 4 "Key Vault '$VAULT' refused 'az $AZ_COMMAND' ($1)" \
+    "make sure that you have the role 'Key Vault Secrets Officer' on the vault (a new assignment takes up to 5 minutes to take \
+effect), then run this again; completed steps are skipped"
 }
 
 # --- namespace, hybrid connection, rules -----------------------------------------------------------------------------
 
-# namespace_exists: writes region and resource id to $WORK/out, one per line.
+# namespace_exists: writes the region and the resource id to $WORK/out, one per line.
 namespace_exists() { found relay namespace show -g "$GROUP" -n "$NAMESPACE" --query '[location,id]' -o tsv; }
 
 # hc_exists HC: writes requiresClientAuthorization, the number of connected listeners and userMetadata to $WORK/out, one per
@@ -304,13 +305,13 @@ read_secret() {
 
 same_name() { [ "$(lower "$1")" = "$(lower "$2")" ]; }
 
-# field NAME FILE: one field of the connection string in FILE.
+# field NAME FILE: prints one field of the connection string in FILE.
 field() { tr ';' '\n' <"$2" | sed -n "s/^$1=//p"; }
 
 # without_tunnel_key FILE: prints the connection string in FILE without its TunnelKey, as Azure returned it.
 without_tunnel_key() { tr ';' '\n' <"$1" | sed '/^TunnelKey=/d' | paste -s -d ';' - | tr -d '\n'; }
 
-# keep_tunnel_key FROM TO: copies the tunnel key of a stored connection string; returns 1 if it has no valid one.
+# keep_tunnel_key FROM TO: copies the tunnel key from a stored connection string; returns 1 if it contains no valid one.
 keep_tunnel_key() {
   [ -s "$1" ] || return 1
   field TunnelKey "$1" | tr -d '\n' >"$2"

@@ -1,8 +1,9 @@
-// What one team needs to debug through Azure Relay: a namespace, and for each developer a hybrid connection with a Listen
-// rule for the jobs and a Send rule for the laptop. Optional: roles, Key Vault secrets, private endpoint, diagnostics.
+// The resources that one team needs to debug through Azure Relay: a namespace and, for each developer, a hybrid connection
+// with a Listen rule for the jobs and a Send rule for the laptop. Optional resources are roles, Key Vault secrets, a private
+// endpoint and diagnostics.
 //
-// No output and no plain parameter contains a key, because both are kept in the deployment history, which every reader
-// of the resource group can see.
+// No output and no plain parameter contains a key, because both are kept in the deployment history, which everyone who can
+// read the resource group can see.
 
 targetScope = 'resourceGroup'
 
@@ -13,7 +14,7 @@ import { hybridConnectionType } from 'modules/types.bicep'
 @maxLength(50)
 param namespaceName string
 
-@description('Azure region of everything in this template. Choose the one nearest to the developers.')
+@description('Azure region of all resources in this template. Choose the one nearest to the developers.')
 param location string = resourceGroup().location
 
 @description('Tags of the namespace and the private endpoint.')
@@ -23,30 +24,30 @@ param tags object = {}
 @minLength(1)
 param hybridConnections hybridConnectionType[]
 
-@description('Whether the namespace answers outside private endpoints. Jobs and laptops need Enabled unless both are in the network of the private endpoint.')
+@description('Whether the namespace accepts connections that do not use a private endpoint. Jobs and laptops need Enabled unless both are in the network of the private endpoint.')
 @allowed(['Enabled', 'Disabled'])
 param publicNetworkAccess string = 'Enabled'
 
-@description('Existing Key Vault for the connection strings; empty stores none.')
+@description('Existing Key Vault for the connection strings; if empty, no connection strings are stored.')
 param keyVaultName string = ''
 
 @description('Resource group of the Key Vault.')
 param keyVaultResourceGroup string = resourceGroup().name
 
-@description('Whether the Key Vault uses roles (enableRbacAuthorization). For a vault with access policies, set this to false: it ignores roles, so none are assigned on its secrets, and each reader needs an access policy with the secret permission get.')
+@description('Whether the Key Vault uses roles (enableRbacAuthorization). Set this to false for a vault with access policies: such a vault ignores roles, so no roles are assigned on its secrets, and each reader needs an access policy with the secret permission get.')
 param keyVaultUsesRoles bool = true
 
-@description('Tunnel keys, 32 random bytes in base64 by name of the hybrid connection. Secrets are written only for the hybrid connections named here. create_relay.sh creates the keys.')
+@description('Tunnel keys (32 random bytes in base64), keyed by the name of the hybrid connection. Secrets are written only for the hybrid connections named here. create_relay.sh creates the keys.')
 @secure()
 param tunnelKeys object = {}
 
-@description('Resource id of a subnet for a private endpoint; empty creates none.')
+@description('Resource id of a subnet for a private endpoint; if empty, no private endpoint is created.')
 param privateEndpointSubnetId string = ''
 
-@description('Resource id of the private DNS zone privatelink.servicebus.windows.net; empty registers no name.')
+@description('Resource id of the private DNS zone privatelink.servicebus.windows.net; if empty, no name is registered.')
 param privateDnsZoneId string = ''
 
-@description('Resource id of a Log Analytics workspace for the events and metrics of the namespace; empty sends none.')
+@description('Resource id of a Log Analytics workspace for the events and metrics of the namespace; if empty, no events or metrics are sent.')
 param logAnalyticsWorkspaceId string = ''
 
 resource namespace 'Microsoft.Relay/namespaces@2026-01-01' = {
@@ -63,7 +64,8 @@ resource namespace 'Microsoft.Relay/namespaces@2026-01-01' = {
   }
 }
 
-// Deployed one by one, because the service refuses overlapping writes to the rules of a namespace (429, SubCode=40901).
+// These are deployed one by one, because the service refuses overlapping writes to the rules of a namespace (429,
+// SubCode=40901).
 @batchSize(1)
 module connections 'modules/hybrid-connection.bicep' = [for connection in hybridConnections: {
   name: 'relay-debug-${uniqueString(namespaceName, connection.name)}'

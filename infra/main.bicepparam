@@ -4,9 +4,10 @@ using './main.bicep'
 
 param namespaceName = 'contoso-debug'
 
-// To assign the roles Azure Relay Listener and Sender too, use existing object ids: a deployment with an unknown id
-// fails with PrincipalNotFound.   az ad signed-in-user show --query id -o tsv                                 a
-// developer   az resource show ... -n cpu-cluster --query identity.principalId -o tsv     the identity of a cluster
+// To also assign the roles Azure Relay Listener and Sender, use existing object ids: a deployment with an unknown id
+// fails with PrincipalNotFound. These commands print the ids of a developer and of a cluster's identity:
+//   az ad signed-in-user show --query id -o tsv
+//   az resource show ... -n cpu-cluster --query identity.principalId -o tsv
 param hybridConnections = [
   {
     name: 'alice'

@@ -9,18 +9,19 @@ usage() {
 usage: rotate_keys.sh -g GROUP -n NAMESPACE --hc NAME [--hc NAME ...] --key-vault VAULT --phase PHASE [options]
 
 Each rule has two valid keys. Agents and clients read one of them from Key Vault when they start, and need it until they
-exit, to renew their token and to reconnect after a network failure. So a key may be renewed only when no process uses
-it. Each phase renews the key that is NOT in the secrets, and then stores it in the secrets:
+exit, to renew their token and to reconnect after a network failure. Therefore, a key may be renewed only when no process
+is using it. Each phase renews the key that is NOT in the secrets, and then stores it in the secrets:
 
   1. --phase secondary   Running processes continue with the primary key; new processes get the new secondary key.
-  2. wait until every job and every relay-client that was started before step 1 has ended
+  2. Wait until every job and every relay-client that was started before step 1 has exited.
   3. --phase primary     The old primary key becomes invalid; the secrets contain the new primary key.
-  4. before the next rotation, wait in the same way
+  4. Before the next rotation, wait until every job and every relay-client that was started before step 3 has exited.
 
-A phase that is repeated after an interruption completes the missing steps.
+If a phase was interrupted, run it again to complete the missing steps.
 
-      --phase tunnel-key   store a new tunnel key in all secrets, if the old one may have leaked. It has no second
-                         valid value: running sessions continue, but cannot connect to processes started later.
+      --phase tunnel-key   store a new tunnel key in all secrets. Use this phase if the current key may have leaked.
+                         Only one tunnel key is valid at a time: running sessions continue, but processes that
+                         were started before this phase cannot connect to processes that are started later.
 
   -g, --resource-group GROUP
   -n, --namespace NAMESPACE
@@ -28,15 +29,15 @@ A phase that is repeated after an interruption completes the missing steps.
       --key-vault VAULT  the Key Vault in which create_relay.sh stored the connection strings
       --phase PHASE      secondary, primary or tunnel-key
       --subscription NAME_OR_ID
-      --dry-run          print what would be renewed and change nothing
-  -y, --yes              do not ask for confirmation before a phase that can disconnect users of the old key
+      --dry-run          print what would be renewed, and change nothing
+  -y, --yes              do not ask for confirmation, even if processes that use an old key may be disconnected
   -h, --help
 
 examples:
   rotate_keys.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --phase secondary
   rotate_keys.sh -g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --phase primary
 
-exit codes: 0 success, 1 az failed or the answer was no, 2 invalid command line, 3 invalid configuration, 4 not signed in
+exit codes: 0 success, 1 az failed or you did not confirm, 2 invalid command line, 3 invalid configuration, 4 not signed in
   or not permitted, 5 no such namespace, hybrid connection or rule, 6 Azure is unreachable or too busy, 130 Ctrl-C
 TEXT
 }
@@ -77,8 +78,8 @@ parse() {
   [ -n "$VAULT" ] || usage_error "--key-vault is missing"
   case "$PHASE" in
     secondary | primary | tunnel-key) ;;
-    '') usage_error "--phase is missing: secondary first, primary later" ;;
-    *) usage_error "--phase is secondary, primary or tunnel-key, not '$PHASE'" ;;
+    '') usage_error "--phase is missing: a rotation begins with secondary and continues with primary" ;;
+    *) usage_error "--phase must be secondary, primary or tunnel-key, not '$PHASE'" ;;
   esac
 }
 
@@ -92,7 +93,7 @@ read_state() {
   for sibling in $(siblings "$hc"); do count_listeners "$sibling"; done
   if [ "$PHASE" = tunnel-key ] && read_secret "$hc" tunnel-key &&
     [ ! -s "$(folder "$hc" agent)/stored" ] && [ ! -s "$(folder "$hc" client)/stored" ]; then
-    return # create_relay.sh --entra: no strings
+    return # create_relay.sh --entra stored only the tunnel key
   fi
   for kind in agent client; do
     if ! keep_tunnel_key "$(folder "$hc" "$kind")/stored" "$WORK/$hc/$kind/tunnel-key"; then
@@ -122,12 +123,13 @@ holds() {
   without_tunnel_key "$dir/stored" | cmp -s - "$dir/$3"
 }
 
-# Phase secondary renews a key that no process has received since the last rotation. The other phases invalidate a key
-# that may be in use, so they ask: only people know if the old jobs have ended. Without listeners no session can break.
+# The phase `secondary` renews a key that no process has received since the last rotation. The other phases invalidate a key
+# that may be in use, so the script asks for confirmation: only the user knows whether the old jobs have exited. Without
+# listeners, no session can break.
 ask() {
   if [ "$PHASE" = secondary ] || [ "$LISTENERS" -eq 0 ] || ! anything_to_do; then return 0; fi
-  note "$LISTENERS agent(s) are connected; those started before the last phase would be disconnected"
-  confirm "Have all jobs and clients that were started before the last phase ended?"
+  note "$LISTENERS agent(s) are connected; agents that were started before the previous phase would be disconnected"
+  confirm "Have all jobs and clients that were started before the previous phase exited?"
 }
 
 anything_to_do() {
@@ -144,7 +146,7 @@ renew_key() {
   dir=$(folder "$hc" "$kind")
   if holds "$hc" "$kind" "$PHASE"; then return; fi
   for sibling in $(siblings "$hc"); do renew_rule "$sibling" "$(rule_of "$kind")"; done
-  changed store "it in secret '$(secret_name "$hc" "$kind")'"
+  changed store "the $PHASE key in secret '$(secret_name "$hc" "$kind")'"
   [ -z "$DRY_RUN" ] || return 0
   for sibling in $(siblings "$hc"); do read_keys "$sibling" "$kind"; done
   join_family "$hc" "$kind"
@@ -182,7 +184,7 @@ report() {
   if [ "$CHANGES" -eq 0 ]; then
     say "nothing to change: the secrets already contain the $PHASE keys"
     if [ "$PHASE" = primary ]; then
-      say "A rotation starts with --phase secondary."
+      say "To begin a new rotation, run this with --phase secondary."
       return
     fi
   elif [ -n "$DRY_RUN" ]; then
@@ -191,12 +193,14 @@ report() {
   fi
   case "$PHASE" in
     secondary)
-      say "When all jobs and clients started before $(date -u '+%Y-%m-%d %H:%M UTC') have ended, run:"
+      say "When all jobs and clients that were started before $(date -u '+%Y-%m-%d %H:%M UTC') have exited, run:"
       say "  $0 -g $GROUP -n $NAMESPACE --hc ${HCS// / --hc } --key-vault $VAULT" \
         "${SUBSCRIPTION:+--subscription \"$SUBSCRIPTION\" }--phase primary"
       ;;
-    primary) say "The rotation is complete. Before the next one, wait in the same way." ;;
-    tunnel-key) say "Restart the jobs and relay-clients: both sides must read the new key." ;;
+    primary)
+      say "The rotation is complete. Before the next one, wait until all jobs and clients started before now have exited."
+      ;;
+    tunnel-key) say "Restart all jobs and relay-clients, because both sides must read the new key." ;;
   esac
 }
 

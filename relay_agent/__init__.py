@@ -1,13 +1,14 @@
-"""Remote debugging for Python jobs on compute without incoming connections: the library that the job imports.
+"""Remote debugging for Python jobs on machines that accept no incoming connections: the library that the job imports.
 
     import relay_agent
 
     relay_agent.start_remote_debugging_from_args()
 
-With `--is-debug true --debug-relay-connection-name myhc` on its command line the job registers with the node's agent, a
-small process that dials out to Azure Relay, and waits for a debugger. Without these arguments, the call does nothing
+With `--is-debug true --debug-relay-connection-name myhc` on its command line, the job registers with the node's agent,
+a small process that dials out to Azure Relay, and waits for a debugger. Without these arguments, the call does nothing
 and takes no time. debugpy is imported when a debugger attaches; network packages are never imported. If debugging
-fails, the job reports that on stderr and runs as usual: none of these functions raises or hangs because of it.
+fails, the job reports that on stderr and runs as usual: none of these functions raises an exception or hangs because of
+the failure.
 """
 
 from relay_agent.api import (

@@ -1,20 +1,21 @@
 """Public functions for jobs: make the process debuggable, wait for a debugger, and stop at breakpoints.
 
-Errors never end the job: they are printed to stderr, and the functions return False.
+Errors never stop the job: they are printed to stderr, and the functions that start debugging return False.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from relay_agent.settings.arguments import parse_step_arguments
+from relay_agent.settings.arguments import misspelt_arguments, parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
-from relay_agent.start_directory import start_directory  # noqa: F401 - it notes the directory at this import
-from relay_agent.stderr import report_failure
+from relay_agent.start_directory import start_directory  # noqa: F401 - importing it records the directory
+from relay_agent.stderr import report_failure, write_line
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import RelayDebugError, TimedOut
 
@@ -40,7 +41,7 @@ def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
             `relay_agent.settings.arguments`.
     """
     try:
-        settings = parse_step_arguments(argv)
+        settings = _read_arguments(argv)
     except RelayDebugError as error:
         return _continue_without_debugger(error)
     return settings is not None and start_debugging(settings)
@@ -66,14 +67,14 @@ def start_remote_debugging(
 ) -> bool:
     """Make this process remotely debuggable, and return whether a debugger is attached.
 
-    For settings that are not given, the agent uses the environment of the job: RELAY_CONNECTION_STRING,
-    RELAY_CONNECTION_STRING_FILE, KEY_VAULT_URL, RELAY_NAMESPACE and others; see `relay_core.auth.sources`.
+    The agent reads settings that are not given from the job's environment variables, such as RELAY_CONNECTION_STRING,
+    RELAY_CONNECTION_STRING_FILE, KEY_VAULT_URL and RELAY_NAMESPACE; see `relay_core.auth.sources`.
 
     Args:
         debug_relay_connection_name: Name of the hybrid connection.
-        debug_port: Logical port of rank 0, as in your launch.json; rank n has this number plus n. It identifies the
-            process; no socket on this machine uses it.
-        wait: Seconds to wait for the debugger; 0 does not wait, but a debugger can attach at any time.
+        debug_port: Logical port of rank 0, as in your launch.json; rank n has this number plus n. The number identifies
+            the process; no socket on this machine uses it.
+        wait: Seconds to wait for the debugger; if 0, the job does not wait, but a debugger can attach at any time.
         debug_ranks: Ranks that wait, such as "0,3-5", "all" or "none"; the other ranks continue immediately.
         rank: Rank of this process, if the environment does not define it.
         connection_string: Connection string with the Listen right.
@@ -82,11 +83,11 @@ def start_remote_debugging(
         namespace: Relay namespace, for Entra ID tokens instead of a connection string.
         identity: The only Entra identity to use, such as "managed".
         tunnel_key_file: File with the tunnel key, readable by its owner only.
-        tunnel_key_secret: Name of a Key Vault secret with the tunnel key.
+        tunnel_key_secret: Name of a Key Vault secret that contains the tunnel key.
         ca_file: PEM file with the certificate authority of your own relay.
-        debug_relay_connection_string_secret: Name of a Key Vault secret with the connection string. The agent reads it;
-            it is not loaded into this process.
-        debugpy_connect_timeout: Older name of `wait`.
+        debug_relay_connection_string_secret: Name of a Key Vault secret that contains the connection string. The agent
+            reads it; it is not loaded into this process.
+        debugpy_connect_timeout: Older name for `wait`.
     """
     access = AccessSettings(
         hc=debug_relay_connection_name,
@@ -125,7 +126,10 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
             return True
     except RelayDebugError as error:
         return _continue_without_debugger(error)
-    except Exception as error:  # noqa: BLE001 - no error of the debugger may end the job
+    except KeyboardInterrupt:
+        write_line("interrupted before a debugger was attached")
+        raise KeyboardInterrupt from None  # without the frames of the wait, which are not the job's
+    except Exception as error:  # noqa: BLE001 - no error in the debugger may stop the job
         return _continue_without_debugger(RelayDebugError(f"{type(error).__name__}: {error}"))
     if waits and settings.abort_on_timeout and settings.wait > 0:
         outcome = "exiting" if process.obstacle else "no debugger attached in time; exiting"
@@ -137,10 +141,10 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
 def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoint()
     *, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD
 ) -> None:
-    """Stop here in the debugger, and wait for one if none is attached. Does nothing in a run without debugging.
+    """Stop here in the debugger, and wait for one if none is attached. In a run without debugging, do nothing.
 
     Args:
-        rank: Stop only in these ranks, such as 3 or "0,3-5"; by default in every rank.
+        rank: Stop only in these ranks, such as 3 or "0,3-5"; by default, stop in every rank.
         when: Stop only if this is true.
         hold: Seconds to wait for a debugger before the job continues.
     """
@@ -163,39 +167,39 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
 
 
 def present(kind: type | str, function: Callable[[Any], str]) -> None:
-    """Let debuggers show values of a type as the text that a function returns, instead of their `repr`.
+    """Make debuggers show values of a type as the text that a function returns, instead of as their `repr`.
 
     Args:
-        kind: A type, or its full name such as "mylib.batch.Batch", which need not be imported. Applies to subclasses
-            too.
-        function: Called with the value, in a helper thread, whenever a debugger shows it. If it takes longer than 0.4
-            s, a note is shown instead of the text; if it raises an exception, the `repr` is shown.
+        kind: A type, or its full name, such as "mylib.batch.Batch"; the type need not be imported. Subclasses are
+            included.
+        function: Called with the value, in a helper thread, whenever a debugger shows it. If it takes more than 0.4 s,
+            a note is shown instead of the text; if it raises an exception, the `repr` is shown.
     """
-    from relay_agent.values import presentation  # noqa: PLC0415 - for jobs that call this only
+    from relay_agent.values import presentation  # noqa: PLC0415 - only for jobs that call this
 
     presentation.present(kind, function)
 
 
 def stats(value: object, seconds: float = 5.0) -> Statistics:
-    """Return minimum, maximum, mean and the number of NaN of a tensor, an array, or each of those in a value, as text.
+    """Return the minimum, maximum, mean and number of NaNs of each tensor and array in a value, shown as text.
 
-    In the debug console, `@stats x` of relay-client calls this. All elements are read, which may wait for a device, in
-    a helper thread.
+    In the debug console, relay-client's command `@stats x` calls this function. All elements are read in a helper
+    thread, which may wait for a device.
 
     Args:
         value: A tensor, an array, or something that contains them, such as a module or a dict.
-        seconds: Time limit.
+        seconds: Time limit in seconds.
     """
-    from relay_agent.values.statistics import compute_statistics  # noqa: PLC0415 - for who calls this only
+    from relay_agent.values.statistics import compute_statistics  # noqa: PLC0415 - only for callers of this
 
     return compute_statistics(value, seconds)
 
 
 def _process_if_debugged() -> DebuggedProcess | None:
-    """Return the state of this process in a debug run, creating it if the command line has `--is-debug`; or None."""
+    """Return the state of this process in a debug run, creating it if the command line has `--is-debug`; else None."""
     debugging = sys.modules.get("relay_agent.debuggee.process")
     if debugging is not None and (process := debugging.current()) is not None:
-        return process  # type: ignore[no-any-return]  # of the module that is imported below
+        return process  # type: ignore[no-any-return]  # its module is imported below
     settings = _settings_of_command_line()
     if settings is None:
         return None
@@ -206,8 +210,24 @@ def _process_if_debugged() -> DebuggedProcess | None:
 
 @functools.cache
 def _settings_of_command_line() -> DebugSettings | None:
-    """Return the settings of the command line; cached, because breakpoint() may be called in a hot loop."""
-    return parse_step_arguments()
+    """Return the settings from the command line; cached, because breakpoint() may be called in a hot loop."""
+    return _read_arguments()
+
+
+def _read_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
+    """Return the settings from a command line; rank 0 logs a warning for each argument that seems to be misspelt.
+
+    Raises:
+        UsageError: a value is invalid.
+    """
+    settings = parse_step_arguments(argv)
+    if settings is not None and (misspelt := misspelt_arguments(argv)):
+        from relay_agent.ranks.identity import identify  # noqa: PLC0415 - in debug runs only
+
+        if identify(os.environ).is_master:
+            for argument, similar in misspelt.items():
+                write_line(f"warning: unknown argument {argument}; did you mean {similar}?")
+    return settings
 
 
 def _continue_without_debugger(error: RelayDebugError) -> bool:

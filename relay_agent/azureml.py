@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relay_core.errors import ConfigurationError
-from relay_core.values import MAX_PORT
+from relay_core.value_parsers import MAX_PORT
 
 __all__ = ["DEBUG_ARGUMENTS", "Step", "debug_inputs", "find_problems", "prepare_debug_run", "read_steps", "rest_body"]
 
@@ -36,11 +36,11 @@ DEBUG_ARGUMENTS = (
 no value."""
 
 FIRST_PORT = 1024
-"""Ports below 1024 are privileged: relay-client could not listen on them on the developer's machine."""
+"""Ports below 1024 are privileged: relay-client cannot listen on them on the developer's machine."""
 MAX_PAUSE = 24 * 60 * 60
 """Seconds that a parallel step may pause in a debug run: enough to hold it overnight (Azure ML allows 72 h)."""
 PARALLEL_TIMEOUTS = ("--first_task_creation_timeout", "--task_overhead_timeout", "--progress_update_timeout")
-"""Program arguments of Azure ML's driver for parallel steps; their defaults are minutes or less."""
+"""Program arguments that set timeouts of Azure ML's driver for parallel steps; the defaults are minutes or less."""
 
 _BRACKET = re.compile(r"\$\[\[(.*?)\]\]")
 _REFERENCE = re.compile(r"\$\{\{\s*(inputs|outputs)\.(\w+)\s*\}\}")
@@ -104,7 +104,7 @@ class Step:
 
     Args:
         name: Its name in the pipeline.
-        node: Its part of the body, with the component and not only the component's id.
+        node: Its part of the body, including the component and not only the component's id.
         pipeline_inputs: The values of the pipeline's inputs.
     """
 
@@ -192,7 +192,7 @@ def read_steps(body: Body) -> list[Step]:
 
 
 def find_problems(body: Body) -> list[str]:
-    """Return the errors of a pipeline that the SDK's validation does not detect, one sentence each.
+    """Return the errors in a pipeline that the SDK's validation does not detect, one sentence each.
 
     These are an undeclared name in a command, an optional input used as a required one, a number out of bounds, and two
     steps with the same port in launch.json.
@@ -201,7 +201,8 @@ def find_problems(body: Body) -> list[str]:
     problems = [f"step '{step.name}': {problem}" for step in steps for problem in _problems(step)]
     for one, other in itertools.combinations(steps, 2):
         if shared := sorted(set(one.ports) & set(other.ports)):
-            problems.append(f"steps '{one.name}' and '{other.name}' share port {shared[0]}: each needs its own")
+            names = f"'{one.name}' and '{other.name}'"
+            problems.append(f"steps {names} share port {shared[0]}: each step needs its own port")
     return problems
 
 
@@ -212,13 +213,12 @@ def _problems(step: Step) -> Iterator[str]:
             yield f"${{{{{kind}.{name}}}}} is not one of its {kind}"
     for match in _REFERENCE.finditer(_BRACKET.sub("", step.template)):
         if match[1] == "inputs" and step.inputs.get(match[2], {}).get("optional"):
-            yield f"optional input '{match[2]}' is used outside $[[ ]], so the step fails without it"
+            yield f"optional input '{match[2]}' is used outside $[[ ]], so the step fails if the input has no value"
     for name, bounds in step.inputs.items():
         if name in step.values and not _within(step.values[name], bounds):
-            span = f"{bounds.get('min', 'any')} to {bounds.get('max', 'any')}"
-            yield f"input '{name}' is {step.values[name]}, not within {span}"
+            yield f"input '{name}' is {step.values[name]}, but must be {_span(bounds)}"
     if step.ports and step.ports[0] <= MAX_PORT < step.ports[-1]:
-        yield f"its {len(step.ports)} processes need ports up to {step.ports[-1]}, above {MAX_PORT}"
+        yield f"its {len(step.ports)} processes need ports up to {step.ports[-1]}, but the highest port is {MAX_PORT}"
 
 
 def _within(value: str, bounds: Body) -> bool:
@@ -231,8 +231,14 @@ def _within(value: str, bounds: Body) -> bool:
         return False
 
 
+def _span(bounds: Body) -> str:
+    if "min" not in bounds:
+        return f"at most {bounds['max']}" if "max" in bounds else "a number"
+    return f"from {bounds['min']} to {bounds['max']}" if "max" in bounds else f"at least {bounds['min']}"
+
+
 def _values(declared: Mapping[str, Body], given: Body, pipeline_inputs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each input that has a value: the step's, the pipeline's, or the default."""
+    """Yield the name and value of each input that has a value: the step's value, the pipeline's, or the default."""
     for name, declaration in declared.items():
         value = given.get(name, {}).get("value")
         from_pipeline = _PARENT_INPUT.fullmatch(str(value))

@@ -1,8 +1,8 @@
-"""Raises the timeouts of collective communication. A rank that is stopped in a debugger keeps its peers waiting.
+"""Raises the timeouts of collective communication, because a rank that is stopped in a debugger delays its peers.
 
-To its peers, a rank at a breakpoint looks dead: torch.distributed times out after 10 minutes (NCCL) or 30 (gloo), or
-after the time that the job sets. The timeout is fixed when the peers start an operation, so it must be raised at the
-start of every rank, not when one of them stops.
+To its peers, a rank at a breakpoint looks dead: torch.distributed times out after 10 minutes (NCCL) or 30 minutes
+(gloo), or after the timeout that the job sets. The timeout is fixed when the peers start an operation, so it must be
+raised at the start of every rank, not when one of them stops.
 
 Some limits are read from environment variables:
 
@@ -11,16 +11,16 @@ Some limits are read from environment variables:
     HOROVOD_GLOO_TIMEOUT_SECONDS         30 s        horovod/common/gloo/gloo_context.cc
     HOROVOD_STALL_SHUTDOWN_TIME_SECONDS  off         horovod/common/stall_inspector.h; raised only if it is set
 
-The others are arguments inside torch.distributed. This module never imports torch. When the job imports it, an import
-hook wraps the functions that pass timeouts on. Process groups, their stores and barriers then get at least the
+The other limits are arguments inside torch.distributed. This module never imports torch. When the job imports it, an
+import hook wraps the functions that pass on timeouts. Process groups, their stores and barriers then get at least the
 requested timeout, instead of the default or a shorter one; a longer one is kept.
 
-Verified with gloo (torch 2.13). Not verified with NCCL, which requires a GPU. According to its source
-(ProcessGroupNCCL.hpp), the watchdog compares an operation's age with the same timeout of its group, and the monitor
-uses the variable above.
+The timeouts were verified with gloo (torch 2.13), but not with NCCL, which requires a GPU. According to torch's source
+(ProcessGroupNCCL.hpp), NCCL's watchdog compares an operation's age with the timeout of its group, which is raised here,
+and the monitor uses the variable above.
 
-Not covered are the exit barrier of torchrun (5 minutes between nodes), the `timeout` of a TCPStore that the job
-creates, torch.distributed.rpc, and external supervision of the job, such as liveness probes and wall-clock limits.
+This module does not cover the exit barrier of torchrun (5 minutes between nodes), the `timeout` of a TCPStore that the
+job creates, torch.distributed.rpc, or external supervision of the job, such as liveness probes and wall-clock limits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _WRAPPED = (
     "barrier",
     "monitored_barrier",
 )
-"""Functions of `C10D` with an argument `timeout`; an older torch may not have all of them."""
+"""Functions of `C10D` with a `timeout` argument; an older torch may not have all of them."""
 
 
 class _Variable(NamedTuple):
@@ -89,7 +89,7 @@ def timeout_variables(seconds: float, environ: Mapping[str, str]) -> dict[str, s
 
 
 def _limits(text: str, variable: _Variable, wanted: int) -> bool:
-    """Whether the value of a variable is a limit below `wanted`; 0 means unlimited if that is the default."""
+    """Whether a variable's value is a limit below `wanted`; 0 means unlimited if the variable has no default limit."""
     return int(text) < wanted and (variable.has_default or int(text) > 0)
 
 
@@ -143,7 +143,7 @@ class _Timeouts:
             if not is_new:
                 self._raise_groups(module)
         except Exception as error:  # noqa: BLE001 - a library's internals may change, and the job must continue
-            self.warn(f"cannot raise every timeout of torch.distributed: {type(error).__name__}: {error}")
+            self.warn(f"could not raise all torch.distributed timeouts: {type(error).__name__}: {error}")
 
     def _wrap(self, module: ModuleType) -> None:
         default = getattr(module, _DEFAULT, None)
@@ -154,7 +154,7 @@ class _Timeouts:
             self.warn("cannot raise the timeouts of process groups: unsupported version of torch")
 
     def _wrap_function(self, module: ModuleType, name: str) -> bool:
-        """Raise a function's timeout argument and the timeout of its store; return False if it has no such argument."""
+        """Raise a function's timeout argument and the timeout of its store; return False if it takes no timeout."""
         import functools  # noqa: PLC0415 - torch has imported them by now
         import inspect  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Exceptions of the job as text."""
+"""Text descriptions of the job's exceptions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ MAX_LENGTH = 200
 
 
 def describe_exception(error: BaseException) -> str:
-    """Return the type of an exception and the first line of its text, on one line."""
+    """Return the type of an exception and the first line of its text, in one line."""
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}"[:MAX_LENGTH] if text else type(error).__name__

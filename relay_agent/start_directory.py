@@ -1,4 +1,4 @@
-"""The directory in which this process was started, even if the program has changed its directory since.
+"""How this process was started: its directory (even if the program has changed it since), its script and the time.
 
 In an editor's `pathMappings`, `"."` means this directory. A program may have changed it: hydra, for example, changes
 the directory before a job's own code runs.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
-__all__ = ["start_directory"]
+__all__ = ["script_name", "start_directory", "start_time"]
 
 
 def _current() -> str:
@@ -20,6 +21,7 @@ def _current() -> str:
 
 
 _at_import = _current()
+_imported_at = time.time()
 """Programs import this package before they change their directory."""
 
 
@@ -34,3 +36,17 @@ def start_directory() -> str:
     if name.endswith(".py") and not os.path.isabs(name) and file.endswith(os.sep + name):  # noqa: PTH117
         return os.path.normpath(file[: -len(name)])
     return _at_import
+
+
+def script_name() -> str:
+    """Return the name of the script or module that this process runs, without its directory."""
+    arguments = sys.orig_argv[1:]
+    if "-m" in arguments[:-1]:
+        return arguments[arguments.index("-m") + 1]
+    script = next((text for text in arguments if text.endswith(".py")), "")
+    return os.path.basename(script or (sys.argv[0] if sys.argv else ""))  # noqa: PTH119
+
+
+def start_time() -> float:
+    """Return when this package was imported, as `time.time()`; forked processes return the time of their parent."""
+    return _imported_at

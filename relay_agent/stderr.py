@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 __all__ = ["report_failure", "write_line"]
 
 
 def write_line(text: str) -> None:
-    """Write a line to the job's stderr; control characters are escaped, because a part may come from a client.
+    """Write a line to the job's stderr; control characters are escaped, because clients may supply part of the text.
 
     The line bypasses debugpy's redirection of stderr, which is Python code that a developer could step into. It is
-    written with one call, because other ranks write to the same file; `print` makes two when Python is unbuffered.
+    written with one call, because other ranks write to the same file; `print` makes two calls when Python is
+    unbuffered.
+
+    While something collects what is written to stderr, as torch does during an uncaught exception, the line goes to the
+    process's own stderr: what is collected may be shown much later, or never.
     """
     stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
+    if type(stream) is io.StringIO:
+        stream = sys.__stderr__
     if stream is not None:
-        # As `relay_core.values.escape_controls`, which a developer could step into.
+        # As `relay_core.value_parsers.escape_controls`, which a developer could step into.
         line = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
         stream.write(f"relay-agent: {line}\n")
         stream.flush()
 
 
 def report_failure(error: object) -> None:
-    """Write an error in debugging to stderr, and that the job continues."""
+    """Report an error in debugging on stderr, and that the job continues without a debugger."""
     write_line(f"error: {error}")
     write_line("continuing without a debugger")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from relay_core.errors import UsageError
 from relay_core.ranges import expand_ranges, parse_ranges
-from relay_core.values import MAX_PORT, is_port
+from relay_core.value_parsers import MAX_PORT, is_port
 
 __all__ = ["parse_chosen_ranks", "parse_ports", "parse_ranks"]
 
 MAX_PORTS = 1024
-"""Below the usual limit on open files in a shell (256 or 1024); no job needs more."""
+"""Maximum number of ports. No job needs more; the usual limit on open files in a shell is 256 or 1024."""
 MAX_RANKS = 1024
-"""More than one hybrid connection can have: 25 nodes with 8 ranks each."""
+"""Maximum number of ranks; one hybrid connection has fewer: at most 25 nodes, usually with 8 ranks each."""
 
 _PORTS, _RANKS = "list of ports", "list of ranks"
 
 
 def parse_ports(text: str) -> list[int]:
-    """Return the ports in the order written.
+    """Return the ports in the order in which they are written.
 
     Raises:
         UsageError: the text is not a list of ports, lists a port twice, or lists more than `MAX_PORTS`.
@@ -29,7 +29,7 @@ def parse_ports(text: str) -> list[int]:
 
 
 def parse_ranks(text: str) -> list[int]:
-    """Return the global ranks in the order written.
+    """Return the global ranks in the order in which they are written.
 
     Raises:
         UsageError: the text is not a list of ranks, lists a rank twice, or lists more than `MAX_RANKS`.
@@ -41,6 +41,6 @@ def parse_chosen_ranks(text: str) -> set[int] | None:
     """Return the ranks of a list, or None for `all`.
 
     Raises:
-        UsageError: as `parse_ranks`.
+        UsageError: the text is neither `all` nor a list of ranks that `parse_ranks` accepts.
     """
     return None if text == "all" else set(parse_ranks(text))

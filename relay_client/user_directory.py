@@ -2,9 +2,9 @@
 
     /tmp/relay-client-1000/           mode 0700
         control-1a2b3c4d.sock         see `relay_client.control.directory`; RELAY_CLIENT_DIR sets another directory
-        5678.lock                     see `relay_client.ports.port_lock`; always here, because ports have no directories
+        5678.lock                     see `relay_client.ports.port_lock`; always here, because each port exists once
 
-It is in the directory for temporary files; on Windows each user has a separate one.
+The private directory is in the system's directory for temporary files; on Windows, each user has a separate one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def user_directory() -> Path:
 
 
 def shared_directory() -> Path:
-    """Return the directory that all relay-clients of this user have in common, whatever their environment."""
-    # TMPDIR may differ between terminals; the directory below is private.
+    """Return the directory that all relay-clients of this user have in common, regardless of their environment."""
+    # TMPDIR may differ between terminals; the returned directory is private.
     parent = "/tmp" if hasattr(os, "getuid") else tempfile.gettempdir()  # noqa: S108 - see above
     return Path(parent) / _name()
 

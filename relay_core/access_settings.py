@@ -1,8 +1,9 @@
 """One table, for all programs, of the settings that select a hybrid connection and its credentials.
 
-`ACCESS_OPTIONS` defines the options of relay-client and relay-agent, the variables RELAY_DEBUG_* in which `relay-agent
-run` passes them on, the settings by which processes of a node share an agent, and the reference page. If an option is
-absent, its `variable` applies. Jobs import this module, but never `relay_core.auth`, which reads the secrets.
+`ACCESS_OPTIONS` defines the options of relay-client and relay-agent, the RELAY_DEBUG_* variables in which `relay-agent
+run` passes them on, the settings that processes on a node must have in common to share an agent, and the reference
+page. If an option is absent, its `variable` applies. Jobs import this module, but never `relay_core.auth`, which reads
+the secrets.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ TUNNEL_KEY_FILE_VARIABLE = "RELAY_TUNNEL_KEY_FILE"
 TUNNEL_KEY_SECRET_VARIABLE = "RELAY_TUNNEL_KEY_SECRET"  # noqa: S105 - a variable's name
 CA_FILE_VARIABLE = "RELAY_CA_FILE"
 OLD_STRING_VARIABLE = "AZRELAY_CONNECTION_STRING"
-"""A variable of the azure-debug-relay package, like the next one."""
+"""A variable of the azure-debug-relay package, as is the next one."""
 OLD_NAME_VARIABLE = "AZRELAY_CONNECTION_NAME"
 
 
@@ -63,14 +64,14 @@ class AccessSettings(NamedTuple):
     key_vault: str | None = None
     """URL or bare name of the vault that contains the named secrets."""
     namespace: str | None = None
-    """Host or bare name of a relay's namespace, for Entra ID tokens."""
+    """Host name or bare name of a relay's namespace, for access with Entra ID tokens."""
     identity: str | None = None
-    """The Entra identity to use, see `relay_core.auth.identity`."""
+    """The Entra identity to use; see `relay_core.auth.identity`."""
     tunnel_key_file: str | None = None
     tunnel_key_secret: str | None = None
     """Name of a Key Vault secret that contains only the tunnel key."""
     ca_file: str | None = None
-    """PEM file of a certificate authority to trust in addition to the system's."""
+    """PEM file with CA certificates to trust in addition to the system's own."""
 
     def __repr__(self) -> str:
         """Show the fields that are set, but not the key in a connection string."""
@@ -81,10 +82,23 @@ class AccessSettings(NamedTuple):
         """Return the fields that are set."""
         return {name: text for name, text in self._asdict().items() if text is not None}
 
+    def selects_relay(self, environ: Mapping[str, str]) -> bool:
+        """Return whether these settings or the environment name a relay, completely or in part."""
+        variables = [option.variable for option in ACCESS_OPTIONS if option.field in _RELAY_FIELDS and option.variable]
+        given = any(getattr(self, field) for field in _RELAY_FIELDS)
+        return given or any(environ.get(name) for name in (*variables, OLD_STRING_VARIABLE, OLD_NAME_VARIABLE))
+
+    def may_name_hc(self, environ: Mapping[str, str]) -> bool:
+        """Return whether these settings or the environment give a connection string, which may have an EntityPath."""
+        options = [option for option in ACCESS_OPTIONS if option.field in _CONNECTION_STRINGS]
+        variables = [OLD_STRING_VARIABLE, *(option.variable for option in options if option.variable)]
+        given = any(getattr(self, option.field) for option in options)
+        return given or any(environ.get(variable) for variable in variables)
+
     def lacks_key_vault(self, environ: Mapping[str, str]) -> bool:
         """Return whether these settings name a Key Vault secret, but neither they nor the environment name a vault.
 
-        The vault does not count as missing if the settings provide another way to the relay.
+        The vault does not count as missing if the settings provide another way to reach the relay.
         """
         if not self.connection_string_secret:
             return False
@@ -104,7 +118,7 @@ class AccessOption(NamedTuple):
     variable: str | None = None
     """Environment variable that applies if the option is absent."""
     default: str = ""
-    """Default if neither is given, or ""."""
+    """Description of the value that applies if neither option nor variable is given; "" if there is none."""
 
     @property
     def option(self) -> str:
@@ -119,34 +133,49 @@ class AccessOption(NamedTuple):
 
 ACCESS_OPTIONS = (
     AccessOption(
-        "hc", "NAME", "hybrid connection, or NAME:SIZE for a family", default="EntityPath of the connection string"
+        "hc", "NAME", "hybrid connection, or NAME:SIZE for a family", default="the EntityPath in the connection string"
     ),
     AccessOption(
-        "connection_string_file", "FILE", "file (mode 0600) with the connection string", CONNECTION_STRING_FILE_VARIABLE
+        "connection_string_file",
+        "FILE",
+        "file that contains the connection string (mode 0600)",
+        CONNECTION_STRING_FILE_VARIABLE,
     ),
     AccessOption(
-        "connection_string", "TEXT", "connection string; other users can see it in 'ps'", CONNECTION_STRING_VARIABLE
+        "connection_string", "TEXT", "connection string; other users can see it with 'ps'", CONNECTION_STRING_VARIABLE
     ),
     AccessOption(
         "connection_string_secret",
         "NAME",
-        "Key Vault secret with the connection string",
+        "Key Vault secret that contains the connection string",
         CONNECTION_STRING_SECRET_VARIABLE,
     ),
-    AccessOption("key_vault", "URL", "URL or name of the Key Vault with the named secrets", KEY_VAULT_VARIABLE),
+    AccessOption(
+        "key_vault", "URL", "URL or name of the Key Vault that contains the named secrets", KEY_VAULT_VARIABLE
+    ),
     AccessOption(
         "namespace",
         "HOST",
-        "relay namespace; use Entra ID tokens instead of a connection string",
+        "relay namespace, for access with Entra ID tokens instead of a connection string",
         NAMESPACE_VARIABLE,
     ),
-    AccessOption("identity", "NAME", "use only this Entra identity, such as dev, prod or azure-cli", IDENTITY_VARIABLE),
-    AccessOption("tunnel_key_file", "FILE", "file (mode 0600) with the tunnel key", TUNNEL_KEY_FILE_VARIABLE),
-    AccessOption("tunnel_key_secret", "NAME", "Key Vault secret with the tunnel key", TUNNEL_KEY_SECRET_VARIABLE),
-    AccessOption("ca_file", "FILE", "certificate authority to trust in addition to the system's", CA_FILE_VARIABLE),
+    AccessOption(
+        "identity",
+        "NAME",
+        "use only this Entra identity, such as azure-cli, or this group of identities: dev or prod",
+        IDENTITY_VARIABLE,
+    ),
+    AccessOption("tunnel_key_file", "FILE", "file that contains the tunnel key (mode 0600)", TUNNEL_KEY_FILE_VARIABLE),
+    AccessOption(
+        "tunnel_key_secret", "NAME", "Key Vault secret that contains the tunnel key", TUNNEL_KEY_SECRET_VARIABLE
+    ),
+    AccessOption("ca_file", "FILE", "CA certificates to trust in addition to the system's own", CA_FILE_VARIABLE),
 )
 """In the order of `--help`."""
 
+_CONNECTION_STRINGS = frozenset({"connection_string", "connection_string_file", "connection_string_secret"})
+_RELAY_FIELDS = ("hc", "connection_string", "connection_string_file", "connection_string_secret", "namespace")
+"""The fields that select a relay; the other fields do so only in combination with these."""
 _WAYS_WITHOUT_SECRET = frozenset({"connection_string", "connection_string_file", "key_vault", "namespace"})
 
 ACCESS_VARIABLES = (

@@ -1,6 +1,6 @@
 """Compatibility with older versions of Python.
 
-All deadlines use `async with timeout(seconds)`. Up to Python 3.11 `asyncio.wait_for` can lose a cancellation that
+All deadlines use `async with timeout(seconds)`. Up to Python 3.11, `asyncio.wait_for` can lose a cancellation that
 arrives at the same moment as the result (python/cpython#86296), and the task is then never cancelled.
 """
 

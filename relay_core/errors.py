@@ -11,7 +11,7 @@ connection strings.
     ├── HybridConnectionNotFound    5   the namespace has no such hybrid connection (404)
     ├── RelayUnreachable            6   name, network, proxy, time-out, or the relay answered 5xx / 429
     ├── UntrustedCertificate        7   the TLS certificate of the relay or of Key Vault is not trusted
-    ├── LocalPortInUse              8   a local port of `--ports` is in use
+    ├── LocalPortInUse              8   a local port in `--ports` is in use
     ├── NoListener                  9   no listener on the hybrid connection (404)
     ├── Rejected                   10   the listener refused (any status), or did not answer in time (408, 504)
     ├── TooManyListeners           11   25 listeners are connected already
@@ -20,13 +20,14 @@ connection strings.
     ├── TimedOut                   14   an awaited event did not happen in time
     └── NoClient                   15   no matching relay-client is running
 
-Exit code 16 of `relay-client hang` is its verdict that ranks wait; it is not an error.
-Exit code 0 means success or a stop on request (Ctrl-C, SIGTERM); 130 means a second Ctrl-C.
+The codes themselves, including those that are not errors, are in `relay_core.exit_codes`.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from relay_core import exit_codes
 
 __all__ = [
     "ConfigurationError",
@@ -53,10 +54,11 @@ class RelayDebugError(Exception):
     Args:
         sentence: What failed and why, without a full stop and without secrets.
         hint: What to do next, or "".
-        costly: Whether such a failed attempt causes work for the relay, so that retries must be infrequent.
+        costly: Whether an attempt that fails with this error causes work for the relay, so that retries must be
+            infrequent.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = exit_codes.FAILURE
     """The exit status of a program that ends with this error."""
     retryable: ClassVar[bool] = False
     """True if the same call may succeed later without any change."""
@@ -69,7 +71,7 @@ class RelayDebugError(Exception):
 
     @property
     def allows_prompt_retry(self) -> bool:
-        """Whether retries may be less than a second apart while somebody waits for the connection."""
+        """Whether retries may be less than a second apart while somebody is waiting for the connection."""
         return self.retryable and not self.costly
 
     def __str__(self) -> str:
@@ -79,13 +81,13 @@ class RelayDebugError(Exception):
 class UsageError(RelayDebugError):
     """The command line or an argument is invalid."""
 
-    exit_code = 2
+    exit_code = exit_codes.USAGE
 
 
 class ConfigurationError(RelayDebugError):
     """A connection string, a file or an environment variable is missing or malformed."""
 
-    exit_code = 3
+    exit_code = exit_codes.CONFIGURATION
 
 
 class Unauthorized(RelayDebugError):
@@ -95,7 +97,7 @@ class Unauthorized(RelayDebugError):
         status: HTTP status of the relay's answer (401, 403); None if the answer is not from the relay.
     """
 
-    exit_code = 4
+    exit_code = exit_codes.UNAUTHORIZED
 
     def __init__(self, sentence: str, *, hint: str = "", status: int | None = None) -> None:
         super().__init__(sentence, hint=hint)
@@ -105,32 +107,32 @@ class Unauthorized(RelayDebugError):
 class HybridConnectionNotFound(RelayDebugError):
     """The namespace has no hybrid connection of this name."""
 
-    exit_code = 5
+    exit_code = exit_codes.HYBRID_CONNECTION_NOT_FOUND
 
 
 class RelayUnreachable(RelayDebugError):
     """The relay cannot be reached or is temporarily unavailable."""
 
-    exit_code = 6
+    exit_code = exit_codes.RELAY_UNREACHABLE
     retryable = True
 
 
 class UntrustedCertificate(RelayDebugError):
     """The relay's TLS certificate is not trusted."""
 
-    exit_code = 7
+    exit_code = exit_codes.UNTRUSTED_CERTIFICATE
 
 
 class LocalPortInUse(RelayDebugError):
     """A local port is in use by another program."""
 
-    exit_code = 8
+    exit_code = exit_codes.LOCAL_PORT_IN_USE
 
 
 class NoListener(RelayDebugError):
     """The hybrid connection exists but has no (suitable) listener."""
 
-    exit_code = 9
+    exit_code = exit_codes.NO_LISTENER
     retryable = True
 
 
@@ -142,7 +144,7 @@ class Rejected(RelayDebugError):
         reason: The reason phrase, or "".
     """
 
-    exit_code = 10
+    exit_code = exit_codes.REJECTED
 
     def __init__(self, sentence: str, *, hint: str = "", status: int, reason: str) -> None:
         super().__init__(sentence, hint=hint)
@@ -153,39 +155,49 @@ class Rejected(RelayDebugError):
 class TooManyListeners(RelayDebugError):
     """The hybrid connection has as many listeners as the relay allows (25 in Azure)."""
 
-    exit_code = 11
+    exit_code = exit_codes.TOO_MANY_LISTENERS
 
 
 class ConnectionLost(RelayDebugError):
     """An established connection closed unexpectedly, or no data was received in time.
 
     Args:
-        code: WebSocket close code; 1006 if no Close frame was received.
+        code: WebSocket close code; 1000 after an orderly close, 1006 if no Close frame was received.
         reason: Text of the Close frame, or "".
+        closed_here: Whether this side has closed the connection because the peer violated the protocol or a limit, or
+            did not answer; `code` and `reason` are then its own.
     """
 
-    exit_code = 12
+    exit_code = exit_codes.CONNECTION_LOST
     retryable = True
 
-    def __init__(self, sentence: str, *, hint: str = "", code: int = 1006, reason: str = "") -> None:
+    def __init__(
+        self, sentence: str, *, hint: str = "", code: int = 1006, reason: str = "", closed_here: bool = False
+    ) -> None:
         super().__init__(sentence, hint=hint)
         self.code = code
         self.reason = reason
+        self.closed_here = closed_here
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether one side has closed the connection on purpose."""
+        return self.code == 1000
 
 
 class ProtocolError(RelayDebugError):
     """The peer violated the protocol."""
 
-    exit_code = 13
+    exit_code = exit_codes.PROTOCOL_ERROR
 
 
 class TimedOut(RelayDebugError):
     """An awaited event, such as the start of ranks or a debugger's attachment, did not happen in time."""
 
-    exit_code = 14
+    exit_code = exit_codes.TIMED_OUT
 
 
 class NoClient(RelayDebugError):
     """No relay-client of this user is running, or none that matches."""
 
-    exit_code = 15
+    exit_code = exit_codes.NO_CLIENT

@@ -35,7 +35,7 @@ def parse_ranges(text: str, *, what: str, example: str) -> list[range]:
             raise UsageError(f"invalid {what}: '{text[:80]}'", hint=f"use {example}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UsageError(f"invalid {what}: '{part.strip()}' starts above its end", hint=f"use {last}-{first}")
+            raise UsageError(f"invalid {what}: '{part.strip()}' is in reverse order", hint=f"use {last}-{first}")
         ranges.append(range(first, last + 1))
     return ranges
 

@@ -1,7 +1,8 @@
 """Finds the user who owns a TCP socket of this machine, in `/proc/net/tcp` and `/proc/net/tcp6`.
 
-Every user of a machine can reach a loopback port. A program that opens or dials one uses this module to identify the
-user at the other end. A single connection is looked up with `socket_diag` instead if the system supports it.
+Every user of a machine can reach a loopback port. A program that opens or dials such a port uses this module to
+identify the user at the other end. A single connection is looked up with `socket_diag` instead if the system supports
+it.
 
     sl  local_address rem_address   st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
      0: 0100007F:162E 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000  0     31337 ...
@@ -25,8 +26,8 @@ __all__ = ["ROOT", "OwnerUnknown", "SocketTables", "TableRow", "own_user", "pars
 
 PROC_NET = Path("/proc/net")
 ROOT = 0
-"""The uid of root, which has all permissions anyway; forwarders such as `kubectl port-forward` and WSL connect with
-it."""
+"""The uid of root, which has all permissions anyway; forwarders, such as `kubectl port-forward` and WSL, connect as
+root."""
 LISTENING = 0x0A
 """TCP_LISTEN in the kernel's `enum` of states (include/net/tcp_states.h)."""
 MAX_READS = 3
@@ -86,7 +87,7 @@ class SocketTables:
         return True
 
     def listener_owners(self, port: int) -> set[int]:
-        """Return the users that could accept a connection to 127.0.0.1 on `port`.
+        """Return the users who could accept a connection to 127.0.0.1 on `port`.
 
         Raises:
             OwnerUnknown: the tables cannot be read, or list no such listener.
@@ -98,7 +99,7 @@ class SocketTables:
         raise OwnerUnknown
 
     def has_connection(self, port: int) -> bool:
-        """Return whether a process has accepted a connection on `port` and not closed it.
+        """Return whether a process has accepted a connection on `port` and has not closed it.
 
         Raises:
             OwnerUnknown: the tables cannot be read.
@@ -107,7 +108,7 @@ class SocketTables:
         return any(row.local[1] == port and not row.is_listening and row.owner is not None for row in rows)
 
     def has_client(self, port: int) -> bool:
-        """Return whether a process of this machine is connected to its port `port`.
+        """Return whether a process on this machine is connected to port `port` of this machine.
 
         Raises:
             OwnerUnknown: the tables cannot be read.
@@ -130,7 +131,7 @@ class SocketTables:
         own, peer = _plain(own), _plain(peer)
         if (found := self._look_up(peer, own)) is not None:
             return found.uid if found.inode else None
-        if self._look_up(own, peer) is not None:  # the kernel knows this end, and the other one is gone
+        if self._look_up(own, peer) is not None:  # the kernel knows this end, and the other end is gone
             return None
         is_listed = False
         for _ in range(MAX_READS):
@@ -167,7 +168,7 @@ def own_user() -> int:
 
 
 def parse_table(text: str, port: int) -> Iterator[TableRow]:
-    """Parse only the rows of a table that contain a port, because a busy machine has thousands of rows.
+    """Parse only the rows of a table that mention the given port; a busy machine has thousands of rows.
 
     Raises:
         ValueError: a row does not have the documented form.

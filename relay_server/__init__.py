@@ -1,1 +1,1 @@
-"""A relay server for laptops, CI and private clusters that implements Azure Relay Hybrid Connections."""
+"""A relay server that implements Azure Relay Hybrid Connections, for laptops, CI and private clusters."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.options import argument_type
-from relay_core.values import parse_port
+from relay_core.program.parser import ProgramParser, add_version
+from relay_core.value_parsers import parse_port
 
 __all__ = ["main", "make_parser", "run"]
 
@@ -50,15 +51,20 @@ def main(argv: list[str]) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = ProgramParser(
         prog=PROGRAM,
         description="A relay for laptops, CI and private clusters. It implements the protocol of\n"
         "Azure Relay Hybrid Connections.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_version(parser)
     commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
-    init = commands.add_parser("init", help="write a configuration, keys, connection strings and a certificate")
+    init = commands.add_parser(
+        "init",
+        help="write a configuration, keys, connection strings and a certificate",
+        description="Writes a configuration, keys, connection strings and a certificate to a directory.",
+    )
     init.add_argument(
         "directory", type=Path, metavar="DIR", help="directory to write to; existing files are not overwritten"
     )
@@ -68,7 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
         nargs="+",
         required=True,
         metavar="NAME",
-        help="hybrid connections; NAME:SIZE creates a family, for more than 25 nodes",
+        help="hybrid connections to create; NAME:SIZE creates a family, for more than 25 nodes",
     )
     init.add_argument(
         "--port",
@@ -83,19 +89,30 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="HOST",
         help="host name that clients use (default: %(default)s)",
     )
-    serve = commands.add_parser("serve", help="run the relay (the default if only --config is given)")
-    serve.add_argument("--config", type=Path, required=True, metavar="FILE", help="configuration file, see `init`")
+    serve = commands.add_parser(
+        "serve",
+        help="run the relay (the default if only --config is given)",
+        description="Runs the relay until it is stopped. Reloads certificates, rules and hybrid connections when the "
+        "files that define them change.",
+    )
+    serve.add_argument(
+        "--config",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="configuration file, as written by 'relay-server init'",
+    )
     serve.add_argument(
         "--port",
         type=argument_type(_port_or_any),
         metavar="PORT",
-        help="override the configured port; 0 for a free one",
+        help="port to use instead of the configured one; 0 selects a free port",
     )
     serve.add_argument(
         "--ready-file",
         type=Path,
         metavar="FILE",
-        help="write port, address and ca_file as JSON to this file once the relay is serving",
+        help="write the port, address and ca_file to this file, as JSON, once the relay is serving",
     )
     serve.add_argument(
         "--delay-profile", choices=["azure"], help="simulate a cloud service's latencies, for measurements"
@@ -111,10 +128,15 @@ def make_parser() -> argparse.ArgumentParser:
         "--log-format",
         choices=["text", "json"],
         default="text",
-        help="format of the log: lines of text, or a JSON object for each event (default: %(default)s)",
+        help="log format: lines of text, or one JSON object for each event (default: %(default)s)",
     )
-    status = commands.add_parser("status", help="show the state of a running relay that has a management port")
-    status.add_argument("--config", type=Path, required=True, metavar="FILE", help="its configuration file")
+    status = commands.add_parser(
+        "status",
+        help="show the state of a running relay, as reported by its management port",
+        description="Shows the state of a running relay: its listeners, senders and relayed bytes. The relay's "
+        "configuration must have a management port.",
+    )
+    status.add_argument("--config", type=Path, required=True, metavar="FILE", help="the relay's configuration file")
     status.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -130,7 +152,7 @@ def _init(arguments: argparse.Namespace) -> int:
     print(f"created a configuration, a certificate and connection strings for: {', '.join(arguments.hc)}")
     print("start the relay:")
     print(f"  {PROGRAM} serve --config {shlex.quote(str(made.config_file))}")
-    print("trust its certificate on the machines of the job and the editor:")
+    print("trust its certificate on the machines that run the job and the editor:")
     print(f"  export RELAY_CA_FILE={shlex.quote(str(made.ca_file))}")
     for agent, client in made.connection_files:
         print(f"connection strings, for the job and for relay-client:\n  {agent}\n  {client}")

@@ -1,4 +1,4 @@
-"""Handling of requests: listen, connect, accept and reject under `/$hc/`, and HTTP requests for a listener.
+"""Handles requests: listen, connect, accept and reject under `/$hc/`, and HTTP requests for a listener.
 
 The order of checks is part of the protocol: token, existence of the hybrid connection, listeners. Without a valid
 token, a client cannot discover which hybrid connections exist.
@@ -17,9 +17,9 @@ from relay_server.access.rules import Authorizer, Grant
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig, Right
 from relay_server.connection.request_reader import Discarding, Handshake
 from relay_server.connection.tcp import Connection
-from relay_server.connection.unproved import source_of
+from relay_server.connection.unauthenticated import source_of
 from relay_server.http_gateway import HttpGateway
-from relay_server.metrics import Counters
+from relay_server.metrics import Counters, EntityCounters, EntityMetrics
 from relay_server.protocol.http import RequestHead, error_answer, plain_answer, switching_protocols
 from relay_server.protocol.refusals import (
     Refusal,
@@ -45,17 +45,19 @@ __all__ = ["Gateway"]
 
 logger = logging.getLogger(__name__)
 
+DELETED = "The hybrid connection was deleted"
+"""Reason in the Close frames for the WebSockets of a hybrid connection that was removed."""
 HEAD_TIMEOUT = 10.0
-"""Timeout in seconds for a request's head; limits the sockets that idle peers occupy."""
+"""Timeout in seconds for a request head; limits the sockets that idle peers occupy."""
 LINGER = 1.0
 """Seconds for receiving the body of a refused HTTP request. Closing a socket with unread data resets the connection,
-and the client may lose our response."""
+and the client may lose the response."""
 MAX_TRACKED_PATH = 260
-"""Maximum number of characters of the requested path in an error."""
+"""Maximum number of characters from the requested path in an error."""
 
 
 class Gateway:
-    """Serves new connections until their request is answered.
+    """Serves new connections until their requests are answered.
 
     Args:
         config: The relay's configuration.
@@ -64,9 +66,13 @@ class Gateway:
     """
 
     def __init__(self, config: RelayConfig, *, authorizer: Authorizer, public_address: Callable[[], str]) -> None:
-        self.matchmaker = Matchmaker(config)
-        self.pairs: set[RelayedPair] = set()
-        self.counters = Counters()
+        self.counters = EntityCounters()
+        self.matchmaker = Matchmaker(config, self.counters)
+        self.pairs: dict[RelayedPair, str | None] = {}
+        """The path of each pair's hybrid connection; None if the hybrid connection was removed during the
+        rendezvous."""
+        self.refused = 0
+        """Number of requests that the relay itself refused."""
         self._config = config
         self._draining = False
         self._idle: dict[Connection, None] = {}
@@ -89,16 +95,24 @@ class Gateway:
         return self._listener_sources[source] > 0
 
     def drain(self) -> None:
-        """Refuse waiting senders, and close connections that wait for another request."""
+        """Refuse waiting senders, and close connections that are waiting for another request."""
         self._draining = True
         self.matchmaker.rendezvous.refuse_all(shutting_down())
         for connection in list(self._idle):
             connection.close()
 
     def replace_rules(self, connections: Iterable[HybridConnection], authorizer: Authorizer) -> None:
-        """Check requests and new tokens of listeners against other hybrid connections, rules and issuers."""
-        self.matchmaker.registry.replace_connections(connections)
+        """Replace the hybrid connections, rules and issuers; close the WebSockets of removed hybrid connections."""
+        registry = self.matchmaker.registry
+        registry.replace_connections(connections)
         self._authorizer = authorizer
+        kept = {connection.path.lower() for connection in registry.connections}
+        for control in registry.listeners:
+            if control.hybrid_connection.path.lower() not in kept:
+                control.close(1001, DELETED)
+        for pair, path in list(self.pairs.items()):
+            if path is None or path.lower() not in kept:
+                pair.close(1001, DELETED)
 
     def evict_idle(self) -> bool:
         """Drop the connection that has waited longest for its next request; return False if there is none."""
@@ -110,7 +124,7 @@ class Gateway:
         return True
 
     async def serve(self, handshake: Handshake) -> None:
-        """Answer the requests of a connection; return when the last is answered or the connection is lost."""
+        """Answer the requests of a connection; return when the last one is answered or the connection is lost."""
         following: Handshake | None = handshake
         limit = HEAD_TIMEOUT
         while following is not None:
@@ -127,7 +141,7 @@ class Gateway:
             limit = self._config.limits.http_timeout
 
     async def _serve_one(self, handshake: Handshake, limit: float) -> Handshake | None:
-        """Answer a request; return the handler for the next one if the client may send one."""
+        """Answer a request; return the handler for the next request if the client may send one."""
         connection = handshake.connection
         self._idle[connection] = None
         try:
@@ -150,7 +164,7 @@ class Gateway:
             await self._dispatch(request, handshake)
         except Refusal as refusal:
             of_listener = request.parameters.get("sb-hc-action", "").lower() == "listen"
-            self.counters.count_refusal(of_listener=of_listener, status=refusal.status)
+            self._counters_of(request).count_refusal(of_listener=of_listener, status=refusal.status)
             self.refuse(
                 connection, refusal, tracking=request.tracking, system=f"sb://{self._config.namespace}/{request.path}"
             )
@@ -158,15 +172,15 @@ class Gateway:
 
     async def _serve_http(self, head: RequestHead, handshake: Handshake) -> Handshake | None:
         """Relay an HTTP request; return the handler for the next one if the client may send one."""
-        tracking, path = "", head.path.removeprefix("/")
+        tracking, path, counters = "", head.path.removeprefix("/"), self.counters.of(None)
         try:
             request = HttpRequest.parse(head)
-            tracking, path = request.tracking, request.path
+            tracking, path, counters = request.tracking, request.path, self._counters_of(request)
             following = await self._http.serve(request, handshake)
         except Refusal as refusal:
             system = f"{self._config.namespace}:{path}"
             linger = LINGER if head.has_body else 0.0
-            self.counters.count_refusal(of_listener=False, status=refusal.status)
+            counters.count_refusal(of_listener=False, status=refusal.status)
             self.refuse(handshake.connection, refusal, tracking=tracking, system=system, linger=linger)
             return None
         if following is not None and self._draining:
@@ -178,7 +192,7 @@ class Gateway:
         self, connection: Connection, refusal: Refusal, *, tracking: str = "", system: str = "", linger: float = 0.0
     ) -> None:
         """Send an error response and close the connection, after `linger` seconds."""
-        self.counters.refused += 1
+        self.refused += 1
         tracking = tracking or f"{new_guid()}_G0"
         system = (system or f"sb://{self._config.namespace}/")[:MAX_TRACKED_PATH]
         phrase = error_phrase(refusal.message, tracking=tracking, system=system, now=time.time())
@@ -229,7 +243,7 @@ class Gateway:
         if not connection.is_open:  # the token check may have taken a while, and the client may have disconnected
             return
         if replaced is not None:
-            replaced.close(1011, "Replaced by a newer connection of the same listener")
+            replaced.close(1011, "Replaced by a newer connection from the same listener")
         connection.write(switching_protocols(accept, tracking=request.tracking, subprotocol=None, extensions=None))
         control = ControlChannel(
             connection,
@@ -241,13 +255,13 @@ class Gateway:
             ended=self._listener_ended,
         )
         self.matchmaker.registry.add(control)
-        self.counters.listener_connections += 1
+        self.counters.of(hybrid_connection.path).listener_connections += 1
         self._listener_sources[source_of(connection.remote[0])] += 1
         logger.info("listener connected on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
         control.start(handshake.early())
 
     def _renew(self, token: str, request: HybridRequest) -> Grant:
-        """Check the new token of a listener by the rules of now, which may be others than at its connection."""
+        """Check a listener's new token against the current rules, which may have changed since it connected."""
         connection = self.matchmaker.registry.find(request.segments)
         grant = self._check(token, request, Right.LISTEN, connection)
         if connection is None:
@@ -256,6 +270,7 @@ class Gateway:
 
     def _listener_ended(self, control: ControlChannel) -> None:
         self.matchmaker.registry.remove(control)
+        self.counters.of(control.hybrid_connection.path).listener_disconnects += 1
         self._listener_sources.subtract([source_of(control.remote[0])])
         self._listener_sources = +self._listener_sources  # removes addresses without listeners
         logger.info("listener disconnected on '%s': %s", control.hybrid_connection.path, control.id)
@@ -278,8 +293,8 @@ class Gateway:
             timed_out = accept_timed_out(limits.accept_timeout_status)
             outcome = await self.matchmaker.offer(candidates, message, pending, limits.accept_timeout, timed_out)
         if isinstance(outcome, Rejection):
-            self.counters.rejected += 1
-            logger.info("a listener rejected %s with %d", pending.id, outcome.status)
+            self.counters.of(hybrid_connection.path).rejected += 1
+            logger.info("a listener rejected sender %s with status %d", pending.id, outcome.status)
             handshake.connection.write(plain_answer(outcome.status, outcome.reason, tracking=request.tracking))
             handshake.connection.close()
 
@@ -293,7 +308,7 @@ class Gateway:
             raise bad_request("The rendezvous is unknown, has ended, or was already used")
         is_http = isinstance(pending.request, HttpRequest)
         if is_http != (request.action == "request"):
-            raise bad_request("The sb-hc-action is not that of the rendezvous")
+            raise bad_request("The sb-hc-action does not match the rendezvous")
         handshake.connection.prove()
         if rejection is not None:
             pending.outcome.set_result(Rejection(*rejection))
@@ -328,21 +343,42 @@ class Gateway:
                 its_accept, tracking=its_request.tracking, subprotocol=subprotocol, extensions=extensions
             )
             side.connection.write(answer)
+        path = self._path_of(pending.request)
         pair = RelayedPair(
             pending.handshake.connection,
             handshake.connection,
             extensions_agreed=bool(extensions),
             limits=self._config.limits,
+            counters=self.counters.of(path),
             ended=self._pair_ended,
         )
-        self.pairs.add(pair)
-        self.counters.sender_connections += 1
-        logger.info("relaying %s from %s:%d", pending.id, *pending.handshake.connection.remote)
+        self.pairs[pair] = path
+        pair.counters.sender_connections += 1
+        logger.info("relaying sender %s from %s:%d", pending.id, *pending.handshake.connection.remote)
         pair.start(pending.handshake.early(), handshake.early())
 
     def _pair_ended(self, pair: RelayedPair) -> None:
-        self.pairs.discard(pair)
+        del self.pairs[pair]
         to_listener, to_sender = pair.sender.bytes_received, pair.listener.bytes_received
-        self.counters.bytes_to_listeners += to_listener
-        self.counters.bytes_to_senders += to_sender
-        logger.info("relayed %d bytes to the listener and %d back", to_listener, to_sender)
+        pair.counters.sender_disconnects += 1
+        pair.counters.bytes_to_listeners += to_listener
+        pair.counters.bytes_to_senders += to_sender
+        logger.info("relayed %d bytes to the listener and %d bytes back", to_listener, to_sender)
+
+    # Metrics:
+
+    def _path_of(self, request: RelayRequest) -> str | None:
+        """Return the path of the requested hybrid connection; None if it is not configured."""
+        connection = self.matchmaker.registry.find(request.segments)
+        return None if connection is None else connection.path
+
+    def _counters_of(self, request: RelayRequest) -> Counters:
+        return self.counters.of(self._path_of(request))
+
+    def metrics(self) -> dict[str, EntityMetrics]:
+        """Return a snapshot of each hybrid connection, by its label in EntityCounters."""
+        for connection in self.matchmaker.registry.connections:  # each metric exists before the first request
+            self.counters.of(connection.path)
+        return self.counters.snapshot(
+            (pair.counters, pair.sender.bytes_received, pair.listener.bytes_received) for pair in self.pairs
+        )

@@ -1,7 +1,7 @@
-"""Serving of HTTP requests that are not under `/$hc/`: they are relayed to a listener.
+"""Serves HTTP requests that are not under `/$hc/`: they are relayed to a listener.
 
 The order of checks is that of `relay_server.gateway`: token, existence of the hybrid connection, listeners. The body is
-read after that.
+read after these checks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from relay_core.hyco.http.messages import Request
 from relay_server.config.model import HybridConnection, RelayConfig
 from relay_server.connection.http_sender import HttpSender
 from relay_server.connection.request_reader import Handshake
-from relay_server.metrics import Counters
+from relay_server.metrics import EntityCounters
 from relay_server.protocol.http import plain_answer
 from relay_server.protocol.refusals import Refusal, no_listeners, response_timed_out
 from relay_server.protocol.requests import HttpRequest
@@ -33,7 +33,7 @@ class HttpGateway:
         matchmaker: Listeners and waiting senders.
         authorize: Checks a request's token and returns the hybrid connection; raises Refusal.
         public_address: Returns the `host:port` to which listeners connect for a rendezvous.
-        counters: Totals, to which this adds.
+        counters: The counters of each hybrid connection, to which this object adds.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class HttpGateway:
         matchmaker: Matchmaker,
         authorize: Callable[[HttpRequest], Awaitable[HybridConnection]],
         public_address: Callable[[], str],
-        counters: Counters,
+        counters: EntityCounters,
     ) -> None:
         self._config = config
         self._matchmaker = matchmaker
@@ -70,8 +70,9 @@ class HttpGateway:
             handshake.connection.abort()  # the only way to show that the response is incomplete
             return None
         finally:
-            self._counters.bytes_to_listeners += exchange.bytes_to_listener
-            self._counters.bytes_to_senders += exchange.bytes_to_sender
+            counters = self._counters.of(hybrid_connection.path)
+            counters.bytes_to_listeners += exchange.bytes_to_listener
+            counters.bytes_to_senders += exchange.bytes_to_sender
         if exchange.responded and exchange.keeps_alive:
             return sender.next_handshake()
         handshake.connection.close()
@@ -95,16 +96,16 @@ class HttpGateway:
             finally:
                 control.forget_request(pending)
         if isinstance(outcome, Rejection):
+            self._counters.of(hybrid_connection.path).rejected += 1
             self._reject(pending, outcome)
         elif isinstance(outcome, ControlResponse):
             await exchange.respond(outcome.response, outcome.body)
         elif isinstance(outcome, HttpRendezvous):
             await exchange.relay(outcome, None if complete else messages)
-        self._counters.http_requests += exchange.responded
+        self._counters.of(hybrid_connection.path).http_requests += exchange.responded
 
     def _reject(self, pending: PendingSender, rejection: Rejection) -> None:
         """Forward a listener's rejection."""
-        self._counters.rejected += 1
         connection = pending.handshake.connection
         connection.write(plain_answer(rejection.status, rejection.reason, tracking=pending.request.tracking))
         connection.close()
@@ -141,7 +142,7 @@ def _send_request(
         The listener, and whether it was sent the whole request rather than an address at which to receive it.
 
     Raises:
-        Refusal: There is no such listener, or the request's headers are too large.
+        Refusal: There is no such listener, or the request headers are too large.
     """
     for control in candidates:
         complete = body is not None and (not body or control.takes_bodies)

@@ -1,36 +1,47 @@
-"""Metrics of a relay, with the names of Azure Monitor if it has the same metric."""
+"""Metrics of a relay and of each hybrid connection, under Azure Monitor's names if it has the same metrics."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 
-__all__ = ["Counters", "Metrics"]
+__all__ = ["OTHER_ENTITIES", "Counters", "EntityCounters", "EntityMetrics", "Metrics", "total"]
 
 
 SERVER_ERRORS = 500
 """The first status that is an error of the server."""
+MAX_ENTITIES = 1000
+"""Maximum number of hybrid connections with their own counters: each adds a time series to every metric, and a
+configuration that changes while the relay runs may add new ones without limit."""
+OTHER_ENTITIES = "(other)"
+"""Stands for the hybrid connections above this limit, and for requested paths that are not configured. Otherwise,
+senders could create time series by requesting random paths. A path cannot contain parentheses."""
 
 
 @dataclass
 class Counters:
-    """Totals since the start."""
+    """Totals for one hybrid connection since the relay started."""
 
     listener_connections: int = 0
     sender_connections: int = 0
+    listener_disconnects: int = 0
+    sender_disconnects: int = 0
     http_requests: int = 0
     """Number of HTTP requests that a listener answered."""
     rejected: int = 0
     """Number of senders that a listener rejected."""
-    refused: int = 0
-    """Number of requests that the relay itself refused."""
     listener_client_errors: int = 0
-    """Refused requests of listeners with a status 4xx, and so on."""
+    """Number of requests from listeners that were refused with a 4xx status; the next three fields count the other
+    kinds of refusals."""
     listener_server_errors: int = 0
     sender_client_errors: int = 0
     sender_server_errors: int = 0
     bytes_to_listeners: int = 0
     bytes_to_senders: int = 0
-    """Payload in bytes of relayed pairs and HTTP requests that have ended."""
+    """Payload bytes of relayed pairs and HTTP requests that have ended."""
+    pending_senders: int = 0
+    """Number of senders that are currently waiting for a listener; all other fields only increase."""
 
     def count_refusal(self, *, of_listener: bool, status: int) -> None:
         """Count a refused request to listen or to connect."""
@@ -43,20 +54,64 @@ class Counters:
         else:
             self.sender_server_errors += 1
 
+    def snapshot(self, bytes_to_listeners: int, bytes_to_senders: int) -> EntityMetrics:
+        """Return the metrics; the arguments are the payload bytes of pairs that have not ended."""
+        totals = asdict(self)
+        totals["bytes_to_listeners"] += bytes_to_listeners
+        totals["bytes_to_senders"] += bytes_to_senders
+        return EntityMetrics(
+            active_listeners=self.listener_connections - self.listener_disconnects,
+            active_senders=self.sender_connections - self.sender_disconnects,
+            **totals,
+        )
+
+
+class EntityCounters:
+    """The counters of each hybrid connection, by its path.
+
+    Args:
+        limit: Maximum number of paths with their own counters.
+    """
+
+    def __init__(self, limit: int = MAX_ENTITIES) -> None:
+        self._limit = limit
+        self._counters = {OTHER_ENTITIES: Counters()}
+
+    def of(self, path: str | None) -> Counters:
+        """Return the counters of a hybrid connection; None stands for a requested path that is not configured."""
+        return self._counters.setdefault(self.label(path), Counters())
+
+    def label(self, path: str | None) -> str:
+        """Return the path, or OTHER_ENTITIES for None and for paths above the limit."""
+        is_full = len(self._counters) > self._limit
+        return OTHER_ENTITIES if path is None or (is_full and path not in self._counters) else path
+
+    def snapshot(self, live: Iterable[tuple[Counters, int, int]]) -> dict[str, EntityMetrics]:
+        """Return the metrics of each hybrid connection, by label.
+
+        Args:
+            live: For each relayed pair, its counters, and the bytes relayed to the listener and to the sender.
+        """
+        to_listeners: Counter[int] = Counter()
+        to_senders: Counter[int] = Counter()
+        for counters, to_listener, to_sender in live:
+            to_listeners[id(counters)] += to_listener
+            to_senders[id(counters)] += to_sender
+        return {
+            label: counters.snapshot(to_listeners[id(counters)], to_senders[id(counters)])
+            for label, counters in self._counters.items()
+        }
+
 
 @dataclass(frozen=True)
-class Metrics:
-    """A snapshot of all metrics."""
+class EntityMetrics:
+    """A snapshot of the metrics of one hybrid connection."""
 
     active_listeners: int
     active_senders: int
     """Number of relayed connections."""
     pending_senders: int
     """Number of senders waiting for a listener."""
-    connections: int
-    """Number of connections with TLS established."""
-    unproved: int
-    """Number of connections, with or without TLS, whose token or rendezvous secret has not been checked yet."""
     listener_connections: int
     """Total since the start, like the following fields."""
     sender_connections: int
@@ -64,7 +119,6 @@ class Metrics:
     listener_disconnects: int
     sender_disconnects: int
     rejected: int
-    refused: int
     listener_client_errors: int
     listener_server_errors: int
     sender_client_errors: int
@@ -72,5 +126,22 @@ class Metrics:
     bytes_to_listeners: int
     """Payload in bytes, without framing."""
     bytes_to_senders: int
+
+
+@dataclass(frozen=True)
+class Metrics(EntityMetrics):
+    """A snapshot of all metrics of a relay; the fields of EntityMetrics are totals of all hybrid connections."""
+
+    connections: int
+    """Number of connections with TLS established."""
+    unauthenticated: int
+    """Number of connections, with or without TLS, whose token or rendezvous secret has not been checked yet."""
+    refused: int
+    """Number of requests of any kind that the relay itself refused."""
     buffered_bytes: int
     """Bytes currently waiting in the relay for slow peers."""
+
+
+def total(entities: Mapping[str, EntityMetrics]) -> dict[str, int]:
+    """Return the sum of each field."""
+    return {field.name: sum(getattr(each, field.name) for each in entities.values()) for field in fields(EntityMetrics)}

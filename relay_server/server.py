@@ -29,9 +29,9 @@ from relay_server.connection.acceptor import Acceptor
 from relay_server.connection.delays import DelayedConnection
 from relay_server.connection.request_reader import Handshake
 from relay_server.connection.tcp import READ_BYTES, Connection
-from relay_server.connection.unproved import Unproved, source_of
+from relay_server.connection.unauthenticated import Unauthenticated, source_of
 from relay_server.gateway import Gateway
-from relay_server.metrics import Metrics
+from relay_server.metrics import EntityMetrics, Metrics, total
 
 __all__ = ["RelayServer"]
 
@@ -60,8 +60,9 @@ class RelayServer:
         self._acceptor: Acceptor | None = None
         limits = config.limits
         # Agents' rendezvous have their own budget; otherwise, whoever opens the most connections would displace them.
-        self._unproved_others, self._unproved_agents = (
-            Unproved(total=limits.max_unproved, per_source=limits.max_unproved_per_address) for _ in range(2)
+        self._unauthenticated_others, self._unauthenticated_agents = (
+            Unauthenticated(total=limits.max_unauthenticated, per_source=limits.max_unauthenticated_per_address)
+            for _ in range(2)
         )
         self._port = config.port
         self._connections: set[Connection] = set()
@@ -102,9 +103,7 @@ class RelayServer:
         """
         self._use_certificate(self.config)
         if not is_loopback(self.config.bind):
-            logger.warning(
-                "listening on %s: everybody who can reach this machine can reach the relay", self.config.bind
-            )
+            logger.warning("listening on %s: anyone who can reach this machine can reach the relay", self.config.bind)
         acceptor = Acceptor(self._accepted, self._free_descriptor)
         try:
             self._port = await acceptor.open(self.config.bind, self._port)
@@ -115,8 +114,8 @@ class RelayServer:
     def reload(self, config: RelayConfig) -> None:
         """Use the certificate, rules, JWT issuers and hybrid connections of a configuration; connections continue.
 
-        A listener keeps its control channel until it has to renew its token. A listener of a hybrid connection that was
-        removed receives no more senders.
+        A listener keeps its control channel until it has to renew its token. All WebSockets of a hybrid connection that
+        was removed are closed with 1001, as in Azure when a hybrid connection is deleted.
 
         Raises:
             ConfigurationError: The certificate or the public key of an issuer is invalid. Nothing has changed.
@@ -196,28 +195,17 @@ class RelayServer:
 
     def metrics(self) -> Metrics:
         """Return a snapshot."""
-        gateway, counters = self._gateway, self._gateway.counters
         return Metrics(
-            active_listeners=len(gateway.matchmaker.registry.listeners),
-            active_senders=len(gateway.pairs),
-            pending_senders=len(gateway.matchmaker.rendezvous),
+            **total(self.metrics_of_entities()),
             connections=len(self._connections),
-            unproved=len(self._unproved_others) + len(self._unproved_agents),
-            listener_connections=counters.listener_connections,
-            sender_connections=counters.sender_connections,
-            http_requests=counters.http_requests,
-            listener_disconnects=counters.listener_connections - len(gateway.matchmaker.registry.listeners),
-            sender_disconnects=counters.sender_connections - len(gateway.pairs),
-            rejected=counters.rejected,
-            refused=counters.refused,
-            listener_client_errors=counters.listener_client_errors,
-            listener_server_errors=counters.listener_server_errors,
-            sender_client_errors=counters.sender_client_errors,
-            sender_server_errors=counters.sender_server_errors,
-            bytes_to_listeners=counters.bytes_to_listeners + sum(pair.sender.bytes_received for pair in gateway.pairs),
-            bytes_to_senders=counters.bytes_to_senders + sum(pair.listener.bytes_received for pair in gateway.pairs),
+            unauthenticated=len(self._unauthenticated_others) + len(self._unauthenticated_agents),
+            refused=self._gateway.refused,
             buffered_bytes=sum(connection.buffered for connection in self._connections),
         )
+
+    def metrics_of_entities(self) -> dict[str, EntityMetrics]:
+        """Return a snapshot of each hybrid connection, by path; OTHER_ENTITIES stands for the rest."""
+        return self._gateway.metrics()
 
     def _make_connection(self) -> Connection:
         delays = self.config.delays
@@ -232,7 +220,7 @@ class RelayServer:
         unowned = [accepted]
         task = self._tasks.spawn(self._shake_hands(unowned, connection), name=f"TLS handshake {host}")
         source = source_of(host)
-        budget = self._unproved_agents if self._gateway.has_listener(source) else self._unproved_others
+        budget = self._unauthenticated_agents if self._gateway.has_listener(source) else self._unauthenticated_others
         place = budget.add(source, lambda: connection.abort() if task.done() else task.cancel())
         connection.place = place
 
@@ -247,7 +235,8 @@ class RelayServer:
     async def _shake_hands(self, unowned: list[socket.socket], connection: Connection) -> bool:
         """Return True when TLS is established.
 
-        asyncio allocates 256 KiB for each connection with TLS, so a connection that sends nothing must not have it yet.
+        asyncio allocates 256 KiB for each connection with TLS, so a connection that has sent nothing must not use TLS
+        yet.
         """
         try:
             async with timeout(TLS_HANDSHAKE_TIMEOUT):
@@ -264,7 +253,9 @@ class RelayServer:
         return True
 
     def _free_descriptor(self) -> bool:
-        return self._unproved_others.evict() or self._unproved_agents.evict() or self._gateway.evict_idle()
+        return (
+            self._unauthenticated_others.evict() or self._unauthenticated_agents.evict() or self._gateway.evict_idle()
+        )
 
     def _connected(self, connection: Connection) -> None:
         if self._acceptor is None:  # its TLS handshake was in progress when the server stopped
@@ -290,7 +281,7 @@ def _bind_error(error: OSError, host: str, port: int) -> Exception:
     if error.errno == errno.EADDRINUSE:
         return LocalPortInUse(
             f"port {port} on {host} is in use by another program",
-            hint=f"stop it, or choose another 'port'; to see which program it is: ss -ltnp 'sport = :{port}'",
+            hint=f"stop it, or choose another 'port'; to see which program it is, run: ss -ltnp 'sport = :{port}'",
         )
     reason = error.strerror or "the address is not usable"
     return ConfigurationError(f"cannot listen on {host} port {port}: {reason}", hint="check 'bind' and 'port'")

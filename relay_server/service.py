@@ -1,7 +1,7 @@
 """A relay as a process: starts from a configuration file, reports that it is ready, and stops on a signal.
 
 The first SIGTERM or SIGINT starts a graceful shutdown; a second one ends the process immediately (exit status 130).
-SIGHUP, or a change of one of its files, reloads the configuration.
+SIGHUP, or a change to one of the relay's files, reloads the configuration.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from relay_core.errors import ConfigurationError
 from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
+from relay_core.program import event_loop
 from relay_core.program.descriptors import raise_descriptor_limit
 from relay_server.config.certificates import write_private
 from relay_server.config.file import load
@@ -65,7 +66,7 @@ def serve_until_stopped(
             config = replace(config, honour_listener_selection=False)
         return config
 
-    return asyncio.run(_serve(config_file, adjust, ready_file))
+    return event_loop.run(_serve(config_file, adjust, ready_file))
 
 
 async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig], ready_file: Path | None) -> int:
@@ -89,7 +90,7 @@ async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]
                 tasks.spawn(reloader.run(), name="reload")
                 await stop.wait()
             logger.info(
-                "stopping: waiting up to %g s for %d connections to close; a second Ctrl-C exits immediately",
+                "stopping: waiting up to %g s for connections to close (%d open); a second Ctrl-C exits immediately",
                 *(server.config.limits.drain_timeout, server.metrics().connections),
             )
             return await _stop(server, force)
@@ -106,7 +107,7 @@ async def _management(server: RelayServer) -> AsyncIterator[None]:
         yield
         return
     async with Management(server, settings) as management:
-        logger.info("management on http://%s:%d", settings.bind, management.port)
+        logger.info("serving the management port on http://%s:%d", settings.bind, management.port)
         yield
 
 
@@ -138,5 +139,5 @@ def _report_ready(server: RelayServer, ready_file: Path | None) -> None:
         except OSError as error:
             raise ConfigurationError(f"cannot write {ready_file}: {error.strerror}") from error
     if ca_file is not None:
-        logger.info("to trust its certificate: export RELAY_CA_FILE=%s", shlex.quote(ca_file))
+        logger.info("to trust the relay's certificate, run: export RELAY_CA_FILE=%s", shlex.quote(ca_file))
     logger.info("ready on %s", address)

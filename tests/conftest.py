@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 import pytest_asyncio
@@ -24,6 +25,11 @@ TASKS = Path("/proc/self/task")
 """The threads of this process, each with the children that it has started (proc(5))."""
 ORPHANS_END_WITHIN = 45.0
 """Seconds; an agent that nobody has joined stays for 30."""
+
+
+# A test that fails because the machine is busy shows nothing, so neither an example nor its data has a deadline.
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 
 def pytest_configure() -> None:

@@ -1,24 +1,24 @@
-// One developer's hybrid connection, or family of them: two rules and the roles on each one and, if a tunnel key is given, two
-// secrets for all.
+// One developer's hybrid connection or family of hybrid connections, with two rules and the roles on each one. If a tunnel
+// key is given, the module also writes the two secrets, which cover the whole family.
 
 import { hybridConnectionType } from 'types.bicep'
 
 @description('Existing Relay namespace.')
 param namespaceName string
 
-@description('The hybrid connection or family, and who may listen and send on it.')
+@description('The hybrid connection or family, and the principals that may listen and send on it.')
 param connection hybridConnectionType
 
-@description('Existing Key Vault; empty stores no secrets.')
+@description('Existing Key Vault; if empty, no secrets are stored.')
 param keyVaultName string
 
 @description('Resource group of the Key Vault.')
 param keyVaultResourceGroup string
 
-@description('Whether the Key Vault uses roles; false assigns none on its secrets.')
+@description('Whether the Key Vault uses roles; if false, none are assigned on its secrets.')
 param keyVaultUsesRoles bool
 
-@description('Tunnel key in base64; empty leaves the secrets as they are.')
+@description('Tunnel key in base64; if empty, the secrets remain unchanged.')
 @secure()
 param tunnelKey string
 
@@ -41,7 +41,7 @@ resource hybridConnections 'Microsoft.Relay/namespaces/hybridConnections@2026-01
     // Without client authorization, anybody who knows the name could open the debugger port. This cannot be changed
     // later.
     requiresClientAuthorization: true
-    // The scripts find the family with it.
+    // The scripts use this to identify the family.
     userMetadata: index == 0 ? '' : 'relay-debug family ${toLower(connection.name)}'
   }
 }]
@@ -62,7 +62,7 @@ resource sendRules 'Microsoft.Relay/namespaces/hybridConnections/authorizationRu
   properties: {
     rights: ['Send']
   }
-  // Must not be written at the same time as the other rules; see main.bicep.
+  // These rules must not be written at the same time as the other rules; see main.bicep.
   dependsOn: [listenRules]
 }]
 

@@ -1,4 +1,4 @@
-// One Key Vault secret with a connection string, and its readers. A separate module, because the vault may be in
+// One Key Vault secret with a connection string, and its readers. This is a separate module because the vault may be in
 // another resource group.
 
 import { principalType } from 'types.bicep'
@@ -13,7 +13,7 @@ param secretName string
 @secure()
 param connectionString string
 
-@description('The keys of the other hybrid connections of a family: the array "others". An object, because an array cannot be secure.')
+@description('The keys of the other hybrid connections of a family: the array "others". The parameter is an object because an array cannot be a secure parameter.')
 @secure()
 param familyKeys object
 

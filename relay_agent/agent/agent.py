@@ -15,17 +15,18 @@ from typing import NoReturn
 
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import DescriptorsExhausted, serve_stream
-from relay_agent.agent.handshake_places import Admission
+from relay_agent.agent.handshake_admission import Admission
+from relay_agent.agent.listening_editors import connect_to_editor
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.refusal_log import RefusalLog
-from relay_agent.agent.reverse import connect_to_editor
 from relay_agent.agent.succession import Succession
-from relay_agent.agent.targets import Target, TargetGone, TargetProvider
+from relay_agent.agent.targets import Target, TargetGone, TargetProvider, respond_to_message
 from relay_core.agent_api import push
 from relay_core.agent_api.announcement import AgentInfo, State
 from relay_core.agent_api.fitting import count_targets, fit
-from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
-from relay_core.agent_api.requests import Evaluate, Failure, Listen, Push, Request, parse_request
+from relay_core.agent_api.members import describe_ranks
+from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
+from relay_core.agent_api.requests import Evaluate, Failure, Listen, Push, Request, decode_body, parse_request
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
@@ -35,6 +36,7 @@ from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.hybrid.offer import Offer
 from relay_core.net.session.agent import AgentTunnels, Grace
 from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.exchanges import Respond
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.timers import keep_seconds, tunnel_settings
@@ -51,14 +53,21 @@ __all__ = ["Agent"]
 NO_TUNNEL = (426, "this agent accepts relay-client connections only")
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
 MAX_BODY = 128 * 1024
-"""Maximum bytes of a request as JSON; the largest is an expression, with up to four bytes per character."""
+"""Maximum size in bytes of the JSON in an evaluation request; each character may take up to four bytes."""
 ANONYMOUS = "somebody"
 """Name of a client that does not announce its user."""
 IN_CONTACT_INTERVAL = 0.2
 """Seconds between checks for connected clients after listening has become impossible."""
 DRAIN_TIMEOUT = 1.5
-"""Seconds for open connections to finish when the agent exits, so that debugpy's last events reach the editor. The job
-waits 2 s for its agent."""
+"""Maximum time in seconds that an exiting agent waits for open connections to finish, so that debugpy's last events
+reach the editor. The job waits 2 s for its agent to exit."""
+PUSH_STEPS = {
+    push.Phase.PREPARE: "preparing the new code",
+    push.Phase.HOLD: "holding the main threads",
+    push.Phase.COMMIT: "replacing the code",
+    push.Phase.ABORT: "cancelled",
+}
+"""Descriptions of the phases of a push, for the log."""
 
 logger = logging.getLogger(__name__)
 
@@ -72,13 +81,13 @@ class Agent:
         targets: The targets that clients can reach; nothing else on this machine is reachable through the agent.
         tunnel_key: 32 bytes shared with the clients, or None for unencrypted tunnels.
         tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
-        settings: Limits and timers of the tunnels; by default from the environment.
-        grace: How long sessions without a connection are kept; by default from the environment.
+        settings: Limits and timers of the tunnels; by default, read from the environment.
+        grace: How long sessions without a connection are kept; by default, read from the environment.
         on_listening: Called each time the control channel is connected.
-        on_retry: Called with the reason of each failure to listen that is followed by another attempt.
-        on_failure: Called once, with the reason, if listening has become impossible; `run` then still serves the
+        on_retry: Called with the reason for each failure to listen that the agent will retry.
+        on_failure: Called once, with the reason, if listening becomes impossible; `run` then continues to serve the
             connected clients.
-        succession: The agent's id and its predecessors; by default it has none.
+        succession: The agent's id and its predecessors; by default, a new id and no predecessors.
     """
 
     def __init__(
@@ -126,6 +135,7 @@ class Agent:
             TunnelIdentity(Role.AGENT, tunnel_key) if tunnel_key is not None else None,
             info=self._fitted(),
             on_open=self._open,
+            on_request=self._requested,
             on_status=lambda status: self._provider.status_received(ClientStatus.parse(status)),
             settings=settings or tunnel_settings(grace=Grace().idle),
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
@@ -133,8 +143,8 @@ class Agent:
         self._connections = TaskSet()
         self._admission = Admission()
         self._beginning: set[str] = set()
-        """Clients whose first transport is being set up or in use. Parallel connection attempts must not start two
-        sessions."""
+        """Clients whose first transport is being set up or is in use. Parallel connection attempts by one client must
+        not start two sessions."""
         self._last_logged = ""
         """The last warning about the listener."""
         self._refusals = RefusalLog()
@@ -147,7 +157,7 @@ class Agent:
         self._tunnels.send_status(self._fitted())
 
     async def drain(self, target: Target, *, within: float) -> None:
-        """Wait up to `within` seconds until the client of a target has received the end of the debug session."""
+        """Wait up to `within` seconds for the client of a target to receive the end of the debug session."""
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(within):
                 await self._holders.until_ended(target)
@@ -175,14 +185,14 @@ class Agent:
                 await self._tunnels.close("the job or its agent has exited")
 
     async def _serve_connected(self, error: RelayDebugError) -> None:
-        """Wait until all clients have disconnected, because a working transport does not need the listener."""
+        """Wait until all clients have disconnected: their transports continue to work without the listener."""
         if self._tunnels.in_contact:
             logger.error("no longer listening: %s; connected clients stay connected", error.sentence)
         while self._tunnels.in_contact:  # noqa: ASYNC110 - at the end only, and the exact moment does not matter
             await asyncio.sleep(IN_CONTACT_INTERVAL)
 
     async def _drain_before_exit(self) -> None:
-        """Wait up to `DRAIN_TIMEOUT` seconds until no connection is open."""
+        """Wait up to `DRAIN_TIMEOUT` seconds for all connections to close."""
         deadline = asyncio.get_running_loop().time() + DRAIN_TIMEOUT
         while self._tunnels.streams and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - bounded, once
             await asyncio.sleep(0.05)
@@ -191,7 +201,7 @@ class Agent:
         """Accept a sender and use it as a transport until it closes, or reject it."""
         try:
             with contextlib.ExitStack() as at_end:
-                # A rejection needs a place too, because it opens a connection to the relay.
+                # A rejection needs a slot too, because it opens a connection to the relay.
                 async with self._admission.place():
                     header = TunnelHeader.parse(offer.header(TUNNEL_HEADER))
                     rejection = self._rejection(header)
@@ -210,18 +220,18 @@ class Agent:
             self._refusals.add(logging.WARNING, str(error))
 
     def _rejection(self, header: TunnelHeader | None) -> tuple[int, str] | None:
-        """Return status and text for a sender that cannot be served, else None."""
+        """Return the status and text with which to reject a sender, or None if it can be served."""
         if header is None:
             return NO_TUNNEL
         agent_id = self._listener.listener_id
         if header.agent not in {None, agent_id}:
             return MISDIRECTED, misdirected("this is a different agent", agent_id)
         if header.agent is None and (header.client in self._beginning or self._tunnels.has_session_of(header.client)):
-            return MISDIRECTED, misdirected("this client is already connected here", agent_id)
+            return MISDIRECTED, misdirected("this client is already connected to this agent", agent_id)
         return None
 
     def _is_needed(self) -> bool:
-        """Return whether a debugger is attached, or a process is held until one attaches."""
+        """Return whether a debugger is attached or a process is being held until one attaches."""
         held = (State.WAITING, State.CRASHED)
         return bool(self._tunnels.streams) or any(
             target.describe().state in held for target in self._provider.targets()
@@ -234,8 +244,7 @@ class Agent:
         left_out = len(info.targets) - count_targets(fields)
         if left_out > 2 * self._left_out:
             logger.warning(
-                "%d of %d targets, those with the highest ports, are not announced: too many targets with gaps "
-                "between their ports",
+                "not announcing %d of %d targets (those with the highest ports): there are too many gaps between ports",
                 *(left_out, len(info.targets)),
             )
             self._left_out = left_out
@@ -246,10 +255,10 @@ class Agent:
             replace(target.describe(), attachment=self._holders.attachment(target))
             for target in self._provider.targets()
         )
-        return self._provider.describe(replace(self._info, targets=targets))
+        return replace(self._provider.describe(self._info), targets=targets)
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        """Connect a client to a target, or respond to its request."""
+        """Connect a client to a target, or respond to the client's request."""
         metadata = StreamMetadata.parse(event.metadata)
         user, prefetch = metadata.user or ANONYMOUS, metadata.prefetch
         if isinstance(event.target, str) and (request := parse_request(event.target)):
@@ -259,11 +268,12 @@ class Agent:
             return
         target = self._provider.find(event.target) if isinstance(event.target, int) else None
         if target is None:
-            logger.warning("refused a connection to %s: not served by this agent", event.target)
-            driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {event.target}")
+            name = f"port {event.target}" if isinstance(event.target, int) else f"'{event.target}'"
+            logger.warning("refused a connection to %s: this agent does not serve it", name)
+            driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {name}")
             return
         if held := self._holders.refusal(target, driver, user):
-            logger.info("port %s: refused %s: %s", target, user, held)
+            logger.info("port %s: refused a connection from %s: %s", target, user, held)
             driver.refuse(stream, ResetCode.HELD, held)
             return
         driver.accept(stream)
@@ -292,7 +302,8 @@ class Agent:
         except ConnectionLost as lost:
             stream.abort(lost.sentence)
             level = logging.WARNING if isinstance(lost, DescriptorsExhausted) else level
-            logger.log(level, "port %s: connection lost: %s", target, lost.sentence)
+            what = lost.sentence if lost.is_orderly else f"connection lost: {lost.sentence}"
+            logger.log(level, "port %s: %s", target, what)
         except RelayDebugError as error:
             logger.warning("port %s: %s", target, error)
         else:
@@ -301,33 +312,37 @@ class Agent:
     async def _respond(
         self, request: Request, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool
     ) -> None:
-        """Send the response to a request, one JSON object, and close the stream."""
+        """Send the response to a request as one JSON object, and close the stream."""
         try:
             if isinstance(request, Listen):
                 await self._connect_to_editor(request.port, stream, driver, user, prefetch=prefetch)
                 return
             if isinstance(request, Evaluate):
                 request = Evaluate.parse_body(await _read_body(stream))
-                logger.info("evaluates an expression in rank %s for %s", request.ranks, user)
+                logger.info("evaluating an expression in %s for %s", describe_ranks(request.ranks), user)
             elif isinstance(request, Push):
                 request = Push.parse_body(await _read_body(stream, push.MAX_BODY), user)
-                logger.info("push, phase %s, to rank %s for %s", request.phase.value, request.ranks, user)
+                logger.info("push by %s to %s: %s", user, describe_ranks(request.ranks), PUSH_STEPS[request.phase])
             response = (await self._provider.answer(request)).encode()
         except RelayDebugError as error:
             if not isinstance(error, ConnectionLost):
-                logger.warning("%s for %s: %s", request.encode(), user, error)
+                logger.warning("request '%s' from %s failed: %s", request.encode(), user, error)
             response = Failure(error.sentence, error.hint).encode()
         with contextlib.suppress(ConnectionLost):
             await stream.write(json.dumps(response).encode())
             await stream.close()
 
+    def _requested(self, body: bytes, client: ClientInfo, respond: Respond) -> None:
+        responding = respond_to_message(self._provider, body, client.user or ANONYMOUS, respond)
+        self._connections.spawn(responding, name="request in a message")
+
     async def _connect_to_editor(
         self, port: int, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool
     ) -> None:
-        """Have a target's debugger connect to the client's listening editor, until the client closes `stream`."""
+        """Connect a target's debugger to the client's listening editor, and return when the client closes `stream`."""
         target = self._provider.find(port)
         if target is None:
-            raise ConfigurationError(f"this agent does not serve {port}")
+            raise ConfigurationError(f"this agent does not serve port {port}")
         if held := self._holders.refusal(target, driver, user):
             raise ConfigurationError(f"port {port} is {held}")
         async with self._holders.holding(target, driver, user) as reports:
@@ -335,16 +350,18 @@ class Agent:
 
     def _show_state(self, state: ListenerState, error: RelayDebugError | None) -> None:
         if state is ListenerState.LISTENING:
-            ports = ", ".join(str(target.logical_port) for target in self._provider.targets())
-            logger.info("listening on '%s' (namespace %s), port %s", self._endpoint.path, self._endpoint.host, ports)
+            ports = [str(target.logical_port) for target in self._provider.targets()]
+            which = f"port{'' if len(ports) == 1 else 's'} {', '.join(ports)}" if ports else "no ports yet"
+            logger.info("listening on '%s' (namespace %s), %s", self._endpoint.path, self._endpoint.host, which)
             self._last_logged = ""
             self._succession.listening()
-            self.publish()  # includes the new generation
+            self.publish()  # the announcement includes the listener's new generation
             self._on_listening()
         elif error is not None:
             self._info = replace(self._info, generation=self._info.generation + 1)
             if state is ListenerState.WAITING:
-                self._log_error(error)
+                if not self._listener.is_replacing_token:
+                    self._log_error(error)
                 self._on_retry(error)
 
     def _log_error(self, error: RelayDebugError) -> None:
@@ -356,20 +373,17 @@ class Agent:
 
 
 async def _read_body(stream: SessionStream, limit: int = MAX_BODY) -> object:
-    """Return the JSON that a client has sent, up to the end of its side of the stream.
+    """Read a client's side of the stream to the end, and return the JSON that it contains.
 
     Raises:
-        ProtocolError: it is too long, or not JSON.
+        ProtocolError: the body is too long, or is not JSON.
     """
     received = bytearray()
     while data := await stream.read():
         received += data
         if len(received) > limit:
-            raise ProtocolError("the body of the request is too long")
-    try:
-        return json.loads(received)
-    except (ValueError, RecursionError):
-        raise ProtocolError("the body of the request is not JSON") from None
+            raise ProtocolError("the request body is too long")
+    return decode_body(received)
 
 
 async def _abort_after_end(target: Target, stream: SessionStream) -> NoReturn:

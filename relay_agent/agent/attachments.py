@@ -1,4 +1,4 @@
-"""Table of attachments, that is, which client is connected to which target.
+"""Table of attachments: which client is connected to which target.
 
 A debug target accepts one client at a time.
 """
@@ -10,8 +10,8 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from pathlib import PureWindowsPath
 
+from relay_agent.agent.stop_announcements import StopAnnouncer, Stops
 from relay_agent.agent.targets import Target
 from relay_core.agent_api.announcement import Attachment
 from relay_core.errors import ConnectionLost
@@ -22,15 +22,6 @@ __all__ = ["Attachments", "DebugStream"]
 
 ACK_INTERVAL = 0.01
 """Seconds between checks of whether a client has received everything."""
-ANNOUNCE_DELAY = 0.5
-"""Seconds that a process must stay stopped or running before that is announced: each step is a stop."""
-
-
-@dataclass(frozen=True)
-class _Stop:
-    at: str
-    """File name and line, or ""."""
-    since: float = field(default_factory=time.time)
 
 
 @dataclass
@@ -39,11 +30,11 @@ class _Holder:
     user: str
     since: float = field(default_factory=time.time)
     streams: int = 0
-    """Open streams; a debugger of a process with children has several."""
+    """Number of open streams; the debugger of a process with children has several."""
     running: set[DebugStream] = field(default_factory=set)
     """The streams whose debug session has not ended."""
-    stops: dict[DebugStream, _Stop] = field(default_factory=dict)
-    """Where the process and its children are stopped; the latest stop is the last one."""
+    stops: Stops = field(default_factory=Stops)
+    """Where the process and its children are stopped."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when `running` has changed."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,15 +42,12 @@ class _Holder:
     @property
     def sentence(self) -> str:
         """The reason for refusing other clients, with user and time."""
-        return f"held by {self.user} since {time.strftime('%H:%M', time.localtime(self.since))}"
+        return f"held by {self.user} (since {time.strftime('%H:%M', time.localtime(self.since))})"
 
     @property
     def attachment(self) -> Attachment:
-        """Its announcement."""
-        stop = next(reversed(self.stops.values()), None)
-        if stop is None:
-            return Attachment(self.user, self.since, is_stopped=False)
-        return Attachment(self.user, self.since, is_stopped=True, stopped_at=stop.at, stopped_since=stop.since)
+        """What the agent announces about this holder."""
+        return self.stops.attachment(self.user, self.since)
 
 
 class DebugStream:
@@ -71,19 +59,14 @@ class DebugStream:
         holder.running.add(self)
 
     def ended(self) -> None:
-        """Take notice that the session has ended and its last bytes were passed to the tunnel session."""
+        """Record that the debug session has ended and that its last bytes have been passed to the tunnel session."""
         self._holder.running.discard(self)
-        self._holder.stops.pop(self, None)
+        self._holder.stops.set(self, None)
         self._holder.changed.set()
 
     def stopped(self, stop: ObservedStop | None) -> None:
-        """Take notice of a stop, of its place, or that the process runs."""
-        before = self._holder.stops.pop(self, None)
-        if stop is not None:
-            name = PureWindowsPath(stop.file).name  # which knows the separators of all systems
-            at = f"{name}:{stop.line}" if name else ""
-            since = before.since if before is not None else time.time()
-            self._holder.stops[self] = _Stop(at, since)
+        """Record where the process has stopped, as far as is known, or that it is running (None)."""
+        self._holder.stops.set(self, stop)
         self._on_stop()
 
 
@@ -98,40 +81,39 @@ class Attachments:
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._holders: dict[Target, _Holder] = {}
-        self._announcing: asyncio.TimerHandle | None = None
-        """Set for `ANNOUNCE_DELAY` after a process has stopped or resumed."""
+        self._stop_announcer = StopAnnouncer(on_change)
 
     def __repr__(self) -> str:
         return f"<Attachments {sorted(target.logical_port for target in self._holders)}>"
 
     def refusal(self, target: Target, driver: SessionDriver, user: str) -> str:
-        """Return why a client must not connect to a target: another one holds it; "" if it may connect.
+        """Return why a client must not connect to a target that another client holds, or "" if it may connect.
 
-        The agent cannot distinguish a client that was killed from one that lost its network, and keeps the session of
-        both. So if the same user connects with a new client while the old one has no transport, the old session is
-        aborted.
+        The agent cannot distinguish a client that was killed from one that lost its network, so it keeps the sessions
+        of both. Therefore, if the same user connects with a new client while the session of the previous client has no
+        transport, the previous session is aborted.
         """
         holder = self._holders.get(target)
         if holder is None or holder.driver is driver or not target.dap_only:
             return ""
         if holder.user == user and not holder.driver.session.attached:
-            holder.driver.abort("its user reconnected with another client")
+            holder.driver.abort("the user reconnected with another client")
             return ""
         return holder.sentence
 
     @contextlib.asynccontextmanager
     async def holding(self, target: Target, driver: SessionDriver, user: str) -> AsyncIterator[DebugStream]:
-        """Hold a target for the duration of a block; the streams of an aborted session are closed first.
+        """Hold a target for the duration of a block, after waiting for the streams of an aborted session to close.
 
         Yields:
-            The object to which the stream reports.
+            The object to which the stream reports the state of its debug session.
 
         Raises:
             ConnectionLost: another client has taken the target.
         """
         holder = await self._acquire(target, driver, user)
         holder.streams += 1
-        stream = DebugStream(holder, self._announce_later)
+        stream = DebugStream(holder, self._stop_announcer.announce_later)
         try:
             if holder.streams == 1:
                 self._on_change()
@@ -145,12 +127,7 @@ class Attachments:
                 target.detached()
                 self._on_change()
             else:
-                self._announce_later()
-
-    def _announce_later(self) -> None:
-        if self._announcing is not None:
-            self._announcing.cancel()
-        self._announcing = asyncio.get_running_loop().call_later(ANNOUNCE_DELAY, self._on_change)
+                self._stop_announcer.announce_later()
 
     async def _acquire(self, target: Target, driver: SessionDriver, user: str) -> _Holder:
         while holder := self._holders.get(target):

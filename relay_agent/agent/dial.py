@@ -1,9 +1,10 @@
 """Connection of a client's stream to a target.
 
-A connection to debugpy's adapter that is closed early ends the adapter's accept thread permanently, and every later
-attach hangs (microsoft/debugpy#1308). So the agent does not connect for a client that has already disconnected. For a
-client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its greeting
-(`adapter_greeting`). For other clients the agent does not connect to targets that are known to use DAP.
+If a connection to debugpy's adapter is closed early, the adapter's accept thread exits permanently, and every later
+attempt to attach hangs (microsoft/debugpy#1308). So the agent does not connect on behalf of a client that has already
+disconnected. For a client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its
+greeting (`layers.adapter_greeting`). For other clients, the agent does not connect to targets that are known to use
+DAP.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from relay_agent.agent.adapter_greeting import GreetingGuard
-from relay_agent.agent.debugger_watch import DebuggerWatch
-from relay_agent.agent.end_observer import EndObserver
+from relay_agent.agent.layers.adapter_greeting import GreetingGuard
+from relay_agent.agent.layers.debugger_watch import DebuggerWatch
+from relay_agent.agent.layers.end_observer import EndObserver
 from relay_agent.agent.targets import Target, TargetGone
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -32,13 +33,14 @@ from relay_core.program.descriptors import EXHAUSTED
 __all__ = ["ClientStream", "DescriptorsExhausted", "serve_stream"]
 
 FIRST_BYTES_TIMEOUT = 30.0
-"""Seconds for a debug client to send its first request; VS Code sends it immediately."""
+"""Timeout in seconds for the first request from a debug client; VS Code sends it immediately."""
 SERVER_FIRST_DELAY = 0.3
-"""Seconds without data after which the client is assumed to use a protocol in which the server sends first (ssh)."""
+"""Seconds without data after which the client is assumed to use a protocol in which the server sends first, such as
+ssh."""
 CONNECT_TIMEOUT = 10.0
 DEBUGGER_PATIENCE = 20.0
-"""Seconds for a debug adapter to start listening: an editor may connect before the job starts (`relay-agent serve
---dap`)."""
+"""Timeout in seconds for a debug adapter to start listening: an editor may connect before the job starts (`relay-agent
+serve --dap`)."""
 DIAL_INTERVAL = 0.2
 
 
@@ -47,7 +49,7 @@ class DescriptorsExhausted(ConnectionLost):
 
 
 class ClientStream(ByteStream, PeerStream, Protocol):
-    """A client's stream. Its first bytes are read before the target is connected; the others are pushed."""
+    """A client's stream. The first bytes are read before the agent connects to the target; later bytes are pushed."""
 
 
 async def serve_stream(
@@ -67,11 +69,12 @@ async def serve_stream(
         traffic: Receives the byte counts.
         prefetch: Whether the client supports prefetch.
         on_end: Called when a debugger has ended its session, or the target has closed its connection.
-        on_stop: Called when a debugger has stopped the process, when the place is known, and with None when it runs.
+        on_stop: Called when a debugger has stopped the process, again when the location is known, and with None when
+            the process resumes.
 
     Raises:
         ProtocolError: the client of a DAP target does not use DAP; no connection to the target was made.
-        ConnectionLost: one side was lost, or the target is not listening.
+        ConnectionLost: the connection to one side was lost, or the target is not listening.
         TargetGone: the target has just exited; the caller must abort the stream.
         RelayDebugError: the target's debugger could not be started.
     """
@@ -79,7 +82,7 @@ async def serve_stream(
         first = await _first_bytes(stream, patience=FIRST_BYTES_TIMEOUT if target.dap_only else SERVER_FIRST_DELAY)
         is_dap = first.startswith(HEADER_START)
         if target.dap_only and not is_dap:
-            raise ProtocolError("a client that does not speak the debug adapter protocol was not passed on to debugpy")
+            raise ProtocolError("only programs that use the Debug Adapter Protocol can connect to debugpy")
         local = await _dial(target, patience=DEBUGGER_PATIENCE if target.dap_only else 0.0)
     except TargetGone:
         raise
@@ -121,7 +124,7 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
     """Connect to a target; if its port refuses connections, retry for `patience` seconds."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
-        # Located again for each attempt: a debugger that was about to exit has a successor on another port.
+        # The target is located for each attempt: a debugger that was about to exit has a successor on another port.
         host, port = await target.locate()
         try:
             async with timeout(CONNECT_TIMEOUT):
@@ -137,7 +140,7 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
             if not is_refused or asyncio.get_running_loop().time() >= deadline:
                 raise ConnectionLost(
                     f"nothing is listening on {f'[{host}]' if ':' in host else host}:{port}",
-                    hint="the program has exited or has not started yet",
+                    hint="check whether the program has exited or has not started yet",
                 ) from None
         await asyncio.sleep(DIAL_INTERVAL)
 

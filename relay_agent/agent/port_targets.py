@@ -1,4 +1,4 @@
-"""Fixed ports of this machine as targets, for `relay-agent serve`, and the grammar of its options.
+"""Fixed ports on this machine as targets, for `relay-agent serve`, and the grammar of its options.
 
 5678                 logical port 5678 is 127.0.0.1:5678
 5678:40123           logical port 5678 is 127.0.0.1:40123
@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import Collectives, Digest, Evaluate, Push, Ready, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConfigurationError, UsageError
-from relay_core.values import MAX_PORT, is_port_text
+from relay_core.value_parsers import MAX_PORT, is_port_text
 
 __all__ = ["PortTarget", "PortTargets", "parse_targets"]
 
@@ -37,7 +38,7 @@ class PortTarget:
     port: int
     """The port on this machine on which the program listens."""
     dap_only: bool = False
-    """Whether it is a debug adapter, which accepts only debug clients."""
+    """Whether the program is a debug adapter, which accepts only debug clients."""
     host: str = LOOPBACK
     """A loopback address of this machine."""
 
@@ -56,10 +57,10 @@ class PortTarget:
         """Return host and port."""
         return self.host, self.port
 
-    async def connect_to(self, port: int) -> None:
+    async def connect_to(self, port: int) -> None:  # noqa: ARG002 - as in Target
         """Raise ConfigurationError: the agent has no control connection to the program behind the port."""
         raise ConfigurationError(
-            f"port {self.logical_port} is served by a program that cannot be made to connect to port {port}",
+            f"the agent cannot make the program on port {self.logical_port} connect to a listening editor",
             hint='use a launch configuration with "connect" instead of "listen"',
         )
 
@@ -75,12 +76,12 @@ class PortTarget:
         raise AssertionError("unreachable")
 
     def describe(self) -> TargetInfo:
-        """Return its announcement."""
+        """Return what the agent announces about this port."""
         return TargetInfo(self.logical_port)
 
 
 class PortTargets:
-    """TargetProvider for fixed ports of this machine.
+    """TargetProvider for fixed ports on this machine.
 
     Args:
         targets: The targets by logical port.
@@ -93,7 +94,7 @@ class PortTargets:
         return f"<PortTargets {sorted(self._targets)}>"
 
     def find(self, port: int) -> PortTarget | None:
-        """Return the target with a logical port."""
+        """Return the target with the given logical port."""
         return self._targets.get(port)
 
     def targets(self) -> list[PortTarget]:
@@ -101,7 +102,7 @@ class PortTargets:
         return [target for _, target in sorted(self._targets.items())]
 
     def describe(self, agent: AgentInfo) -> AgentInfo:
-        """Return the announcement with the ports that are not debug adapters, as forwards."""
+        """Return the announcement, with the ports that are not debug adapters added as forwards."""
         forwards = tuple(target.logical_port for target in self.targets() if not target.dap_only)
         return replace(agent, forwards=forwards)
 
@@ -113,6 +114,10 @@ class PortTargets:
             f"this agent serves ports, not processes; it does not support '{request.name}'",
             hint="start the job with --is-debug true or relay-agent run",
         )
+
+    async def search(self, step: SearchStep) -> bytes:  # noqa: ARG002 - as in TargetProvider
+        """Raise ConfigurationError: a port has no values."""
+        raise ConfigurationError("this agent serves ports, not processes; it has no values to compare")
 
     def status_received(self, status: ClientStatus) -> None:
         """Ignore the status: a port has no process that could log a conflict."""
@@ -129,7 +134,7 @@ def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, 
     for text in texts:
         target = _parse_target(text, dap_only=dap_only)
         if target.logical_port in targets:
-            raise UsageError(f"port {target.logical_port} is given twice", hint="give each --port once")
+            raise UsageError(f"port {target.logical_port} is given twice", hint="give each --port only once")
         targets[target.logical_port] = target
     return targets
 
@@ -147,7 +152,7 @@ def _parse_target(text: str, *, dap_only: bool) -> PortTarget:
 
 
 def _parse_loopback(text: str) -> str:
-    """Return the address of a text such as `127.0.0.2` or `[::1]`.
+    """Return the address in a text such as `127.0.0.2` or `[::1]`.
 
     Raises:
         UsageError: the text is not a loopback address in this form.
@@ -161,5 +166,5 @@ def _parse_loopback(text: str) -> str:
         pass
     raise UsageError(
         f"invalid loopback address: '{text}'",
-        hint="use a loopback address, such as 5678:127.0.0.2:40123 or 5678:[::1]:40123",
+        hint="use a loopback address, as in 5678:127.0.0.2:40123 or 5678:[::1]:40123",
     )

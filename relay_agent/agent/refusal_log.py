@@ -1,6 +1,6 @@
 """Log of the senders that an agent could not serve.
 
-A flood of them is summarized in one line per minute with their number.
+During a flood of such senders, only their number is logged, once per minute.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class RefusalLog:
     def __init__(self, period: float = PERIOD) -> None:
         self._period = period
         self._logged: set[str] = set()
-        """The reasons of this period."""
+        """The reasons logged in this period."""
         self._further = 0
-        """Number of senders in this period that were not logged."""
+        """Number of senders that were not logged in this period."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -55,7 +55,10 @@ class RefusalLog:
         self._log_number()
 
     def _end_period(self) -> None:
-        """Log the number and start another period; reasons are logged again after a period without unlogged senders."""
+        """Log how many senders were not logged, and start another period.
+
+        After a period in which every sender was logged, reasons that were logged before are logged again.
+        """
         if not self._further:
             self._logged.clear()
             self._timer = None
@@ -65,5 +68,6 @@ class RefusalLog:
 
     def _log_number(self) -> None:
         if self._further:
-            logger.warning("%d further connection attempts could not be served", self._further)
+            attempts = "attempt" if self._further == 1 else "attempts"
+            logger.warning("%d further connection %s failed", self._further, attempts)
         self._further = 0

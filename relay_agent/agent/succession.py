@@ -18,7 +18,7 @@ from relay_core.agent_api.announcement import AgentId
 __all__ = ["Succession"]
 
 MAX_PREDECESSORS = 8
-"""Maximum number of predecessors in the record; they have already announced the earlier ones."""
+"""Maximum number of predecessors in the record. Earlier agents were announced by these predecessors."""
 MAX_RECORD = 4096
 """Maximum number of bytes that are read from the lock file."""
 
@@ -27,7 +27,7 @@ class Succession:
     """The new id of this agent and the record of its predecessors in the lock file, to which the new id is added.
 
     Args:
-        lock: Descriptor of the locked file; None for an agent that replaces no other one.
+        lock: Descriptor of the locked file; None for an agent that replaces no other agent.
     """
 
     def __init__(self, lock: int | None = None) -> None:
@@ -46,7 +46,7 @@ class Succession:
         return f"<Succession {self.agent_id[:8]} replaces {len(self.predecessors)}>"
 
     def listening(self) -> None:
-        """Record that this agent listens."""
+        """Record that this agent is listening."""
         if not self.has_listened:
             self.has_listened = True
             self._write()
@@ -56,7 +56,7 @@ class Succession:
             return
         record = {"agents": [*self.predecessors, self.agent_id], "has_listened": self.has_listened}
         data = json.dumps(record).encode()
-        with contextlib.suppress(OSError):  # the disk is full: if this agent is killed, clients notice it later
+        with contextlib.suppress(OSError):  # the disk is full: if this agent is killed, clients will notice it later
             os.pwrite(self._lock, data, 0)
             os.ftruncate(self._lock, len(data))
 

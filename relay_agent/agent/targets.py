@@ -1,29 +1,43 @@
 """Interface between the agent, which handles tunnels, and the providers of its targets.
 
 There are two providers: `relay_agent.agent.port_targets` (fixed ports, `relay-agent serve`) and
-`relay_agent.node.in_agent.processes` (the processes of a node's jobs).
+`relay_agent.node.in_agent.processes` (the processes of the jobs on a node).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives
-from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
 from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
+from relay_core.agent_api.members import describe_ranks
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.push import NodePushed, Push
-from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
+from relay_core.agent_api.requests import (
+    Collectives,
+    Digest,
+    Failure,
+    FileDigest,
+    Ready,
+    Stacks,
+    Wake,
+    encode_message,
+    parse_message,
+)
 from relay_core.agent_api.stacks import NodeStacks
-from relay_core.errors import ConnectionLost
+from relay_core.errors import ConnectionLost, RelayDebugError
 
-__all__ = ["Target", "TargetGone", "TargetProvider"]
+__all__ = ["Target", "TargetGone", "TargetProvider", "respond_to_message"]
+
+logger = logging.getLogger(__name__)
 
 
 class TargetGone(ConnectionLost):
-    """The process of a target ended before any byte was exchanged; its restarted successor may register soon."""
+    """The process of a target exited before any byte was exchanged; its restarted successor may register soon."""
 
 
 class Target(Protocol):
@@ -35,32 +49,32 @@ class Target(Protocol):
 
     @property
     def dap_only(self) -> bool:
-        """Whether it is a debug adapter, which accepts only debug clients and one user at a time."""
+        """Whether the target is a debug adapter, which accepts only debug clients and one user at a time."""
 
     @property
     def is_own(self) -> bool:
         """Whether the program behind the port must belong to this user.
 
-        True for the debugger of a process of this node.
+        True for the debugger of a process on this node.
         """
 
     async def locate(self) -> tuple[str, int]:
         """Return the host and port to connect to; if necessary, the process starts its debugger first.
 
         Raises:
-            TargetGone: its process has just exited.
-            RelayDebugError: its debugger cannot be started.
+            TargetGone: the target's process has just exited.
+            RelayDebugError: the target's debugger cannot be started.
         """
 
     async def connect_to(self, port: int) -> None:
-        """Make its debugger connect to a port of this machine.
+        """Make the target's debugger connect to a port of this machine.
 
         Raises:
             RelayDebugError: the target cannot connect.
         """
 
     async def is_running(self) -> bool | None:
-        """Return whether its process runs Python code while its debugger runs none of the job's code.
+        """Return whether the process is running Python code while its debugger is running none of the job's code.
 
         False if the process does not answer, and None if the agent has no connection to it.
         """
@@ -69,20 +83,20 @@ class Target(Protocol):
         """Called when the last client has disconnected."""
 
     async def until_ended(self) -> str:
-        """Wait for the process to exit and for debugpy to end its sessions, some seconds later.
+        """Wait until the process has exited and debugpy has had a few seconds to end its sessions.
 
         Return the reason as text.
         """
 
     def describe(self) -> TargetInfo:
-        """Return its announcement, without the attachment."""
+        """Return what the agent announces about the target, without the attachment."""
 
 
 class TargetProvider(Protocol):
     """The targets that an agent serves."""
 
     def find(self, port: int) -> Target | None:
-        """Return the target with a logical port."""
+        """Return the target with the given logical port."""
 
     def describe(self, agent: AgentInfo) -> AgentInfo:
         """Return the agent's announcement with forwards, node rank and run added, but without targets."""
@@ -99,5 +113,36 @@ class TargetProvider(Protocol):
             RelayDebugError: the request failed, or is not supported.
         """
 
+    async def search(self, step: SearchStep) -> bytes:
+        """Return the response to a step of a search that an earlier response offered.
+
+        Raises:
+            RelayDebugError: the search has expired.
+        """
+
     def status_received(self, status: ClientStatus) -> None:
         """Handle a client's STATUS, which lists the conflicts that the client detected on the hybrid connection."""
+
+
+async def respond_to_message(
+    provider: TargetProvider, body: bytes, user: str, respond: Callable[[bytes], None]
+) -> None:
+    """Respond to a request that a client has sent as a message.
+
+    Args:
+        provider: Executes the request.
+        body: The message.
+        user: The client's user, for the log.
+        respond: Called with the response.
+    """
+    try:
+        request = parse_message(body)
+        if isinstance(request, SearchStep):
+            respond(await provider.search(request))
+            return
+        logger.info("evaluating an expression in %s for %s", describe_ranks(request.ranks), user)
+        response = (await provider.answer(request)).encode()
+    except RelayDebugError as error:
+        logger.warning("a request from %s failed: %s", user, error)
+        response = Failure(error.sentence, error.hint).encode()
+    respond(encode_message(response))

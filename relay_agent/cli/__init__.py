@@ -1,7 +1,7 @@
 """The `relay-agent` command, with one module per subcommand. Only this package prints.
 
-The modules import the dependencies of a command when it runs, so that `relay-agent run` does not import asyncio and
-TLS.
+The modules import the dependencies of a command only when the command runs, so that `relay-agent run` does not import
+asyncio and TLS.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from relay_agent.cli import run as run_command
 from relay_agent.cli.common import PROGRAM
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.help import add_help_command
+from relay_core.program.parser import ProgramParser, add_version
 
 __all__ = ["main", "make_parser", "run"]
 
 COMMANDS = (serve, run_command, env, doctor, node_agent)
-"""In the order of `--help`."""
+"""The commands, in the order in which `--help` lists them."""
 
 
 def run() -> None:
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 
 def _as_command(argv: list[str]) -> list[str]:
-    """Return the command for `python -m relay_agent train.py`, OpenPAI's `python -m paipdb train.py`: `run`."""
+    """Turn the arguments of `python -m relay_agent train.py` (as in OpenPAI's paipdb tool) into those of `run`."""
     if argv[:1] != ["-m"] and not (argv and argv[0].endswith(".py")):
         return argv
     before = sys.orig_argv[1 : len(sys.orig_argv) - len(argv)]  # such as -u -m relay_agent
@@ -45,10 +46,11 @@ def _as_command(argv: list[str]) -> list[str]:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = ProgramParser(
         prog=PROGRAM, description="Connects programs on this machine to relay-client through a hybrid connection."
     )
     parser.add_argument("--verbose", action="store_true", help="enable debug logging")
+    add_version(parser)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)

@@ -1,4 +1,4 @@
-"""`relay-agent doctor`: checks, inside a step, what its agent will need."""
+"""`relay-agent doctor`: checks, from inside a step, everything that the step's agent will need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relay_agent.cli.common import Commands, explain
 from relay_agent.settings.model import DEFAULT_PORT
 from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings, add_access_options, argument_type
-from relay_core.values import parse_port
+from relay_core.value_parsers import parse_port
 
 __all__ = ["add_parser"]
 
@@ -18,11 +18,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "doctor",
-        help="check the way from this node to the relay, and say what is wrong",
-        description="Checks the configuration, proxy, name, port, certificate, clock, private endpoint, token, right, "
-        "hybrid connection, listener, tunnel key, debugpy and rank, with the settings of a job on this node, and "
-        "prints what to do about each failure. The exit status is 0 if no check fails, otherwise the exit code of the "
-        "first failure.",
+        help="check the connection from this node to the relay",
+        description="With the settings that a job on this node would use, checks everything that debugging needs: the "
+        "configuration, proxy, host name, port, certificate, clock, private endpoint, token, Listen right, hybrid "
+        "connection, listener, tunnel key, debugpy and rank. Prints what to do about each failure. The exit status is "
+        "0 if no check fails; otherwise, it is the exit code of the first failure.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(

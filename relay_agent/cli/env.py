@@ -8,7 +8,7 @@ import os
 from relay_agent.cli.common import Commands
 from relay_agent.settings.model import DEFAULT_PORT
 from relay_core.program.options import argument_type
-from relay_core.values import parse_port
+from relay_core.value_parsers import parse_port
 
 __all__ = ["add_parser"]
 
@@ -17,7 +17,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "env",
-        help="print the rank that this environment defines, and why",
+        help="print the rank that this environment defines, and its source",
         description="Prints the rank of a process started in this environment, and the launcher whose variables "
         "define it.",
     )

@@ -19,10 +19,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         COMMAND,
         aliases=["attend"],  # former name: a running job may start the agent of a newer installation
-        description="Started by relay_agent in a job, which passes two file descriptors.",
+        description="Serves the processes of a node. relay_agent starts this command in a job and passes it two file "
+        "descriptors.",
     )
-    parser.add_argument("root", type=Path, help="directory of the node")
-    parser.add_argument("name", help="name of this agent in the directory")
+    parser.add_argument("root", type=Path, help="the node's directory")
+    parser.add_argument("name", help="this agent's name in the directory")
     parser.add_argument("listener", type=int, help="file descriptor of the socket for the node's processes")
     parser.add_argument("lock", type=int, help="file descriptor that holds the agent's lock")
     parser.set_defaults(command=run)
@@ -31,13 +32,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the node's agent, in a child of this process, until its last process has exited."""
     _leave_process_tree()
-    import asyncio
-
     from relay_agent.node.in_agent.server import serve_node
     from relay_core.errors import RelayDebugError
+    from relay_core.program import event_loop
 
     try:
-        asyncio.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
+        event_loop.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
     except (
         RelayDebugError
     ) as error:  # not printed: the processes have received the error and log it with its consequence

@@ -1,14 +1,13 @@
 """`relay-agent run -- COMMAND...`: runs a command that can be debugged without changes to its code.
 
 This process replaces itself with the command (exec), so exit status, signals, stdin and stdout are those of the
-command. Only the environment is changed: it gets the settings (`relay_agent.settings.environment`), and PYTHONPATH
+command. Only the environment is changed: the settings are added (`relay_agent.settings.environment`), and PYTHONPATH
 starts with a directory whose `sitecustomize` reads them in every Python process of the job.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import shutil
@@ -25,14 +24,15 @@ from relay_agent.inject._relay_debug_programs import is_off, what_runs
 from relay_agent.inject.eligibility import REGISTERED
 from relay_agent.python_path import in_front
 from relay_agent.settings.environment import ACCESS_VARIABLES, HC, MODE, ON_DEMAND, WAIT, from_environment
+from relay_agent.settings.local_run import is_local
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting
 from relay_agent.stderr import write_line
-from relay_core.access_settings import ACCESS_OPTIONS, CONNECTION_STRING_VARIABLE
+from relay_core.access_settings import ACCESS_OPTIONS, CONNECTION_STRING_SECRET_VARIABLE, CONNECTION_STRING_VARIABLE
 from relay_core.errors import ConfigurationError, RelayDebugError, UsageError
 from relay_core.program.console import print_error
 from relay_core.program.options import access_settings, add_access_options
-from relay_core.values import read_flag
+from relay_core.value_parsers import read_flag
 
 __all__ = ["add_parser", "job_environment", "run"]
 
@@ -40,21 +40,22 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses that shells use for a command that cannot be started (POSIX, Shell Command Language, 2.8.2)."""
 
 CODE_NOT_DEBUGGED = (
-    "code given with -c is not debugged. hint: put it into a file, or call start_remote_debugging_from_args() in it"
+    "code given with -c is not debugged. hint: put the code in a file, or make the code call "
+    "start_remote_debugging_from_args()"
 )
 _PYTHON = re.compile(r"python[0-9.]*(-dbg|d)?")
-"""Names of the interpreter."""
+"""Names of Python interpreters."""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "run",
-        help="run a command whose Python processes can be debugged, without changing their code",
+        help="run a command and make its Python processes debuggable, without code changes",
         usage="%(prog)s [options] -- COMMAND ...",
-        description="Replaces itself (exec) with the command. Every Python program that the command starts, such as "
-        "the ranks of torchrun, registers with this node's agent and can be debugged on demand. Exit status, signals "
-        "and output are those of the command. Code given with -c is not debugged.",
+        description="Replaces itself with the command (exec). Every Python program that the command starts, such as a "
+        "rank of torchrun, registers with this node's agent and can be debugged on demand. Code given with -c "
+        "is not debugged.",
     )
     for setting in SETTINGS:
         _add_option(parser, setting)
@@ -66,7 +67,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
-    """Add the option of a setting.
+    """Add the option for a setting.
 
     Flags take no value here, because argparse could mistake the command for the value.
     """
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replace this process with the command; return only for `--explain-auth`.
 
     Raises:
-        UsageError: an option or a variable is invalid, or the command is missing.
+        UsageError: an option or a variable is invalid, the command is missing, or its Python script does not exist.
         SystemExit: the command cannot be started (status 126 or 127).
     """
     return explain(arguments) if arguments.explain_auth else _execute(arguments)
@@ -108,8 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _execute(arguments: argparse.Namespace) -> NoReturn:
     program = _program(arguments.program)
     environ = job_environment(arguments, os.environ)
-    if _runs_code(program) and not is_off(environ.get(MODE, "")):
-        write_line(CODE_NOT_DEBUGGED)
+    if not is_off(environ.get(MODE, "")):
+        _check(program)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these signals, and exec would preserve that
@@ -122,22 +123,43 @@ def _execute(arguments: argparse.Namespace) -> NoReturn:
     sys.exit(status)
 
 
-def _runs_code(program: Sequence[str]) -> bool:
-    """Return whether a command is `python -c CODE`."""
-    return _PYTHON.fullmatch(Path(program[0]).name) is not None and what_runs([*program])[0] == "code"
+def _check(program: Sequence[str]) -> None:
+    """Log a message if the command is `python -c CODE`, which is not debugged.
+
+    Raises:
+        UsageError: the script of `python SCRIPT` does not exist; Python reports this only after the wait.
+    """
+    if _PYTHON.fullmatch(Path(program[0]).name) is None:
+        return
+    kind, name = what_runs([*program])
+    if kind == "code":
+        write_line(CODE_NOT_DEBUGGED)
+    elif kind == "script" and _is_missing(name):
+        raise UsageError(f"file not found: '{name}'", hint="check the spelling and the current directory")
+
+
+def _is_missing(file: str) -> bool:
+    """Return whether a file or directory does not exist; False if this is unknown."""
+    try:
+        Path(file).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass  # Python reports why it cannot open the file
+    return False
 
 
 def _program(rest: list[str]) -> list[str]:
     """Return the command, which may follow `--`."""
     program = rest[1:] if rest[:1] == ["--"] else rest
     if not program:
-        raise UsageError("no command given", hint="for example: relay-agent run --hc myhc -- python train.py")
+        raise UsageError("no command given", hint="add a command: relay-agent run --hc myhc -- python train.py")
     if program is rest and "--" in rest and read_flag(program[0]) is not None:
         # On a job's own command line, flags have values. Here, `--debug-on-crash true -- python train.py` would run
         # /bin/true.
         raise UsageError(
-            f"the command would be '{program[0]}'",
-            hint="flags of relay-agent run take no value, as in: --debug-on-crash -- python train.py",
+            f"unexpected '{program[0]}' before '--': it would be run as the command",
+            hint="omit the value, as in: relay-agent run --debug-on-crash -- python train.py",
         )
     return program
 
@@ -158,7 +180,8 @@ def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -
     if settings is None:
         return dict(environ)
     job.pop(REGISTERED, None)
-    job[HC] = _hybrid_connection(settings, arguments.connection_string, environ)
+    if name := _hybrid_connection(settings, arguments.connection_string, job):
+        job[HC] = name
     if settings.timeouts is not None:
         job |= timeout_variables(settings.timeouts, job)
     job["PYTHONPATH"] = in_front(Path(inject.__file__).parent, environ.get("PYTHONPATH"))
@@ -179,20 +202,24 @@ def _access(arguments: argparse.Namespace) -> dict[str, str | None]:
     return found
 
 
-def _hybrid_connection(settings: DebugSettings, connection_string: str | None, environ: Mapping[str, str]) -> str:
-    """Return the name of the hybrid connection; from the connection string if necessary.
+def _hybrid_connection(
+    settings: DebugSettings, connection_string: str | None, environ: Mapping[str, str]
+) -> str | None:
+    """Return the name of the hybrid connection, from the connection string if necessary.
 
-    The job does not read the connection string.
+    None in a local run, or if the connection string is in a secret, which only the agent reads.
     """
     access = settings.access
-    name = access.hc
-    if name is None and not (access.namespace or access.connection_string_secret):
+    name, is_secret = access.hc, access.connection_string_secret is not None
+    if name is None and not (access.namespace or is_secret):
         from relay_core.auth import find_connection_string
 
         file = access.connection_string_file
-        with contextlib.suppress(ConfigurationError):  # the agent will report the error
+        try:
             name = find_connection_string(text=connection_string, file=file, environ=environ).entity_path
-    if name is None:
+        except ConfigurationError:  # the agent will report the error, unless a secret is named
+            is_secret = bool(environ.get(CONNECTION_STRING_SECRET_VARIABLE))
+    if name is None and not is_secret and not is_local(settings, environ):
         raise UsageError("no hybrid connection given", hint=f"add --hc NAME, or set {HC}")
     return name
 
@@ -207,5 +234,5 @@ def _explain(error: OSError, program: Sequence[str], environ: Mapping[str, str])
             return ConfigurationError(f"the interpreter named in the first line of '{found}' is missing"), NOT_FOUND
         return ConfigurationError(f"command not found: '{name}'", hint=hint or "check the spelling and PATH"), NOT_FOUND
     if isinstance(error, PermissionError):
-        hint = hint or f"if it is a program: chmod +x {name}"
+        hint = hint or f"if it is a program, run: chmod +x {name}"
     return ConfigurationError(f"cannot start '{name}': {error.strerror}", hint=hint), NOT_EXECUTABLE

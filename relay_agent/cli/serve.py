@@ -16,24 +16,25 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "serve",
         help="make local ports available to clients until stopped",
-        description="Makes the given ports of this machine, and no others, available to the clients of a hybrid "
+        description="Makes the given ports on this machine, and no others, available to the clients of a hybrid "
         "connection.",
         epilog="The connection string comes from --connection-string-file, RELAY_CONNECTION_STRING, "
         "RELAY_CONNECTION_STRING_FILE or a Key Vault secret, and needs the Listen right; with --namespace, the "
-        "identity needs the role Azure Relay Listener.",
+        "identity needs the Azure Relay Listener role.",
     )
     parser.add_argument(
         "--port",
         action="append",
         default=[],
         metavar="PORT[:[ADDRESS:]LOCAL]",
-        help="port to serve: clients use PORT, the program listens on 127.0.0.1:LOCAL (default: PORT), or on another "
-        "loopback address, such as 5678:[::1]:40123; repeatable",
+        help="port to serve: clients connect to PORT, and the program listens on port LOCAL (default: PORT) at the "
+        "loopback address ADDRESS (default: 127.0.0.1), as in 5678:[::1]:40123; repeatable",
     )
     parser.add_argument(
         "--dap",
         action="store_true",
-        help="treat the ports as debugpy ports: accept only debug clients, and never probe the ports",
+        help="treat the ports as debugpy ports: accept only programs that use the Debug Adapter Protocol, and never "
+        "probe the ports",
     )
     add_access_options(parser)
     parser.set_defaults(command=run)
@@ -46,12 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_core.auth import find_access
     from relay_core.net.relay_tls import client_tls
     from relay_core.program.run import run_until_stopped
-    from relay_core.values import named
+    from relay_core.value_parsers import named
 
     if arguments.explain_auth:
         return explain(arguments)
     if not arguments.port:
-        raise UsageError("no ports given", hint="add --port 5678, or see relay-agent serve --help")
+        raise UsageError("no ports given", hint="add --port 5678, or run: relay-agent serve --help")
     with named("--port"):
         targets = parse_targets(arguments.port, dap_only=arguments.dap)
     settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
@@ -61,4 +62,4 @@ def run(arguments: argparse.Namespace) -> int:
         agent = Agent(access.endpoint, access.credential, targets, tunnel_key=access.tunnel_key, tls=tls)
         await agent.run()
 
-    return run_until_stopped(serve(), closing="closing the connections of clients")
+    return run_until_stopped(serve(), closing="closing the client connections")

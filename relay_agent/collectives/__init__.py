@@ -1,1 +1,1 @@
-"""What processes know about their collective operations: torch's flight recorder, NCCL RAS, and their main threads."""
+"""Facts about collective operations, from torch's flight recorder, NCCL RAS and the main threads of processes."""

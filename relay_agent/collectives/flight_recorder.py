@@ -1,12 +1,12 @@
 """Process groups of this process, from torch's flight recorder.
 
 torch records every collective operation of a process, without any setting, in one of two recorders: one for NCCL, and
-one for all other backends (gloo). Both are read as JSON, which stops no rank for longer than that takes. This module
-imports nothing of torch: what the job has not imported, it does not use.
+one for all other backends, such as gloo. Both are read as JSON, and a rank is paused only while they are being read.
+This module never imports torch: it uses only what the job has already imported.
 
     recorder   read by                    since torch   an operation is complete if
     other      _dump_fr_trace_json        2.8           it is retired; its state stays "scheduled"
-    nccl       _dump_nccl_trace_json      2.5           its state is "completed"; retired without that, it has timed out
+    nccl       _dump_nccl_trace_json      2.5           its state is "completed"; retired in another state: timed out
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ __all__ = ["Recorded", "parse_dump", "read_recorders"]
 READERS = {"other": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
 """Functions of `torch._C._distributed_c10d`, by recorder."""
 SIZE_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-"""Number of operations that a recorder keeps: the newer and the older name."""
+"""Variables that set how many operations a recorder keeps: the newer and the older name."""
 MAX_ENTRIES = 20_000
-"""Operations of a recorder that is read. The job waits while they are parsed: 20 to 80 ms for the default of 2000."""
+"""Maximum size of a recorder that is read completely. The job waits while its operations are parsed: 20 to 80 ms for
+the default of 2000."""
 MAX_TENSORS = 4
-"""Tensors of an operation that are described."""
+"""Maximum number of tensors that are described for an operation."""
 MAX_DIMENSIONS = 8
 MAX_NAME = 80
-"""Characters; the name of a group may be a SHA-1."""
+"""Maximum number of characters in a name; the name of a group may be a SHA-1 hash."""
 FIRST_INCOMPLETE = 3
-"""Operations that are reported from the first incomplete one on, beside the last ones."""
+"""Number of operations to report, starting with the first incomplete one, in addition to the latest operations."""
 
 _TYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32", "Long": "int64",
     "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool",
 }  # fmt: skip
-"""Names of types in the recorder, and in Python."""
+"""Python names of types, by their names in the recorder."""
 
 
 class Recorded(NamedTuple):
@@ -54,11 +55,11 @@ class Recorded(NamedTuple):
     world: int | None = None
     groups: tuple[GroupRecord, ...] = ()
     problem: str = ""
-    """Why groups are not known, or not all of them."""
+    """Why no groups, or only some of them, are known."""
 
 
 def read_recorders() -> Recorded:
-    """Return the groups of this process as its recorders have them now."""
+    """Return what this process knows now about its groups, from its recorders."""
     torch = sys.modules.get("torch")
     if torch is None:
         return Recorded(problem="torch is not imported")
@@ -82,7 +83,7 @@ def read_recorders() -> Recorded:
         groups += [record._replace(ranks=members.get(record.name, ())) for record in records]
     if not readers:
         problems.append(
-            f"torch {version} has no flight recorder that can be read; use torch 2.8 or later (for NCCL, 2.5)"
+            f"torch {version} has no flight recorder that can be read; use torch 2.8 or later (2.5 or later for NCCL)"
         )
     elif complete:  # otherwise the operations of a group may be too old, or unreadable
         recorded = {group.name for group in groups}
@@ -91,12 +92,12 @@ def read_recorders() -> Recorded:
 
 
 def _first(groups: list[GroupRecord]) -> tuple[GroupRecord, ...]:
-    """Return at most `MAX_GROUPS`, those with an incomplete operation first."""
+    """Return at most `MAX_GROUPS` groups, those with an incomplete operation first."""
     return tuple(sorted(groups, key=lambda group: group.enqueued <= group.completed)[:MAX_GROUPS])
 
 
 def _members(c10d: Any) -> dict[str, tuple[int, ...]]:
-    """Return the global ranks of each group that this process is a member of, by its name."""
+    """Return the global ranks of each group that this process is a member of, by the name of the group."""
     world = getattr(c10d, "_world", None)
     ranks: Mapping[Any, Mapping[int, int]] = getattr(world, "pg_group_ranks", {})
     found = {}
@@ -113,23 +114,23 @@ def _position(c10d: Any) -> tuple[int | None, int | None]:
 
 
 def _dump(kind: str, reader: Callable[..., object]) -> tuple[object, str, bool]:
-    """Return the dump of a recorder, why there is none, and whether it has completed operations too."""
+    """Return a recorder's dump, the reason if there is none, and whether the dump includes completed operations."""
     size = next((int(text) for name in SIZE_VARIABLES if (text := os.environ.get(name, "")).isdecimal()), 0)
     if size > MAX_ENTRIES and kind != "nccl":
-        return None, f"its flight recorder keeps up to {size} operations, too many to read", False
+        return None, f"torch's flight recorder keeps up to {size} operations, which are too many to read", False
     try:
         # Incomplete operations only, if there are many; the other recorder regards all of its operations as incomplete.
         found: Any = reader(True, True) if size > MAX_ENTRIES else reader()
         return json.loads(found), "", size <= MAX_ENTRIES
     except (TypeError, ValueError, RuntimeError, RecursionError) as error:
-        return None, f"its flight recorder cannot be read: {type(error).__name__}: {error}"[:200], False
+        return None, f"torch's flight recorder cannot be read: {type(error).__name__}: {error}"[:200], False
 
 
 def parse_dump(dump: object, kind: str, now: float) -> tuple[list[GroupRecord], bool]:
-    """Return the groups in a dump, and whether it has all operations since the start; ranks of members are left out.
+    """Return the groups in a dump, without their ranks, and whether the dump contains all operations since the start.
 
     Args:
-        dump: Parsed JSON; fields of another type than expected are ignored.
+        dump: Parsed JSON; fields of an unexpected type are ignored.
         kind: The recorder, a key of `READERS`.
         now: Unix time.
     """
@@ -142,7 +143,7 @@ def parse_dump(dump: object, kind: str, now: float) -> tuple[list[GroupRecord], 
 
 
 def _group_name(entry: Mapping[str, object], index: int) -> str:
-    """Return the name of an entry's group, or its description for index 1."""
+    """Return the name of an entry's group, or the description of the group if `index` is 1."""
     names = items(entry.get("process_group"))
     return text(names[index])[:MAX_NAME] if len(names) > index else ""
 
@@ -152,7 +153,7 @@ def _group(name: str, kind: str, entries: list[Mapping[str, object]], now: float
     incomplete: list[int] = []
     for entry in entries:
         number = count(entry.get("collective_seq_id"))
-        if not number or entry.get("is_p2p") is True:  # those have numbers of their own
+        if not number or entry.get("is_p2p") is True:  # point-to-point operations have their own numbers
             continue
         by_number.setdefault(number, entry)
         if not _is_complete(entry, kind):

@@ -1,4 +1,4 @@
-"""The answer of this process to the request `collectives`, given by its helper thread."""
+"""This process's answer to the `collectives` request, given by its helper thread."""
 
 from __future__ import annotations
 

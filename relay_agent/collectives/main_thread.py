@@ -1,4 +1,4 @@
-"""What the main thread of this process is doing: runs, waits in a call, or was stopped by a debugger."""
+"""What the main thread of this process is doing: running, waiting in a call, or stopped by a debugger."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import opcode
 import sys
 from types import FrameType
 
+from relay_agent.gevent_originals import threading, time
 from relay_agent.stacks.stopped import stopped_threads
-from relay_agent.unpatched import threading, time
 
 __all__ = ["activity"]
 
 SAMPLES = 10
 INTERVAL = 0.005
-"""Seconds between samples. A waiting thread has the same instruction in all of them, and uses no processor time."""
+"""Seconds between samples. A waiting thread is at the same instruction in all of them, and uses no processor time."""
 MIN_SHARE = 0.05
-"""Part of the time for which a running thread has a processor at least; it shares that with others."""
+"""Share of the time that a thread must spend on a processor to count as running; low, because other threads may use the
+same processor."""
 
 
 def activity() -> str:
@@ -32,7 +33,7 @@ def activity() -> str:
         places.add(None if frame is None else (id(frame), frame.f_lasti))
         if len(places) > 1 or (frame is not None and _is_between_calls(frame)):
             return "running Python"
-        del frame  # the job's objects must not live longer
+        del frame  # a reference would keep the job's objects alive
         time.sleep(INTERVAL)
     share = (_processor_time(ident) - used) / (time.monotonic() - started)
     return "running" if share > MIN_SHARE else "blocked"

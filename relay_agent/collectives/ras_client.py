@@ -1,7 +1,8 @@
 """Asks NCCL's RAS subsystem on this node for the state of the job's communicators.
 
-NCCL listens on localhost:28028, or on NCCL_RAS_ADDR, unless NCCL_RAS_ENABLE=0; each process answers for the whole job.
-Protocol: lines of text in both directions. The answer to a status request ends with the connection.
+NCCL listens on localhost:28028, or on the address in NCCL_RAS_ADDR, unless NCCL_RAS_ENABLE is 0. Each process answers
+for the whole job. Protocol: lines of text in both directions. The answer to a status request ends when the connection
+is closed.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ __all__ = ["ask_ras"]
 DEFAULT_ADDRESS = "localhost:28028"
 ADDRESS_VARIABLE = "NCCL_RAS_ADDR"
 RAS_TIMEOUT = 3.0
-"""Seconds for the whole answer. NCCL waits for processes that do not respond as long as the request allows."""
+"""Timeout in seconds for the whole answer. NCCL waits for processes that do not respond, up to the timeout in the
+request."""
 REQUEST = b"SET FORMAT json\nTIMEOUT 2\nVERBOSE STATUS\n"
-"""A version that does not know the format ignores that line or reports an error, and answers with text."""
+"""A version of NCCL that does not know the format ignores the first line or reports an error, and answers with text."""
 MAX_ANSWER = 8 * 1024 * 1024
-"""Bytes: JSON of a rank in a communicator takes 600."""
+"""Maximum number of bytes in an answer; the JSON for one rank in a communicator takes 600 bytes."""
 
 
 async def ask_ras(environ: Mapping[str, str]) -> RasStatus | None:
-    """Return what RAS reports; None if nothing listens on its port.
+    """Return what RAS reports, or None if nothing is listening on its port.
 
     Args:
         environ: The environment of the job.
@@ -47,7 +49,7 @@ async def ask_ras(environ: Mapping[str, str]) -> RasStatus | None:
                 writer.close()
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
-    except TIMEOUT_ERRORS:  # some of them are OSErrors
+    except TIMEOUT_ERRORS:  # first, because some of them are OSErrors
         if not answer:
             return RasStatus(error=f"NCCL RAS did not answer within {RAS_TIMEOUT:g} s")
     except (OSError, OverflowError):

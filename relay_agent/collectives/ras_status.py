@@ -1,8 +1,9 @@
 """Answers of NCCL's RAS subsystem to `VERBOSE STATUS`, as JSON (NCCL 2.28.7 and later) and as text (2.24 and later).
 
-Formats: NCCL user guide, "RAS"; its client/server protocol is plain text. The text answer differs between versions: of
-it, only the paragraphs of communicators under "Errors" and "Warnings" are read. A communicator whose ranks have all
-launched the same operations is not reported. Counts may differ for a moment in a job that runs well.
+The formats are described in the NCCL user guide, "RAS"; the client/server protocol is plain text. The text differs
+between versions, so only its paragraphs about communicators under "Errors" and "Warnings" are read. A communicator
+whose ranks have all launched the same operations is not reported. Even in a healthy job, counts may differ for a
+moment.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from relay_core.ranges import format_ranges
 __all__ = ["parse_status"]
 
 MAX_REMARK = 200
-"""Maximum characters of one remark."""
+"""Maximum number of characters in one remark."""
 MAX_LISTED = 1024
-"""Ranks that one remark lists."""
+"""Maximum number of ranks that one remark lists."""
 INITIALIZING = 7
 """`init_state` of a rank that is still in ncclCommInitRank; 0 is success, and any other value an error."""
 
@@ -30,7 +31,7 @@ _VERSION = re.compile(r".*NCCL version (\S{1,40}) .*", re.ASCII)
 
 
 def parse_status(answer: str) -> RasStatus:
-    """Parse an answer to `VERBOSE STATUS`, JSON or text; `error` is set if it is neither."""
+    """Parse an answer to `VERBOSE STATUS`, which is JSON or text; `error` is set if it is neither."""
     if answer.lstrip().startswith("{"):
         try:
             return _parse_json(mapping(json.loads(answer)))
@@ -60,7 +61,7 @@ def _remarks(communicator: Mapping[str, object]) -> Iterator[str]:
         if flagged := [number for number, status in _status(ranks) if status.get(flag) is True]:
             yield f"{_ranks(flagged)} {words}"
     if starting := [number for number, status in _status(ranks) if status.get("init_state") == INITIALIZING]:
-        yield f"{_ranks(starting)} still initializing"
+        yield f"{_ranks(starting)} {'are' if len(starting) > 1 else 'is'} still initializing"
     if failed := [number for number, status in _status(ranks) if count(status.get("async_error")) not in {0, 7, None}]:
         yield f"{_ranks(failed)} reported an asynchronous error"
     yield from _different_counts(ranks)
@@ -74,7 +75,7 @@ def _status(ranks: list[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[st
 
 def _missing(rank: Mapping[str, object]) -> str:
     status = mapping(rank.get("status"))
-    why = "not a member at the moment"
+    why = "currently not a member"
     if status.get("considered_dead") is True:
         why = "considered dead"
     elif status.get("unresponsive") is True:
@@ -85,7 +86,7 @@ def _missing(rank: Mapping[str, object]) -> str:
 
 
 def _different_counts(ranks: list[Mapping[str, object]]) -> Iterator[str]:
-    """Yield, for each kind of operation of which ranks have launched different numbers, who has launched how many."""
+    """Yield how many operations each rank has launched, for each kind of operation for which these numbers differ."""
     by_kind: dict[str, dict[int, list[int]]] = {}
     for rank in ranks:
         number = count(rank.get("rank"))
@@ -94,8 +95,8 @@ def _different_counts(ranks: list[Mapping[str, object]]) -> Iterator[str]:
                 by_kind.setdefault(str(kind), {}).setdefault(times, []).append(number)
     for kind, by_count in by_kind.items():
         if len(by_count) > 1:
-            each = (f"{_ranks(found)} {times}" for times, found in sorted(by_count.items(), reverse=True))
-            yield f"{kind[:40]} launched: {', '.join(each)}"[:MAX_REMARK]
+            each = (f"{times} by {_ranks(found)}" for times, found in sorted(by_count.items(), reverse=True))
+            yield f"{kind[:40]} operations launched: {' and '.join(each)}"[:MAX_REMARK]
 
 
 def _ranks(numbers: list[int]) -> str:
@@ -119,5 +120,5 @@ def _parse_text(answer: str) -> RasStatus:
         elif is_paragraph and len(found[-1].remarks) < MAX_REMARKS:
             found[-1] = found[-1]._replace(remarks=(*found[-1].remarks, line.strip()[:MAX_REMARK]))
     if not version and not found and "Communicators" not in answer:
-        return RasStatus(error="the program on the port of NCCL RAS did not answer as NCCL RAS does")
+        return RasStatus(error="the response from the NCCL RAS port is not in NCCL RAS format")
     return RasStatus(version, tuple(found[:MAX_COMMUNICATORS]))

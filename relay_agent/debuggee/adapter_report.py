@@ -1,12 +1,12 @@
 """Reads the ports of debugpy's adapter from a file that only this user can write.
 
-`debugpy.listen` opens a port on 127.0.0.1 to which its adapter reports its ports. It believes the first program that
-connects there. Every user of the machine can read the port number in the adapter's command line, and the kernel does
-not show who connected once the connection is closed. If an environment variable names a file, the adapter writes the
-same report into it. So this module makes `debugpy.listen` accept a connection with the content of that file, and
-ignores everything that arrives at the port.
+`debugpy.listen` opens a port on 127.0.0.1 to which its adapter reports its ports. `debugpy.listen` trusts the first
+program that connects to this port. Every user of the machine can read the port number in the adapter's command line,
+and once the connection is closed, the kernel no longer shows who connected. If an environment variable names a file,
+the adapter writes the same report into it. So this module makes `debugpy.listen` accept a connection with the content
+of that file, and ignores everything that arrives at the port.
 
-Only `accept` of the standard library is replaced, for one thread, so a change in debugpy cannot reopen the port.
+Only the standard library's `accept` is replaced, in one thread, so a change in debugpy cannot reopen the port.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from relay_agent.unpatched import socket, threading, time
+from relay_agent.gevent_originals import socket, threading, time
 
 __all__ = ["FILE_VARIABLE", "report_through_file"]
 

@@ -1,7 +1,7 @@
 """State machine of debugpy in this process: absent, listening, connected to an editor, or released.
 
 debugpy listens on 127.0.0.1, on a free port. This module never connects to that port: if a connection is opened and
-closed without a session, debugpy accepts no further debugger. Up to Python 3.11, a job with an armed debugger runs
+closed without a session, debugpy accepts no further debuggers. Up to Python 3.11, a job with an armed debugger runs
 several times slower, even if no debugger is attached. So debugpy is armed as late as possible and released as soon as
 the debugger has detached.
 
@@ -20,14 +20,16 @@ from typing import Any
 
 from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, recovery, tracing
 from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE, UNCAUGHT
+from relay_agent.gevent_originals import threading, time
 from relay_agent.stderr import write_line
-from relay_agent.unpatched import threading, time
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
 
-# The states of a process ----------------------- Two facts define most of them: the connection of pydevd, the part of
-# debugpy inside the job, and whether the job is traced. Tracing is what makes the job slow.
+# The states of a process
+#
+# Two facts define most states: the connection of pydevd, the part of debugpy inside the job, and whether the job is
+# traced. Tracing is what makes the job slow.
 #
 #                             tracing on      tracing switched off
 #     debugpy listens         LISTENING       RELEASED
@@ -55,15 +57,15 @@ class State(Enum):
     STARTING = auto()
     """debugpy is being started. An editor may have sent its breakpoints before all threads are traced."""
     LISTENING = auto()
-    """debugpy listens on a port; a debugger may or may not be attached."""
+    """debugpy is listening on a port; a debugger may or may not be attached."""
     DIALLED = auto()
     """debugpy has connected to a listening editor."""
     RELEASED = auto()
-    """debugpy listens, and the job runs at full speed: breakpoints are not hit."""
+    """debugpy is listening, and the job runs at full speed: breakpoints are not hit."""
     CLEARED = auto()
     """The debugger has ended, and its tracing is off."""
     RESTARTING = auto()
-    """Like STARTING, but from CLEARED."""
+    """Like STARTING, but the previous state was CLEARED."""
     FOREIGN = auto()
     """The job has started debugpy itself; this module does not touch it."""
 
@@ -81,7 +83,7 @@ class Event(Enum):
     RESUME = auto()
     """Tracing was switched on again."""
     FORKED = auto()
-    """This process is a forked child of the process that was in the state."""
+    """This process is a forked child of the process whose state was stored."""
     FOUND = auto()
     """pydevd has a debugger."""
     GONE = auto()
@@ -132,18 +134,18 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
 POLL_INTERVAL = 0.05
 """Seconds between checks of debugpy, which has no callback for an attaching debugger."""
 DETACH_TIMEOUT = 5.0
-"""Seconds for debugpy to process a disconnect; the debugger's socket may be closed before that."""
+"""Timeout in seconds for debugpy to process a disconnect; the debugger's socket may be closed earlier."""
 
 
 class Debugger:
-    """debugpy in this process. Every method may be called from any thread, and repeatedly."""
+    """debugpy in this process. Every method may be called from any thread and any number of times."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         """Held while the state is being changed."""
         self._state = State.ABSENT
         self._port = 0
-        """The port on which debugpy listens in LISTENING and RELEASED."""
+        """The port on which debugpy is listening in LISTENING and RELEASED."""
         self.shows_values = True
         """Whether to change how values are shown; read when debugpy starts."""
 
@@ -152,18 +154,18 @@ class Debugger:
 
     @property
     def state(self) -> State:
-        """The current state: the stored one, corrected by pydevd's if that can be read."""
+        """The current state: the stored state, corrected by pydevd's own state if that can be read."""
         if STATE.is_off:
             return self._state
         observed = Event.GONE if pydevd_debugger() is None else Event.FOUND
         return TRANSITIONS[self._state].get(observed, self._state)
 
     def is_armed(self) -> bool:
-        """Whether debugpy traces this process, whether this module or the job started it."""
+        """Whether debugpy is tracing this process, regardless of whether this module or the job started debugpy."""
         return self.state in {State.LISTENING, State.DIALLED, State.FOREIGN}
 
     def is_attached(self) -> bool:
-        """Whether a debugger is attached, has sent its breakpoints, and will hit them."""
+        """Whether a debugger is attached and has sent its breakpoints, which will be hit."""
         if self._is_starting or "pydevd" not in sys.modules or "debugpy" not in sys.modules:
             return False
         import debugpy  # noqa: PLC0415 - as above
@@ -175,10 +177,10 @@ class Debugger:
         return self._state in {State.STARTING, State.RESTARTING}
 
     def arm(self, *, follow_children: bool = False) -> int:
-        """Make debugpy ready for a debugger, and return the port on 127.0.0.1 on which it listens.
+        """Make debugpy ready for a debugger, and return the port on 127.0.0.1 on which it is listening.
 
-        The first call starts debugpy, which takes a third of a second; after `release`, tracing is switched on again.
-        From then on breakpoints are hit, including in functions that are already running.
+        The first call starts debugpy, which takes a third of a second; a call after `release` switches tracing on
+        again. From then on, breakpoints are hit, including those in functions that are already running.
 
         Args:
             follow_children: Whether Python processes that this one starts can be debugged too. Each child then waits,
@@ -203,7 +205,7 @@ class Debugger:
             return self._port
 
     def connect(self, port: int, *, follow_children: bool = False) -> None:
-        """Connect to the debug adapter of an editor that listens on a port of 127.0.0.1.
+        """Connect to the debug adapter of an editor that is listening on a port of 127.0.0.1.
 
         Breakpoints are hit from then on. When the connection ends, so does the debugger; `release` then restores full
         speed.
@@ -245,7 +247,7 @@ class Debugger:
                 self._move(Event.RELEASE)
 
     def _end_abandoned(self) -> bool:
-        """End a debugger that has not noticed that its editor disconnected; return whether there was one."""
+        """Shut down a debugger that has not noticed that its editor disconnected; return whether there was one."""
         is_abandoned = self.state is State.LISTENING and recovery.is_abandoned(self._port)
         if not is_abandoned and self.state is not State.DIALLED:  # the agent has closed its connection to an editor
             return False
@@ -262,7 +264,7 @@ class Debugger:
         if not self.is_attached():
             return
         if BREAK_HERE.is_available():
-            import pydevd  # noqa: PLC0415 - an attached debugger has imported it, and below
+            import pydevd  # noqa: PLC0415 - an attached debugger has imported it, as below
 
             with BREAK_HERE.guarded():
                 pydevd.settrace(
@@ -286,7 +288,7 @@ class Debugger:
         return True
 
     def find_port(self) -> int | None:
-        """Return the port on which debugpy listens, whether this module or the job started it; None if unknown."""
+        """Return the port on which debugpy is listening, whether this module or the job started it; None if unknown."""
         if self.state in {State.LISTENING, State.RELEASED}:
             return self._port
         return debugpy_start.find_adapter_port()
@@ -337,7 +339,7 @@ class Debugger:
                 self._move(Event.FAILED)
 
     def _store_state(self) -> State:
-        """Store the state as observed now, except FOREIGN, and return it."""
+        """Return the current state, and store it unless it is FOREIGN."""
         state = self.state
         if state is not State.FOREIGN:
             self._state = state
@@ -357,7 +359,7 @@ debugger = Debugger()
 
 
 def pydevd_debugger() -> Any:
-    """Return pydevd's debugger of this process, or None: before debugpy starts, and after its adapter has ended."""
+    """Return pydevd's debugger of this process; None before debugpy starts and after its adapter has exited."""
     pydevd: Any = sys.modules.get("pydevd")  # another thread may be importing it at this moment
     return pydevd.get_global_debugger() if hasattr(pydevd, "get_global_debugger") else None
 
@@ -366,6 +368,6 @@ def _foreign_port() -> int:
     port = debugpy_start.find_adapter_port()
     if port is None:
         raise ConfigurationError(
-            "debugpy is already in use, on an unknown port", hint="remove the job's own call of debugpy.listen()"
+            "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
         )
     return port

@@ -1,6 +1,6 @@
 """Starting debugpy: its configuration, the environment of its adapter, and workarounds for its private functions.
 
-It uses debugpy's internals (`debugpy.server.api`, `pydevd`). The states of the debugger are in `debugger`.
+This module uses debugpy's internals (`debugpy.server.api`, `pydevd`). The states of the debugger are in `debugger`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STATE, STOPPED_THREADS
-from relay_agent.unpatched import subprocess_in_use, threading
+from relay_agent.gevent_originals import subprocess_in_use, threading
 
 __all__ = ["connect", "find_adapter_port", "listen", "load"]
 
@@ -27,14 +27,15 @@ _EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", FILE_VARIABLE)
 sitecustomize, secrets, and the endpoints file of another debuggee."""
 
 _old_tracers: list[object] = []
-"""Tracers of ended debuggers. Frames refer to them until they are traced again, and pydevd keeps them, too."""
+"""Tracers of ended debuggers. A frame refers to such a tracer until the frame is traced again, and pydevd keeps these
+tracers too."""
 
 
 def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     """Import and configure debugpy, ready to listen or to connect.
 
     Args:
-        follow_children: Whether debugpy follows child processes from its start.
+        follow_children: Whether debugpy follows child processes from the start.
         values: Whether to change how values are shown; the first call decides.
 
     Raises:
@@ -62,9 +63,10 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
 def _resume_threads() -> None:
     """Detach all threads from an ended debugger, which pydevd does not do when an adapter is killed.
 
-    Threads that were stopped, or in a step, run on, but stay marked. So they would stop for the next debugger at once,
-    at any line, and before that has attached and can be sent an event. Up to Python 3.11, each thread also keeps the
-    function that reports its uncaught exceptions, and the ended debugger with it.
+    Threads that were stopped or were being stepped continue to run, but stay marked as stopped. They would therefore
+    stop immediately, at any line, for the next debugger, before that debugger has attached and can receive an event. Up
+    to Python 3.11, each thread also keeps the function that reports its uncaught exceptions, and the ended debugger
+    with it.
     """
     if not STOPPED_THREADS.is_available():
         return
@@ -76,7 +78,7 @@ def _resume_threads() -> None:
             if (info := getattr(thread, "additional_info", None)) is not None:
                 internal_run_thread(thread, set_additional_thread_info)  # what pydevd does when a debugger detaches
                 _old_tracers.append(info.top_level_thread_tracer_unhandled)
-                info.top_level_thread_tracer_unhandled = None  # pydevd creates another one
+                info.top_level_thread_tracer_unhandled = None  # pydevd creates a new one
 
 
 def listen(debugpy: ModuleType) -> int:
@@ -107,7 +109,7 @@ def connect(debugpy: ModuleType, port: int) -> None:
 def find_adapter_port() -> int | None:
     """Return the port that the job passed to its own `debugpy.listen`, or None if that is unknown.
 
-    debugpy keeps the port only in the command line of its adapter. If the job passed port 0, the actual port is
+    debugpy stores the port only in the command line of its adapter. If the job passed port 0, the actual port is
     unknown.
     """
     api = sys.modules.get("debugpy.server.api")

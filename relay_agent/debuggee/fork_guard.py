@@ -1,6 +1,6 @@
 """Fork handlers that detach a forked child from the debugger of its parent.
 
-A forked child inherits its parent's tracing, but none of the debugger's threads. At the first breakpoint it would stop
+A forked child inherits its parent's tracing, but none of the debugger's threads. At the first breakpoint, it would stop
 and wait for a debugger that cannot reach it; this is a known cause of hanging data loaders.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relay_agent.debugpy_internals.table import FORKING
-from relay_agent.unpatched import threading
+from relay_agent.gevent_originals import threading
 
 __all__ = ["install"]
 
@@ -25,8 +25,8 @@ def install(*, then: Callable[[], None]) -> None:
     Children inherit the registration, and with it the cache of this function. If debugpy gives each child its own
     debugger, it starts that debugger later, from a clean state.
     """
-    # The first call is in C and prevents the debugger from tracing the rest, where it might wait for a lock that a
-    # thread of the parent held.
+    # The first handler is written in C and prevents the debugger from tracing the others. While tracing them, the
+    # debugger might wait for a lock that a thread of the parent held.
     os.register_at_fork(after_in_child=functools.partial(sys.settrace, None))
     os.register_at_fork(after_in_child=_forget_debugger)
     os.register_at_fork(after_in_child=then)

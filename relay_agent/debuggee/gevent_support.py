@@ -1,8 +1,8 @@
-"""debugpy in a job that uses gevent: its own threads stay native, and the job's greenlets are traced.
+"""debugpy in a job that uses gevent: debugpy's own threads stay native, and the job's greenlets are traced.
 
-pydevd supports gevent if `GEVENT_SUPPORT` is set when it is imported: it then uses copies of the standard library. But
-it traces greenlets only in the thread that starts it, which is here the one that serves the node's agent, and none that
-were already running. This module also traces those of the main thread.
+If `GEVENT_SUPPORT` is set when pydevd is imported, pydevd supports gevent and uses copies of the standard library. But
+pydevd traces greenlets only in the thread that starts it, which here is the thread that serves the node's agent, and it
+traces no greenlets that were already running. This module also traces the greenlets of the main thread.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from relay_agent import unpatched
+from relay_agent import gevent_originals
 from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
+from relay_agent.gevent_originals import GEVENT_VARIABLE, socket, threading
 from relay_agent.stderr import write_line
-from relay_agent.unpatched import GEVENT_VARIABLE, socket, threading
 
 __all__ = ["importing", "in_use", "install", "trace_main_thread"]
 
 _USED_BY_PYDEVD = ("code", "xmlrpc.client", "xmlrpc.server", "http.server")
-"""Modules of the standard library that pydevd's list of saved modules imports; the job must not get its copies."""
+"""Modules of the standard library that pydevd's list of saved modules imports; the job must not get the copies that
+pydevd uses."""
 _settrace = sys.settrace
 """The original function; pydevd may replace `sys.settrace`."""
 
@@ -35,20 +36,20 @@ def in_use() -> bool:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Let pydevd, if it is imported in this block, use native threads and support gevent if the job uses it."""
-    if "pydevd" in sys.modules or not unpatched.is_active():
+    """Make pydevd, if it is imported in this block, use native threads, and support gevent if the job uses it."""
+    if "pydevd" in sys.modules or not gevent_originals.is_active():
         yield
         return
     for name in _USED_BY_PYDEVD:
         importlib.import_module(name)
     preimport: Any = importlib.import_module("debugpy._vendored").preimport
 
-    with unpatched.copies_in_use("_thread", "threading", "time", "select", "socket", "queue"):
+    with gevent_originals.copies_in_use("_thread", "threading", "time", "select", "socket", "queue"):
         preimport("pydevd", ["_pydev_bundle._pydev_saved_modules"])
     is_ours = GEVENT_VARIABLE not in os.environ
     os.environ.setdefault(GEVENT_VARIABLE, "True")
     try:
-        with unpatched.subprocess_in_use():  # by `platform`
+        with gevent_originals.subprocess_in_use():  # used by `platform`
             yield
     finally:
         if is_ours:
@@ -56,7 +57,7 @@ def importing() -> Iterator[None]:
 
 
 def install() -> None:
-    """Prepare pydevd, just imported, for greenlets; in a job without gevent, for its hint that it does not."""
+    """Prepare the newly imported pydevd for greenlets; if it does not support them, only shorten its gevent hint."""
     if not in_use():
         _install_hint()
         return
@@ -65,25 +66,25 @@ def install() -> None:
     with GEVENT.guarded():
         sys.modules["debugpy.common.sockets"].socket = socket  # type: ignore[attr-defined]
         helper: Any = threading.current_thread()
-        if helper is not threading.main_thread():  # of which pydevd knows nothing if it was started before the patch
+        if helper is not threading.main_thread():  # unknown to pydevd if started before gevent's patch
             helper.pydev_do_not_trace = helper.is_pydev_daemon_thread = True
         _install_tracer()
 
 
 def trace_main_thread() -> None:
-    """Trace the greenlets of the calling thread, which is the main one."""
+    """Trace the greenlets of the calling thread, which is the main thread."""
     pydevd: Any = sys.modules["pydevd"]
 
     with GEVENT.guarded():
         debugger = pydevd.get_global_debugger()
         debugger.enable_tracing()
         greenlet: Any = sys.modules["greenlet"]
-        greenlet.settrace(pydevd.pydevd_gevent_integration.greenlet_events)  # pydevd does so before Python 3.12 only
+        greenlet.settrace(pydevd.pydevd_gevent_integration.greenlet_events)  # pydevd does so only before Python 3.12
         debugger.set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())  # noqa: SLF001
 
 
 class GreenletTracer:
-    """Callback for switches between greenlets: traces those that are running, as pydevd does those that start later.
+    """Callback for switches between greenlets: traces running greenlets, as pydevd traces those that start later.
 
     Args:
         events: pydevd's callback; None where it uses `sys.monitoring`, which needs none.
@@ -95,10 +96,11 @@ class GreenletTracer:
     def __init__(self, events: Any) -> None:
         self._events = events
         self._traced: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        """The greenlets whose frames are traced, with pydevd's number of the breakpoints."""
+        """The greenlets whose frames are traced, each with the version of pydevd's breakpoints (`mtime`) for which they
+        were traced."""
 
     def __call__(self, event: str, switch: tuple[Any, Any]) -> None:
-        """Trace the greenlet that begins to run, in which this is called."""
+        """Trace the greenlet that is beginning to run; called in that greenlet."""
         if GEVENT.is_off or GreenletTracer.is_released:
             if self._traced.pop(switch[1], None) is not None:
                 _clear(sys._getframe())  # noqa: SLF001 - its documented name, and below
@@ -128,7 +130,7 @@ def _clear(frame: Any) -> None:
 
 
 def _install_hint() -> None:
-    """Replace debugpy's hint about gevent, which it prints with each message, by one line."""
+    """Replace debugpy's hint about gevent, which it prints with each message, with a single line."""
     if not GEVENT_HINT.is_available():
         return
     from _pydevd_bundle import pydevd_comm, pydevd_daemon_thread  # noqa: PLC0415 - in debug runs only
@@ -143,11 +145,11 @@ _logged: list[bool] = []
 
 def _log_late_patch(_stream: object = None) -> bool:
     """Log once that gevent has replaced the standard library under a debugger that was not prepared for it."""
-    if _logged or not unpatched.is_active():
+    if _logged or not gevent_originals.is_active():
         return False
     _logged.append(True)
     write_line(
-        "gevent has patched the standard library after the debugger was started: breakpoints in greenlets may not be "
-        f"hit, and a stop does not stop all greenlets. hint: set {GEVENT_VARIABLE}=True in the job's environment"
+        "gevent patched the standard library after the debugger had started: breakpoints in greenlets may not be hit, "
+        f"and a stop does not stop all greenlets. hint: set {GEVENT_VARIABLE}=True in the job's environment"
     )
     return True

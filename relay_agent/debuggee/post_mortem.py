@@ -7,24 +7,28 @@ The first uncaught exception holds its process for a limited time so that a debu
                                         +----- no debugger attached in time -----------+--> the original excepthook
 
 Python's own excepthook, which prints the traceback, is called before the hold, so that a developer can read the
-traceback in the log before deciding whether to attach.
+traceback in the log before deciding whether to attach. torch replaces the hook when it initializes a process group:
+torch's hook calls the previous hook, collects its output, and prints this output at the end with the rank in front of
+each line. This module prints the output in the same form before the hold.
 
-Until a crash, nothing is imported or traced. After the hold the process ends as it would without this module, with the
-same traceback and exit status. SystemExit and KeyboardInterrupt do not count as crashes. Workers of multiprocessing,
-whose exceptions are always caught, can use `hold_on_crash`. A forked child is held only if it calls `install` itself.
+Until a crash, nothing is imported or traced. After the hold, the process exits as it would without this module, with
+the same traceback and exit status. SystemExit and KeyboardInterrupt do not count as crashes. Workers of
+multiprocessing, whose exceptions are always caught, can use `hold_on_crash`. A forked child is held only if it calls
+`install` itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import NamedTuple
 
-from relay_agent import unpatched
+from relay_agent import gevent_originals
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
 from relay_agent.debugpy_internals.table import POST_MORTEM
 from relay_agent.exceptions import describe_exception
@@ -33,7 +37,7 @@ from relay_agent.stderr import write_line
 __all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
 
 Hold = Callable[[str], bool]
-"""Waits for a debugger and returns whether one is attached. Its argument describes the exception on one line."""
+"""Waits for a debugger and returns whether one is attached. The argument describes the exception in one line."""
 
 
 class _Installed(NamedTuple):
@@ -41,10 +45,13 @@ class _Installed(NamedTuple):
     end_hold: Callable[[], None]
     is_lost: Callable[[], bool]
     owner: int
-    """Process id of the caller of `install`; a forked child has another one."""
+    """Process id of the caller of `install`; a forked child has another id."""
     crashed: threading.Lock
     """Acquired by the first crash and never released."""
 
+
+TORCH_HOOK = "_distributed_excepthook"
+"""The name of torch's excepthook, a closure in `torch.distributed.distributed_c10d`."""
 
 _installed: _Installed | None = None
 _held: dict[int, TracebackType] = {}
@@ -63,7 +70,8 @@ def install(
 
     Args:
         hold: Waits for a debugger.
-        end_hold: Called when the user has continued or detached, or no debugger attached in time.
+        end_hold: Called when the user has continued or detached, or no debugger attached in time, unless the process is
+            about to exit.
         is_lost: Returns whether the debugger was lost because the node's agent was killed; the hold then begins again.
     """
     global _installed  # noqa: PLW0603 - a process crashes once
@@ -75,7 +83,11 @@ def install(
     main_hook, thread_hook = sys.excepthook, threading.excepthook
 
     def crashed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        _hold_and_call(error, lambda: main_hook(kind, error, traceback), prints_only=main_hook is sys.__excepthook__)
+        def hook() -> None:
+            main_hook(kind, error, traceback)
+            _print_collected(sys._getframe(1))  # noqa: SLF001 - its documented name
+
+        _hold_and_call(error, hook, prints_only=_only_prints(main_hook))
 
     def thread_crashed(arguments: threading.ExceptHookArgs) -> None:
         _hold_and_call(
@@ -96,6 +108,31 @@ def _hold_and_call(error: BaseException | None, hook: Callable[[], object], *, p
         _post_mortem(error, is_uncaught=True)
     if not prints_only:
         hook()
+
+
+def _only_prints(hook: object) -> bool:
+    """Whether a hook for uncaught exceptions is Python's own hook, or torch's hook around Python's."""
+    while getattr(hook, "__name__", "") == TORCH_HOOK:
+        names, cells = hook.__code__.co_freevars, hook.__closure__  # type: ignore[attr-defined]
+        hook = dict(zip(names, cells, strict=True))["old_hook"].cell_contents
+    return hook is sys.__excepthook__
+
+
+def _print_collected(frame: FrameType | None) -> None:
+    """Print what torch's hook, which is among the callers, would otherwise print only after the hold."""
+    collected, prefix = sys.stderr, ""
+    stream = collected
+    while frame is not None and type(stream) is io.StringIO:
+        names = frame.f_locals if frame.f_code.co_name == TORCH_HOOK else {}
+        if names.get("buf") is stream:
+            stream, prefix = names.get("old_stderr"), f"{names.get('excepthook_prefix', '')}: "
+        frame = frame.f_back
+    if stream is not None and type(stream) is not io.StringIO and isinstance(collected, io.StringIO):
+        lines = collected.getvalue().splitlines(keepends=True)
+        stream.write("".join([prefix + line if line.strip() else line for line in lines]))
+        stream.flush()
+        collected.seek(0)
+        collected.truncate()
 
 
 @contextlib.contextmanager
@@ -128,11 +165,22 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
                 break
             has_stopped = False
             debugger.release()  # the lost debugger may still appear to be attached
-    except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - Ctrl-C, for example, only ends the hold
+    except KeyboardInterrupt:  # it ends only the hold: the exit status is that of the crash
+        is_exiting = _exits_after(is_uncaught=is_uncaught)
+        write_line("the hold was interrupted; exiting" if is_exiting else "the hold was interrupted")
+    except Exception as failure:  # noqa: BLE001 - the crash proceeds as usual
         write_line(f"the hold ended: {describe_exception(failure)}")
     finally:
         _held.pop(threading.get_ident(), None)
-        _installed.end_hold()
+        if not _exits_after(is_uncaught=is_uncaught):
+            _installed.end_hold()
+
+
+def _exits_after(*, is_uncaught: bool) -> bool:
+    """Whether the process exits because of an exception in this thread; another thread may keep it alive."""
+    main = threading.main_thread()
+    others = (thread for thread in threading.enumerate() if thread is not main)
+    return is_uncaught and threading.current_thread() is main and all(thread.daemon for thread in others)
 
 
 def _stops_at_uncaught() -> bool:
@@ -144,7 +192,7 @@ def _stop_at(error: Exception) -> None:
     """Stop the attached debugger where `error` was raised, until its user continues or detaches."""
     import debugpy  # noqa: PLC0415 - an attached debugger has imported it
 
-    if hasattr(debugpy, "trigger_exception_handler"):  # exists since 1.8.22
+    if hasattr(debugpy, "trigger_exception_handler"):  # available since 1.8.22
         debugpy.trigger_exception_handler(error, as_uncaught=False)
     elif error.__traceback__ is not None and debugger.is_attached() and POST_MORTEM.is_available():
         with POST_MORTEM.guarded():
@@ -152,9 +200,9 @@ def _stop_at(error: Exception) -> None:
 
 
 def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None:
-    """Do what `debugpy.trigger_exception_handler` does since 1.8.22."""
+    """Do what `debugpy.trigger_exception_handler` has done since 1.8.22."""
     pydevd = pydevd_debugger()
-    thread = unpatched.threading.current_thread()  # as in pydevd
+    thread = gevent_originals.threading.current_thread()  # as in pydevd
     state = pydevd.set_additional_thread_info(thread)
     innermost = traceback
     while innermost.tb_next is not None:

@@ -2,7 +2,7 @@
 
     begin(settings) --> on demand: runs at full speed, debugpy is not imported
     wait()          --> waiting: blocked until a debugger attaches, for a bounded time
-    hold_crash()    --> crashed: likewise, after an uncaught exception
+    hold_crash()    --> crashed: blocked in the same way, after an uncaught exception
 
 Every failure here is a RelayDebugError; `relay_agent.api` writes it to stderr as one line.
 """
@@ -10,30 +10,33 @@ Every failure here is a RelayDebugError; `relay_agent.api` writes it to stderr a
 from __future__ import annotations
 
 import os
-import sys
 from types import FrameType
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_agent.debuggee import pydevd_patches, trap
+from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import waking
+from relay_agent.monitor.allocator import read_allocator
 from relay_agent.ranks.identity import ProcessIdentity, identify
 from relay_agent.ranks.logical_port import logical_port
+from relay_agent.settings.local_run import LOCAL_RUN, NO_RELAY, is_local, run_name
 from relay_agent.settings.model import DebugSettings
-from relay_agent.start_directory import start_directory
+from relay_agent.start_directory import script_name, start_directory
 from relay_agent.stderr import report_failure, write_line
 from relay_core.access_settings import KEY_VAULT_VARIABLE, AccessSettings
 from relay_core.errors import ConfigurationError, RelayDebugError
-from relay_core.values import escape_controls
+from relay_core.value_parsers import escape_controls
 
 if TYPE_CHECKING:
     from relay_agent.node.in_job.client import NodeClient
-    from relay_agent.node.protocol import AnswerFields, Ask, TargetRecord
-from relay_agent.unpatched import import_gevent, threading, time
+    from relay_agent.node.protocol import Access, AnswerFields, Ask, TargetRecord
+from relay_agent.gevent_originals import import_gevent, threading, time
 
 __all__ = ["DebuggedProcess", "begin", "current"]
 
 NOBODY_ATTACHED = "no debugger attached in time; exiting"
+AGENT_TIME = 3.0
+"""Maximum time in seconds that a process that crashes at its start waits to find out whether its agent can listen."""
 
 
 def current() -> DebuggedProcess | None:
@@ -47,20 +50,15 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
 
     Args:
         settings: The debug settings of this run.
-        rank: This process's rank; by default the one in the launcher's environment variables.
+        rank: This process's rank; by default, the one in the launcher's environment variables.
 
     Raises:
         RelayDebugError: the process cannot be debugged.
     """
     found = current()
     if found is None or found.node_client.hopeless.is_set():
-        if not settings.access.hc:
-            raise ConfigurationError("no hybrid connection given", hint="add --debug-relay-connection-name")
-        _refuse_secret_without_vault(settings.access)
-        if debugger.is_armed() and debugger.find_port() is None:
-            raise ConfigurationError(
-                "debugpy is already in use, on an unknown port", hint="remove the job's own call of debugpy.listen()"
-            )
+        if not is_local(settings, os.environ):
+            _require_access(settings.access)
         if settings.timeouts is not None:
             from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - with --debug-timeouts only
 
@@ -75,7 +73,9 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
             from relay_agent.debuggee.post_mortem import install  # noqa: PLC0415 - with --debug-on-crash only
 
             install(found.hold_crash, found.end_hold, found.is_agent_lost)
-        trap.install(_hold_at_signal)
+        sigtrap.install(_hold_at_signal)
+        if found.identity.is_master:
+            found.log_limits()
     return found
 
 
@@ -103,19 +103,24 @@ class DebuggedProcess:
         self._exits_without = False
         """True while the process waits for a debugger and will exit if none attaches."""
         self._is_held = False
-        """True while the process waits for a debugger after a crash; it then logs itself why none can attach."""
+        """True while the process waits for a debugger after a crash; the process itself then logs why none can
+        attach."""
+        self.is_local = is_local(settings, os.environ)
+        """True if no debugger can attach, because the run has no relay."""
         self.port = logical_port(settings.port, identity.rank)
         self.node_client: NodeClient = NodeClient(
-            settings.access.given(),
+            self._access(),
             self._record(),
             forwards=list(settings.forwards),
             event_directories=[f"{start_directory()}/{each}" for each in settings.event_directories],
             monitor=settings.monitor,
+            metrics=settings.metrics,
             answers={
                 "arm": self._arm,
                 "release": self._release,
                 "stacks": self._stacks,
                 "collectives": self._collectives,
+                "allocator": lambda _ask: {"allocator": read_allocator()},
                 "evaluate": self._evaluate,
                 "push": self._push,
                 "connect": self._connect,
@@ -123,6 +128,9 @@ class DebuggedProcess:
             },
             on_failure=self._log_failure,
         )
+        if self.is_local:
+            self.node_client.unreachable = RelayDebugError(NO_RELAY)
+            self.node_client.futile.set()
 
     def __repr__(self) -> str:
         return f"<DebuggedProcess rank {self.identity.rank} port {self.port} {self.node_client!r}>"
@@ -130,33 +138,51 @@ class DebuggedProcess:
     @property
     def where(self) -> str:
         """The port to attach to, for messages."""
-        return f"port {self.port} ('{self.settings.access.hc}')"
+        name = self.settings.access.hc
+        return f"port {self.port} ('{name}')" if name else f"port {self.port}"
+
+    @property
+    def _where_and_when(self) -> str:
+        """`where`, followed by "once the agent is listening" until the agent is listening."""
+        return self.where if self.node_client.listening.is_set() else f"{self.where} once the agent is listening"
 
     def log(self, text: str) -> None:
         """Write a line to the job's stderr, with the rank if the job has several."""
         has_ranks = self.identity.world_size not in {None, 1} or self.identity.rank
         write_line(f"rank {self.identity.rank}: {text}" if has_ranks else text)
 
+    def log_limits(self) -> None:
+        """Log which settings do not have the effect that a user would expect."""
+        if self.is_local:
+            self.log(f"no debugger can attach: {NO_RELAY}; --debug-monitor writes to outputs/")
+        if self.settings.metrics and not self.settings.monitor:
+            self.log("--debug-metrics has no effect without --debug-monitor")
+
     def wait(self, seconds: float, *, detail: str = "") -> bool:
         """Wait up to `seconds` for a debugger and return whether one is attached.
 
-        Return early if the agent fails, or has not reached the relay about 30 s after its start.
+        Return early if the agent fails, or has not reached the relay about 30 s after its start; in a local run, return
+        immediately.
 
         Args:
-            seconds: Limit of the wait.
+            seconds: Time limit in seconds.
             detail: The reason for waiting, such as "breakpoint() at train.py:12"; part of the announcement.
         """
         if debugger.is_attached():
             return True
+        if self.is_local:
+            return False
         self.node_client.set_state("waiting", detail, until=time.time() + seconds)
         announce_running = self.node_client.prepare_state("running")
+        is_attached = False
         try:
-            if debugger.wait_for_attach(seconds, self.node_client.futile):
-                return True
-            self._log_unreachable()
-            return False
+            is_attached = debugger.wait_for_attach(seconds, self.node_client.futile)
+            if not is_attached:
+                self._log_unreachable()
+            return is_attached
         finally:
-            announce_running()
+            if is_attached or not self._exits_without:
+                announce_running()
 
     def hold_at(self, frame: FrameType, cause: str, seconds: float) -> None:
         """Wait for a debugger and stop at the next line of `frame`; continue if none attaches within `seconds`."""
@@ -167,26 +193,28 @@ class DebuggedProcess:
             debugger.break_at(frame)
 
     def wait_and_log(self, seconds: float) -> bool:
-        """Wait as `wait` does (0 seconds do not wait), and log the start and the outcome to stderr."""
+        """Wait as `wait` does (not at all if `seconds` is 0), and log the start and the outcome to stderr."""
         started = time.monotonic()
         if debugger.is_attached():
             self.log("a debugger is already attached")
             return True
+        if self.is_local:
+            return False
         self._exits_without = seconds > 0 and self.settings.abort_on_timeout
         if seconds > 0:
             self.log(f"waiting up to {seconds:g} s for a debugger on {self.where}")
         else:
-            self.log(f"a debugger can attach on {self.where}")
+            self.log(f"a debugger can attach on {self._where_and_when}")
         if seconds > 0 and self.wait(seconds):
+            self._exits_without = False
             self.log(f"debugger attached after {time.monotonic() - started:.1f} s")
             return True
         if self.node_client.hopeless.is_set():
             self._log_failure(self.node_client.failure)
         elif seconds > 0 and self.node_client.unreachable is None and not self._exits_without:
-            later = f"can still attach on {self.where}"
-            if not self.node_client.listening.is_set():
-                later = f"can attach on {self.where} as soon as the agent listens"
-            self.log(f"no debugger attached within {seconds:g} s; continuing (a debugger {later})")
+            still = "still " if self.node_client.listening.is_set() else ""
+            later = f"a debugger can {still}attach on {self._where_and_when}"
+            self.log(f"no debugger attached within {seconds:g} s; continuing ({later})")
         return False
 
     def hold_crash(self, exception: str) -> bool:
@@ -200,12 +228,12 @@ class DebuggedProcess:
             self._agent_of_hold = self.node_client.connections
             self.node_client.set_state("crashed", exception)
             return True
-        if self.node_client.futile.is_set():
+        self._is_held = True
+        if self.node_client.is_futile(within=AGENT_TIME):
             self.log(f"crashed: {exception}; not held for a debugger: {self.obstacle}")
             return False
-        condition = "" if self.node_client.listening.is_set() else ", which can attach once the agent listens"
-        self.log(f"crashed: {exception}; held up to {hold:g} s for a debugger on {self.where}{condition}")
-        self._is_held = True
+        where = self._where_and_when
+        self.log(f"crashed: {exception}; held for up to {hold:g} s; a debugger can attach on {where}")
         self.node_client.set_state("crashed", exception, until=time.time() + hold)
         if debugger.wait_for_attach(hold, self.node_client.futile):
             self._is_held = False
@@ -215,14 +243,14 @@ class DebuggedProcess:
         return False
 
     def is_agent_lost(self) -> bool:
-        """Return whether the agent through which the debugger of a hold attached was killed.
+        """Return whether the agent through which the debugger attached during the hold has been killed.
 
-        Another one may have replaced it.
+        Another agent may have replaced it.
         """
         return not self.node_client.is_agent_alive() or self.node_client.connections != self._agent_of_hold
 
     def end_hold(self) -> None:
-        """Announce the process as running again, because it is about to exit or only a thread has crashed."""
+        """Announce the process as running again, because only a thread has crashed or the exception may be caught."""
         self.node_client.set_state("running")
 
     @property
@@ -231,7 +259,7 @@ class DebuggedProcess:
         return self.node_client.failure or self.node_client.unreachable
 
     def _log_unreachable(self) -> None:
-        """Log once that this process does not wait for a relay that its agent cannot reach."""
+        """Log once that this process is not waiting for a debugger, because its agent cannot reach the relay."""
         error = self.node_client.unreachable
         if error is None or self._unreachable_logged:
             return
@@ -242,7 +270,7 @@ class DebuggedProcess:
             return
         self.log(
             f"continuing without a debugger: {error.sentence}; the agent keeps trying, and a debugger can attach on "
-            f"{self.where} as soon as the agent listens{hint}"
+            f"{self.where} as soon as the agent is listening{hint}"
         )
 
     def _log_failure(self, failure: RelayDebugError | None) -> None:
@@ -256,6 +284,12 @@ class DebuggedProcess:
             else:
                 self.log(f"continuing without a debugger: {reason}")
 
+    def _access(self) -> Access:
+        if self.is_local:
+            name = run_name(self.identity, os.environ, pid=os.getpid(), directory=start_directory())
+            return {LOCAL_RUN: name}
+        return self.settings.access.given()
+
     def _record(self) -> TargetRecord:
         identity = self.identity
         return {
@@ -265,7 +299,7 @@ class DebuggedProcess:
             "node_rank": identity.node_rank,
             "run": identity.run_id,
             "pid": os.getpid(),
-            "script": _script(),
+            "script": script_name(),
             "cwd": start_directory(),
             "state": "running",
             "since": time.time(),
@@ -289,7 +323,7 @@ class DebuggedProcess:
         return {"collectives": collect().encode()}
 
     def _evaluate(self, ask: Ask) -> None:
-        """Start an evaluation, which answers when it is done: the agent may send other requests meanwhile."""
+        """Start an evaluation, which responds when it is complete; the agent may send other requests before that."""
         from relay_agent.evaluation.evaluate import start_evaluation  # noqa: PLC0415 - needed for this request only
         from relay_core.agent_api.evaluation import Evaluate  # noqa: PLC0415
 
@@ -298,7 +332,7 @@ class DebuggedProcess:
         start_evaluation(request, lambda value: node.respond(number, {"value": value.encode()}))
 
     def _push(self, ask: Ask) -> AnswerFields | None:
-        """Start a phase of a push, which answers when it is done."""
+        """Start a phase of a push, which responds when it is complete."""
         number, node, user = ask["id"], self.node_client, ask.get("user", "somebody")
         if not self.settings.allow_edit:
             return {"pushed": {"refused": True}}
@@ -308,7 +342,7 @@ class DebuggedProcess:
         def respond(result: Pushed) -> None:
             if result.digest:
                 node.source_replaced(result.file, result.digest)
-                self.log(escape_controls(f"{user} replaced the code of {result.file} ({result.summary})"))
+                self.log(escape_controls(f"{user} replaced the code in {result.file} ({result.summary})"))
             node.respond(number, {"pushed": result.encode()})
 
         start_phase(Push.parse_body(ask["body"]), respond, is_armed=debugger.is_armed)
@@ -330,29 +364,31 @@ def _hold_at_signal(frame: FrameType) -> None:
             write_line(f"SIGTRAP: process {os.getpid()} is not registered; send the signal to its parent")
         else:
             process.hold_at(frame, "SIGTRAP", process.settings.hold)
-    except Exception as error:  # noqa: BLE001 - an exception of a signal handler would be raised in the job's code
+    except Exception as error:  # noqa: BLE001 - an exception in a signal handler would be raised in the job's code
         report_failure(f"{type(error).__name__}: {error}")
 
 
 def _leave_values_to_debugpy() -> None:
-    """Change nothing about how values are shown, in children neither."""
+    """Do not change how values are shown, in this process or in its children."""
     debugger.shows_values = False
     os.environ[pydevd_patches.VALUES_VARIABLE] = "off"
 
 
-def _script() -> str:
-    """Return the name of the script or module that this process runs."""
-    arguments = sys.orig_argv[1:]
-    if "-m" in arguments[:-1]:
-        return arguments[arguments.index("-m") + 1]
-    script = next((text for text in arguments if text.endswith(".py")), "")
-    return os.path.basename(script or (sys.argv[0] if sys.argv else ""))  # noqa: PTH119 - pathlib costs 10 ms here
+def _require_access(access: AccessSettings) -> None:
+    """Check that a debugger could attach with these settings.
 
-
-def _refuse_secret_without_vault(access: AccessSettings) -> None:
-    """Raise ConfigurationError if a secret is named but neither a Key Vault nor another credential is given."""
+    Raises:
+        ConfigurationError: no hybrid connection is given, a secret is given without a Key Vault or another credential,
+            or the job has started debugpy itself on an unknown port.
+    """
+    if not access.hc and not access.may_name_hc(os.environ):
+        raise ConfigurationError("no hybrid connection given", hint="add --debug-relay-connection-name")
+    if debugger.is_armed() and debugger.find_port() is None:
+        raise ConfigurationError(
+            "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
+        )
     if access.lacks_key_vault(os.environ):
         raise ConfigurationError(
-            f"secret '{access.connection_string_secret}' is given, but no Key Vault",
+            f"secret '{access.connection_string_secret}' is given without a Key Vault",
             hint=f"set {KEY_VAULT_VARIABLE} in the job's environment",
         )

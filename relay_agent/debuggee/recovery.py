@@ -1,4 +1,4 @@
-"""Ends a debugger that no longer responds, so that the job continues and can be debugged again."""
+"""Shuts down a debugger that has stopped responding. The job then continues, and another debugger can attach."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import contextlib
 from typing import Any
 
 from relay_agent.debugpy_internals.table import RECOVERY
-from relay_agent.unpatched import time
+from relay_agent.gevent_originals import time
 from relay_core.socket_tables import OwnerUnknown, SocketTables
 
 __all__ = ["end_debugger", "is_abandoned"]
 
 LOCK_TIMEOUT = 1.0
-"""Timeout in seconds; pydevd usually holds its lock for milliseconds."""
+"""Timeout in seconds for acquiring pydevd's lock, which pydevd usually holds for milliseconds."""
 END_TIMEOUT = 3.0
-"""Seconds for pydevd to end its threads; it waits 0.5 s for each of two conditions."""
+"""Timeout in seconds for pydevd to stop its threads; pydevd waits 0.5 s for each of two conditions."""
 POLL_INTERVAL = 0.01
 
 
 def is_abandoned(port: int) -> bool:
-    """Return whether no editor is connected to debugpy's adapter, as far as this system shows it."""
+    """Return whether no editor is connected to debugpy's adapter, as far as this system shows connections."""
     try:
         return not SocketTables().has_client(port)
     except OwnerUnknown:
@@ -27,24 +27,25 @@ def is_abandoned(port: int) -> bool:
 
 
 def end_debugger(debugger: Any) -> bool:
-    """End pydevd's debugger, which resumes the job's threads; return whether that was possible.
+    """Shut down pydevd's debugger, which resumes the job's threads; return whether that was possible.
 
     Its adapter exits when the connection closes. The next debugger gets a new adapter.
     """
     if not RECOVERY.is_available():
         return False
-    import socket  # noqa: PLC0415 - with a debugger that no longer responds only, as the next one
+    import socket  # noqa: PLC0415 - only for a debugger that is no longer responding, as below
 
     import pydevd  # noqa: PLC0415
 
     with RECOVERY.guarded():
-        with contextlib.suppress(OSError):  # it is closed
+        with contextlib.suppress(OSError):  # already closed
             debugger.writer.sock.shutdown(socket.SHUT_RDWR)
-        # A hanging thread may hold the lock, which all other threads need in order to resume.
+        # A hung thread may be holding the lock, which all other threads need in order to resume.
         debugger._main_lock.acquire(timeout=LOCK_TIMEOUT)  # noqa: SLF001
         debugger._main_lock.release()  # noqa: SLF001
         debugger.dispose_and_kill_all_pydevd_threads()
-        # If pydevd's reader noticed the closed socket first, it is ending the debugger, and the call has not waited.
+        # If pydevd's reader noticed the closed socket first, then the reader is ending the debugger, and the call above
+        # has returned without waiting.
         deadline = time.monotonic() + END_TIMEOUT
         while pydevd.get_global_debugger() is debugger and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)

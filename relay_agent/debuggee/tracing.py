@@ -1,11 +1,11 @@
 """Switches pydevd's tracing off and on again, in every thread.
 
-pydevd has no such switch. It continues to trace after a debugger has detached, and up to Python 3.11 traced code runs
+pydevd has no such switch. It continues to trace after a debugger has detached, and up to Python 3.11, traced code runs
 several times slower. This module undoes only what costs time; pydevd's socket, threads and patches of the standard
 library stay in place for the next debugger.
 
-In Python 3.10 and 3.11 a thread can only clear its own trace function. So each thread gets a trace function that clears
-itself when the thread next reaches a line or a call. A thread in C code, for example in a sleep, does so when it
+In Python 3.10 and 3.11, a thread can only clear its own trace function. So each thread gets a trace function that
+clears itself when the thread next reaches a line or a call. A thread in C code, for example in a sleep, does so when it
 returns. Later versions have `threading.settrace_all_threads`, and there pydevd uses `sys.monitoring`, which is switched
 off as a whole.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 from relay_agent.debuggee import gevent_support
 from relay_agent.debugpy_internals.table import REACHING, RELEASE, UNCAUGHT
-from relay_agent.unpatched import threading, time
+from relay_agent.gevent_originals import threading, time
 from relay_core.errors import RelayDebugError
 
 __all__ = ["reach_threads", "start_tracing", "stop_tracing", "trace_program"]
@@ -43,7 +43,7 @@ _callbacks: list[object] = []
 def stop_tracing() -> bool:
     """Stop tracing in every thread, and in threads that start later; return whether that was possible.
 
-    If it was not, this process remains traced, as it would with debugpy alone.
+    If it was not possible, this process remains traced, as it would with debugpy alone.
     """
     if not RELEASE.is_available():
         return False
@@ -101,7 +101,7 @@ def reach_threads() -> None:
     """Trace the threads that pydevd cannot reach from the calling one.
 
     Without its C library, which exists only for x86, pydevd traces only the calling thread and threads that start
-    later. On Python 3.10 and 3.11 this function adds only the main thread, when that thread next runs Python code.
+    later. In Python 3.10 and 3.11, this function adds only the main thread, when that thread next runs Python code.
     """
     if REACHING.is_available():
         with REACHING.guarded():
@@ -126,7 +126,7 @@ def _reach_threads() -> None:
 def trace_program() -> None:
     """Make pydevd report the uncaught exceptions of a program; call this just before this thread starts the program.
 
-    Up to Python 3.11 pydevd reports an exception as uncaught when it leaves the outermost frame of a thread. It looks
+    Up to Python 3.11, pydevd reports an exception as uncaught when it leaves the outermost frame of a thread. It looks
     for that frame once per thread, at the first traced call (`fix_top_level_trace_and_get_trace_func`). In a thread
     that waits for its debugger in a startup hook, it finds a frame that exits before the program begins.
     """
@@ -169,7 +169,7 @@ class _Pydevd:
     """The internals of pydevd that this module uses, looked up before anything is changed."""
 
     debugger: Any
-    """None after its adapter has exited."""
+    """pydevd's debugger; None after the debugger's adapter has exited."""
     monkey: ModuleType
     tracing: ModuleType
     uses_monitoring: bool

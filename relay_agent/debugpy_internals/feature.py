@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-import threading
 from dataclasses import dataclass
 
+from relay_agent.gevent_originals import threading
 from relay_agent.stderr import write_line
 
 __all__ = ["CHECKED_VERSIONS", "Feature", "Internal"]
@@ -27,7 +27,7 @@ class Internal:
     """A private function or attribute of debugpy.
 
     Attributes:
-        name: Its place, as `module:Class.attribute`.
+        name: Its qualified name, as `module:Class.attribute`.
         use: How it is used: "replaced", "called", "set" or "read".
         why: The reason, for the documentation.
         of_instance: Whether only instances have it, so that it cannot be looked up in advance.
@@ -44,7 +44,7 @@ class Internal:
         return self.name.rpartition("." if "." in self.name.partition(":")[2] else ":")[2]
 
     def look_up(self) -> object:
-        """Return it, or its class if only instances have it.
+        """Return the function or attribute, or its class if only instances have it.
 
         Raises:
             ImportError: debugpy has no such module.
@@ -59,10 +59,10 @@ class Internal:
 
 
 class Feature:
-    """A use of a few private functions of debugpy, which is on or off as a whole.
+    """A feature that uses a few of debugpy's private functions and is on or off as a whole.
 
     Args:
-        without: The effect for the user if it is off.
+        without: The effect on the user if the feature is off.
         internals: The functions.
     """
 
@@ -98,8 +98,8 @@ class Feature:
             first, last = CHECKED_VERSIONS
             version = getattr(sys.modules.get("debugpy"), "__version__", "of an unknown version")
             write_line(
-                f"{self.without}: unexpected internals of debugpy {version} ({_describe(reason)}); "
-                f"relay-debug was checked with {first} to {last}"
+                f"{self.without}: debugpy {version} has unexpected internals ({_describe(reason)}); "
+                f"relay-debug was tested with {first} to {last}"
             )
 
 

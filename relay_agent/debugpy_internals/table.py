@@ -14,6 +14,7 @@ __all__ = [
     "CHILD_WAIT",
     "CONTINUING",
     "DIALLING",
+    "EXITING",
     "FEATURES",
     "FOLLOWING",
     "FORKING",
@@ -41,15 +42,15 @@ __all__ = [
 
 _COMM = "_pydevd_bundle.pydevd_comm"
 _MESSAGE = Internal("_pydevd_bundle.pydevd_net_command:NetCommand", "called", "creates a message for the adapter")
-_BYTES = Internal("_pydevd_bundle.pydevd_net_command:NetCommand._as_bytes", "read", "size of a message", True)
-_DICT = Internal("_pydevd_bundle.pydevd_net_command:NetCommand.as_dict", "read", "content of a message")
+_BYTES = Internal("_pydevd_bundle.pydevd_net_command:NetCommand._as_bytes", "read", "the size of a message", True)
+_DICT = Internal("_pydevd_bundle.pydevd_net_command:NetCommand.as_dict", "read", "the content of a message")
 _DEBUGGER = Internal("pydevd:get_global_debugger", "called", "finds the debugger of the process")
 _WRITER = Internal("pydevd:PyDB.writer", "read", "the connection to the adapter", True)
 _LOCK = Internal("pydevd:PyDB._main_lock", "called", "held while pydevd processes a request", True)
 _ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")
 
 SENDING = Feature(
-    "each response takes up to 40 ms longer, and one of 16 MiB or more makes the session hang",
+    "each response takes up to 40 ms longer, and a response of 16 MiB or more makes the session hang",
     Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY and limits the size"),
     _MESSAGE,
     _BYTES,
@@ -61,7 +62,7 @@ WAKING = Feature(
     Internal(f"{_COMM}:InternalThreadCommand.do_it", "replaced", "makes a thread read its next command immediately"),
     Internal(f"{_COMM}:InternalThreadCommand.thread_id", "read", "the thread that executes a command", True),
     Internal("pydevd:PyDB.get_internal_queue_and_event", "called", "finds the event that a stopped thread waits for"),
-    Internal("_pydevd_bundle.pydevd_constants:get_thread_id", "called", "pydevd's id of a thread"),
+    Internal("_pydevd_bundle.pydevd_constants:get_thread_id", "called", "pydevd's id for a thread"),
     Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
 )
 CONTINUING = Feature(
@@ -81,7 +82,11 @@ CONTINUING = Feature(
         "set",
         "the callbacks that wait for the threads to resume",
     ),
-    Internal("pydevd:ThreadsSuspendedSingleNotification._callbacks_lock", "called", "protects these callbacks"),
+    Internal(
+        "pydevd:ThreadsSuspendedSingleNotification._callbacks_lock",
+        "called",
+        "protects the callbacks that wait for the threads to resume",
+    ),
     Internal(
         "pydevd:AbstractSingleNotificationBehavior._lock",
         "called",
@@ -105,20 +110,26 @@ PREFETCH = Feature(
         "replaced",
         "receives the prefetch set, and processes prefetch requests",
     ),
-    Internal(f"{_COMM}:WriterThread.add_command", "replaced", "adds responses to `stopped` and removes them"),
+    Internal(f"{_COMM}:WriterThread.add_command", "replaced", "moves prefetched responses into events"),
     Internal(f"{_COMM}:ReaderThread.process_net_command_json", "called", "processes prefetch requests", True),
     Internal("pydevd:PyDB.reader", "read", "the thread that processes requests", True),
-    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "called", "handles each message in pydevd"),
+    Internal(
+        "_pydevd_bundle.pydevd_net_command:NetCommand.send",
+        "called",
+        "pydevd's writer thread calls it for each message",
+    ),
     _WRITER,
     _MESSAGE,
     _BYTES,
     _DICT,
 )
 SHOWING = Feature(
-    "tensors, arrays and tables are shown by their contents, and a slow `repr` delays all variables",
+    "tensors, arrays and tables are shown in full instead of summarized, and one slow `repr` delays all variables",
     Internal("_pydevd_bundle.pydevd_safe_repr:SafeRepr._repr_obj", "replaced", "calls `repr` with a deadline"),
     Internal(
-        "_pydevd_bundle.pydevd_suspended_frames:get_variable_details", "replaced", "passes on where a value is shown"
+        "_pydevd_bundle.pydevd_suspended_frames:get_variable_details",
+        "replaced",
+        "passes on the context in which a value is shown (such as repl or clipboard)",
     ),
     Internal("_pydevd_bundle.pydevd_extension_api:StrPresentationProvider", "read", "the kind of extension"),
     Internal(
@@ -131,15 +142,16 @@ SHOWING = Feature(
     ),
 )
 RESTART = Feature(
-    "a process whose debugger has ended, or whose parent was debugged, cannot be debugged again",
+    "a process cannot be debugged again after its debugger has ended, and a forked child of a debugged process cannot "
+    "be debugged at all",
     Internal("debugpy.server.api:listen.called", "set", "allows `debugpy.listen` to be called again"),
     Internal("pydevd:SetupHolder.setup", "set", "removes the settings of the previous debugger"),
 )
 STOPPED_THREADS = Feature(
-    "after debugpy's adapter was killed, threads that were stopped or stepping stop for the next debugger without an "
-    "event, and the next debugger does not stop at uncaught exceptions of older threads",
+    "after debugpy's adapter is killed and another debugger attaches, threads that had been stopped or were being "
+    "stepped stop again without a `stopped` event, and uncaught exceptions in existing threads are ignored",
     Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
-    Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks it as running"),
+    Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks the thread as running"),
     Internal(
         "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.top_level_thread_tracer_unhandled",
         "set",
@@ -147,14 +159,14 @@ STOPPED_THREADS = Feature(
     ),
 )
 PUSHED_LINES = Feature(
-    "breakpoints in a file that was replaced by `relay-client push` are moved to lines of the node's file",
+    "breakpoints in a file that was replaced by `relay-client push` are moved to the lines of the file on the node",
     Internal("_pydevd_bundle.pydevd_api:_get_code_lines", "replaced", "reads the lines of the new content"),
     Internal("_pydevd_bundle.pydevd_api:PyDevdAPI.reapply_breakpoints", "called", "sets breakpoints in the new code"),
     _DEBUGGER,
     _LOCK,
 )
 THREAD_STATE = Feature(
-    "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` uses the globals of the program",
+    "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` sees only the program's globals",
     Internal(
         "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
         "read",
@@ -164,15 +176,16 @@ THREAD_STATE = Feature(
     Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the state value of a stopped thread"),
 )
 DIALLING = Feature(
-    "a job that connects to a listening editor reports this only after receiving its breakpoints",
-    Internal("debugpy.server.api:_settrace", "replaced", "connects without an unlimited wait"),
+    "a job that connects to a listening editor reports the connection only after it has received the editor's "
+    "breakpoints",
+    Internal("debugpy.server.api:_settrace", "replaced", "connects without waiting indefinitely"),
 )
 JOB_PORT = Feature(
     "the port of a debugger that the job itself has started is unknown",
-    Internal("debugpy.server.api:_adapter_process", "read", "the adapter's command line has the port"),
+    Internal("debugpy.server.api:_adapter_process", "read", "the adapter's command line contains the port"),
 )
 STATE = Feature(
-    "a debugger that the job itself has started is not found, and one that has ended cannot be started again",
+    "a debugger that the job itself has started is not found, and a debugger that has ended cannot be started again",
     _DEBUGGER,
 )
 BREAK_HERE = Feature(
@@ -190,7 +203,11 @@ RELEASE = Feature(
     Internal(
         "_pydev_bundle.pydev_monkey:disable_trace_thread_modules", "called", "stops tracing threads that start later"
     ),
-    Internal("_pydev_bundle.pydev_monkey:enable_trace_thread_modules", "called", "traces these threads again"),
+    Internal(
+        "_pydev_bundle.pydev_monkey:enable_trace_thread_modules",
+        "called",
+        "resumes the tracing of threads that start later",
+    ),
     Internal("pydevd_tracing:set_trace_to_threads", "called", "replaces the trace function of other threads"),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
     Internal("_pydevd_frame_eval.pydevd_frame_eval_main:stop_frame_eval", "called", "stops the compiled tracing"),
@@ -204,7 +221,8 @@ REACHING = Feature(
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
 )
 UNCAUGHT = Feature(
-    "up to Python 3.11, a job that has waited under `relay-agent run` does not stop at uncaught exceptions",
+    "up to Python 3.11, a job that has waited for a debugger under `relay-agent run` does not stop at uncaught "
+    "exceptions",
     Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
     Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
@@ -212,9 +230,9 @@ UNCAUGHT = Feature(
 GEVENT = Feature(
     "a job that uses gevent cannot be debugged, or its breakpoints are not hit",
     Internal("_pydev_bundle._pydev_saved_modules:ThreadingEvent", "set", "blocks threads rather than greenlets"),
-    Internal("debugpy.common.sockets:create_server", "called", "gets a `socket` module that blocks threads"),
+    Internal("debugpy.common.sockets:create_server", "called", "is made to use a `socket` module that blocks threads"),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
-    Internal("pydevd:pydevd_gevent_integration", "read", "its `greenlet_events` is replaced, to trace all greenlets"),
+    Internal("pydevd:pydevd_gevent_integration", "read", "its `greenlet_events` is replaced to trace all greenlets"),
     Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),
     Internal("pydevd:PyDB.mtime", "read", "shows whether breakpoints have changed", True),
     _DEBUGGER,
@@ -223,17 +241,21 @@ GEVENT = Feature(
 GEVENT_HINT = Feature(
     "debugpy repeats its hint about gevent",
     Internal(f"{_COMM}:notify_about_gevent_if_needed", "replaced", "logs one line instead"),
-    Internal("_pydevd_bundle.pydevd_daemon_thread:notify_about_gevent_if_needed", "replaced", "likewise"),
+    Internal("_pydevd_bundle.pydevd_daemon_thread:notify_about_gevent_if_needed", "replaced", "logs one line instead"),
 )
 CHILD_WAIT = Feature(
-    "a child process that is offered to an editor waits for it without limit",
+    "a child process that is offered to an editor waits for the editor without limit",
     Internal("pydevd:PyDB.wait_for_ready_to_run", "replaced", "waits for a limited time"),
     Internal("pydevd:PyDB.ready_to_run", "set", "whether the editor has sent its breakpoints", True),
     Internal("pydevd:PyDB.pydb_disposed", "read", "whether the debugger has ended", True),
-    Internal("pydevd:PyDB.process_internal_commands", "called", "processes commands while it waits"),
+    Internal("pydevd:PyDB.process_internal_commands", "called", "processes commands while the child waits"),
+)
+EXITING = Feature(
+    "a process does not exit if debugpy's adapter exited while the debugger was starting in the process",
+    Internal(f"{_COMM}:WriterThread.empty", "replaced", "ignores messages that can no longer be sent"),
 )
 FORKING = Feature(
-    "a forked child keeps its parent's debugger, and may wait for it at a breakpoint",
+    "a forked child keeps its parent's debugger, and can wait for that debugger at a breakpoint",
     Internal(
         "_pydevd_bundle.pydevd_constants:GlobalDebuggerHolder.global_dbg",
         "set",
@@ -246,7 +268,7 @@ FOLLOWING = Feature(
     Internal(
         "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor._set_debug_options",
         "replaced",
-        "reads `subProcess` of `attach`",
+        "reads `subProcess` in `attach`",
     ),
     Internal(
         "_pydev_bundle.pydev_monkey:_get_apply_arg_patching", "replaced", "decides whether a new process is followed"
@@ -255,7 +277,7 @@ FOLLOWING = Feature(
     Internal("pydevd:SetupHolder.setup", "set", "lets children follow their own children"),
 )
 CHILDREN = Feature(
-    "processes that a followed job starts are debugged without the improvements in this table",
+    "child processes that the debugger follows are debugged without relay-debug's improvements to debugpy",
     Internal("_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler", "called", "base class of the extension"),
     Internal(
         "_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler.on_debugger_modules_loaded",
@@ -264,15 +286,20 @@ CHILDREN = Feature(
     ),
 )
 POST_MORTEM = Feature(
-    "a crash is announced and held, but the debugger does not stop at the raising line",
+    "a crashed process is announced and held, but the debugger does not stop at the line that raised the exception",
     _DEBUGGER,
-    Internal("pydevd:PyDB.break_on_uncaught_exceptions", "read", "shows whether it has stopped already", True),
+    Internal(
+        "pydevd:PyDB.break_on_uncaught_exceptions", "read", "shows whether the debugger has already stopped", True
+    ),
     Internal("pydevd:PyDB.set_additional_thread_info", "called", "pydevd's state of the thread", True),
     Internal("pydevd:PyDB.do_stop_on_unhandled_exception", "called", "stops at the exception (before 1.8.22)"),
     _ENABLE,
     Internal("pydevd:PyDB.disable_tracing", "called", "keeps the debugger from stopping in relay_agent"),
     Internal(
-        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.is_tracing", "set", "likewise", True
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.is_tracing",
+        "set",
+        "keeps the debugger from stopping in relay_agent",
+        True,
     ),
 )
 UNATTACHED_AGENT = Feature(
@@ -280,11 +307,11 @@ UNATTACHED_AGENT = Feature(
     Internal("_pydev_bundle.pydev_monkey:skip_subprocess_arg_patch", "called", "starts the agent without a debugger"),
 )
 OUTPUT = Feature(
-    "a developer can step from relay-agent's messages into debugpy",
+    "a developer can step into debugpy's code when relay-agent logs a line",
     Internal("_pydevd_bundle.pydevd_io:IORedirector._redirect_to", "read", "the job's own stderr", True),
 )
 HIDDEN_THREADS = Feature(
-    "relay-agent's thread is listed in the editor and stops with the job",
+    "relay-agent's thread is listed in the editor and is paused whenever the job is paused",
     Internal(
         "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread.is_pydev_daemon_thread",
         "set",
@@ -294,12 +321,12 @@ HIDDEN_THREADS = Feature(
     Internal(
         "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread.pydev_do_not_trace",
         "set",
-        "keeps them running while the job is stopped",
+        "keeps relay-agent's threads running while the job is stopped",
         True,
     ),
 )
 RECOVERY = Feature(
-    "a debugger that no longer responds blocks further debuggers until the job ends",
+    "a debugger that no longer responds prevents other debuggers from attaching until the job ends",
     _DEBUGGER,
     _WRITER,
     _LOCK,
@@ -324,6 +351,7 @@ FEATURES = (
     BREAK_HERE,
     UNCAUGHT,
     CHILD_WAIT,
+    EXITING,
     FORKING,
     GEVENT,
     GEVENT_HINT,

@@ -1,1 +1,1 @@
-"""The checks of `relay-agent doctor` beyond those that the client has too."""
+"""The checks of `relay-agent doctor` that it does not share with `relay-client doctor`."""

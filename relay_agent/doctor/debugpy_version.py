@@ -22,7 +22,7 @@ def installed_debugpy() -> str | None:
 
 
 def check_debugpy(found: str | None) -> str:
-    """Return whether relay-debug was checked with a version.
+    """Return a version of debugpy as text, with the tested versions if it is not one of them.
 
     Args:
         found: The version, or None if debugpy is not installed.
@@ -31,13 +31,13 @@ def check_debugpy(found: str | None) -> str:
         ConfigurationError: debugpy is missing or too old.
     """
     oldest, newest = CHECKED_VERSIONS
-    hint = f"in the job's environment: pip install 'debugpy>={oldest}'"
+    hint = f"in the job's environment, run: pip install 'debugpy>={oldest}'"
     if found is None:
         raise ConfigurationError("debugpy is not installed", hint=hint)
     if _numbers(found) < _numbers(oldest):
         raise ConfigurationError(f"debugpy {found} is older than {oldest}, the oldest supported version", hint=hint)
     if _numbers(found) > _numbers(newest):
-        return f"debugpy {found}; relay-debug was checked with {oldest} to {newest}"
+        return f"debugpy {found}; relay-debug was tested with {oldest} to {newest}"
     return f"debugpy {found}"
 
 

@@ -41,7 +41,7 @@ async def examine(settings: AccessSettings, *, port: int) -> Examination:
     """Run all checks and return their results.
 
     Args:
-        settings: Explicit settings; environment variables are used for the others.
+        settings: Explicit settings; the others are read from environment variables.
         port: Logical port of rank 0.
     """
     examination = Examination()

@@ -51,7 +51,7 @@ class ListeningChecks:
     async def _right(self) -> str:
         await self._listen()
         if isinstance(self._error, HybridConnectionNotFound):
-            raise Skipped("the relay did not check it")
+            raise Skipped("the relay did not check the token's rights")
         if self._error is not None and not isinstance(self._error, TooManyListeners):
             raise self._error
         return "the relay accepts the token for listening"
@@ -90,11 +90,11 @@ class ListeningChecks:
     async def _tunnel_key(self) -> str:
         if self._access.tunnel_key is None:
             raise Skipped(NO_TUNNEL_KEY)
-        return "set; 'relay-client doctor' checks that the client has the same one"
+        return "set; run 'relay-client doctor' to check that the client has the same key"
 
 
 class _WithoutRetries:
-    """A credential whose refusal is reported as it is, although a role may be new."""
+    """A credential whose refusal is reported immediately, even though its role may be new and not yet in effect."""
 
     role_grace = 0.0
 
@@ -112,11 +112,11 @@ class _WithoutRetries:
 
 
 async def _refer(listener: HybridConnectionListener, listener_id: str) -> None:
-    """Refuse all clients until cancelled, as an agent does that was not meant."""
+    """Refuse all clients until cancelled, as an agent does with clients of another agent."""
     async for offer in listener:
         await _refuse(offer, listener_id)
 
 
 async def _refuse(offer: Offer, listener_id: str) -> None:
-    with contextlib.suppress(RelayDebugError):  # the client has gone
+    with contextlib.suppress(RelayDebugError):  # the client has disconnected
         await offer.reject(MISDIRECTED, misdirected("relay-agent doctor is checking the relay", listener_id))

@@ -1,1 +1,1 @@
-"""Expressions that relay-client evaluates in this process, beside any debugger."""
+"""Expressions that relay-client evaluates in this process, alongside any debugger."""

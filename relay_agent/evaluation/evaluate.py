@@ -1,4 +1,4 @@
-"""Evaluates an expression in a helper thread, and describes its value or computes the checksums of it.
+"""Evaluates an expression in a helper thread, and describes its value or computes the value's checksums.
 
 The threads of the job are not involved: one of them may be stopped by an editor, or hang in a collective. Evaluation
 needs the GIL, as all Python code does.
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from relay_agent.evaluation.places import Place, find_place
 from relay_agent.exceptions import describe_exception
-from relay_agent.unpatched import threading, time
+from relay_agent.gevent_originals import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
 from relay_agent.values.fingerprint import fingerprint
 from relay_agent.values.short_repr import short_repr
@@ -20,11 +20,11 @@ from relay_core.agent_api.evaluation import Evaluate, Value
 __all__ = ["evaluate", "start_evaluation"]
 
 MAX_RUNNING = 4
-"""Evaluations at once: each that hangs keeps two threads until it returns."""
+"""Maximum number of abandoned evaluations that may still be running; each one occupies threads until it returns."""
 
 
 def start_evaluation(request: Evaluate, respond: Callable[[Value], None]) -> None:
-    """Evaluate in a thread of its own, and pass the value on."""
+    """Evaluate in a separate thread, and pass the value to `respond`."""
     _Evaluation(request, respond).start()
 
 
@@ -54,10 +54,10 @@ def evaluate(request: Evaluate) -> Value:
         value = call_within(max(0.0, ends - time.monotonic()), lambda: _value(request, place, ends))
     except TooLate as late:
         _late.append(late.call)
-        return Value(place=place.text, error=f"it takes longer than {request.seconds:g} s")
+        return Value(place=place.text, error=f"the evaluation took longer than {request.seconds:g} s")
     except TimeoutError:
-        return Value(place=place.text, error=f"it takes longer than {request.seconds:g} s")
-    except BaseException as error:  # noqa: BLE001 - the expression may raise anything, SystemExit included
+        return Value(place=place.text, error=f"the evaluation took longer than {request.seconds:g} s")
+    except BaseException as error:  # noqa: BLE001 - the expression may raise anything, including SystemExit
         return Value(place=place.text, error=describe_exception(error))
     return replace(value, place=place.text)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, NamedTuple
 
+from relay_agent.gevent_originals import threading
 from relay_agent.stacks.in_process import held_frames
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.stacks import is_library
@@ -26,10 +26,10 @@ class Place(NamedTuple):
 
 
 def find_place() -> Place:
-    """Return the top frame of the user's own code if this process stands still, else the globals of the program.
+    """Return the top frame of the user's own code if this process is halted, else the globals of the program.
 
-    A process stands still if a debugger has stopped it, and if it waits for one or is held at an exception. The main
-    thread is preferred.
+    A process is halted if a debugger has stopped it, if it is waiting for a debugger, or if it is held at an exception.
+    The main thread is preferred.
     """
     main = threading.main_thread().ident
     stopped = stopped_threads()
@@ -44,6 +44,6 @@ def find_place() -> Place:
 
 def _of_frame(frame: FrameType) -> Place:
     code = frame.f_code
-    # One dict of all names: a comprehension in the expression would not see locals otherwise.
+    # One dict for all names; otherwise, a comprehension in the expression would not see locals.
     names = {**frame.f_globals, **frame.f_locals}
     return Place(f"{code.co_name} {PurePath(code.co_filename).name}:{frame.f_lineno}", names)

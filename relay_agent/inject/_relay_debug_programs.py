@@ -1,14 +1,14 @@
 """Recognizes helper processes of a job, which are not debugged, by their command lines.
 
-Every Python process of a debug run calls this when it starts, including launchers, compilers, DataLoader workers and
-package managers. These outnumber the ranks by far, so this module imports only `sys`, which takes no time.
+Every Python process in a debug run calls this module when it starts, including launchers, compilers, DataLoader workers
+and package managers. These far outnumber the ranks, so this module imports only `sys`, which takes no time.
 """
 
 import sys
 
 __all__ = ["MULTIPROCESSING", "helper_reason", "is_off", "what_runs"]
 
-MULTIPROCESSING = "it is a child of multiprocessing"
+MULTIPROCESSING = "it is a multiprocessing child process"
 
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
@@ -20,13 +20,13 @@ _PROGRAMS = frozenset(
         *("mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpiexec.openmpi", "mpirun.mpich", "mpirun.openmpi"),
         # This project and debugpy.
         *("relay-agent", "relay-client", "relay-server", "debugpy", "debugpy-adapter"),
-        # Tools that scripts around a training program run.
+        # Tools that are run by the scripts around a training program.
         *("pip", "conda", "mamba", "poetry", "pdm", "hatch", "pipx", "virtualenv", "cmake", "ninja", "meson"),
         *("cython", "cythonize", "az", "aws", "gsutil", "gcloud", "kaggle", "wandb", "mlflow", "dvc", "tensorboard"),
         *("huggingface-cli", "hf", "gpustat", "nvitop", "jupyter", "jupyter-lab", "jupyter-notebook"),
     }
 )
-"""Commands without a suffix; a `torchrun.py` would be a file of the job."""
+"""Commands without a suffix; a `torchrun.py` would be one of the job's own files."""
 _MODULES = (
     "torch.distributed.run",
     "torch.distributed.launch",
@@ -87,12 +87,12 @@ def helper_reason(orig_argv: list[str]) -> str | None:
     path = name.replace("\\", "/")
     command = path.rpartition("/")[2]
     if command in _PROGRAMS or command.rstrip("0123456789.") in _PROGRAMS:
-        return f"'{command}' starts or serves programs"
+        return f"'{command}' is a launcher or a tool"
     return _helper_module(_as_module(path))
 
 
 def what_runs(orig_argv: list[str]) -> tuple[str, str]:
-    """Return kind and name of the program that Python runs, parsed as Python does.
+    """Return the kind and name of the program that Python runs, parsed as Python does.
 
     The kinds are "script", "module", "code" and "none". See https://docs.python.org/3/using/cmdline.html.
     """
@@ -127,5 +127,5 @@ def _as_module(path: str) -> str:
 def _helper_module(name: str) -> str | None:
     for module in _MODULES:
         if name == module or name.startswith(module + "."):
-            return f"'{module}' starts or serves programs"
+            return f"'{module}' is a launcher or a tool"
     return None

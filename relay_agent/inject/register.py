@@ -18,7 +18,7 @@ from relay_core.errors import RelayDebugError
 __all__ = ["register_process"]
 
 _done = False
-"""True if `register_process` has run; with two installations on PYTHONPATH it is called twice."""
+"""True if `register_process` has run; with two installations on PYTHONPATH, it is called twice."""
 
 
 def register_process(*, is_child: bool) -> None:
@@ -46,7 +46,7 @@ def register_process(*, is_child: bool) -> None:
             call_before_program(lambda: _start(settings))
     except RelayDebugError as error:
         report_failure(error)
-    except Exception as error:  # noqa: BLE001 - no error of the debugger may end the job
+    except Exception as error:  # noqa: BLE001 - no error in the debugger may stop the job
         report_failure(f"{type(error).__name__}: {error}")
 
 

@@ -1,8 +1,8 @@
-"""Startup hook of every Python process of a `relay-agent run` job; Python runs it before the program.
+"""Startup hook for every Python process in a `relay-agent run` job; Python runs it before the program.
 
 It first runs the `sitecustomize` that the process would have without relay-debug, and then registers the process if it
-should be debugged. Other processes are delayed only by one small import. Errors are printed to stderr and never end the
-job.
+should be debugged. Other processes are delayed only by one small import. Errors are printed to stderr and never stop
+the job.
 
 The job may also run tools with other Python versions, so this file must compile on any Python 3.
 """
@@ -43,7 +43,7 @@ def _register(reason: "str | None") -> None:
     try:
         from relay_agent.inject.register import register_process  # noqa: PLC0415 - only in processes to debug
     except Exception as error:  # noqa: BLE001 - this may be any Python, with any packages
-        message = "{} does not have relay-debug installed, so this process cannot be debugged: {}"
+        message = "this process cannot be debugged, because {} cannot import relay-debug: {}"
         _report(message.format(sys.executable, error))
     else:
         register_process(is_child=is_child)

@@ -1,12 +1,12 @@
 """Hook that runs a function after Python has initialized and before its program starts.
 
 `sitecustomize` is too early to wait for a debugger: `site` is still being imported, so a thread that imports `site`, as
-debugpy's does, blocks until the main thread has returned from there. A process that waited for its debugger inside
+debugpy's does, blocks until the main thread has finished that import. A process that waited for its debugger inside
 `sitecustomize` would wait without limit.
 
 Python has no callback for the right moment. But before it runs a program, it calls two extension points while it holds
 no import lock (Modules/main.c). It calls the hooks in `sys.path_hooks` to determine whether a script is a directory or
-an archive. For those, and for modules, it calls functions of `runpy` to find the code.
+an archive. For directories, archives and modules, it calls functions of `runpy` to find the code.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Gate:
         self._opened = False
 
     def __call__(self, path: str) -> Any:  # None, which typeshed does not allow a hook to return
-        """Handle a call as path hook: call `act` for the script, and report that no path importer exists."""
+        """Handle a call as a path hook: call `act` for the script, and report that no path importer exists."""
         if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
             is_last = self._is_last()
             self._open()
@@ -90,7 +90,7 @@ class _Gate:
 
 
 def _trace_program() -> None:
-    """Make a debugger that has attached meanwhile report the program's uncaught exceptions."""
+    """Make a debugger that has attached in the meantime report the program's uncaught exceptions."""
     tracing = sys.modules.get("relay_agent.debuggee.tracing")
     if tracing is not None:
         tracing.trace_program()

@@ -21,7 +21,7 @@ __all__ = ["EventLog", "scalars_of"]
 FILE_VERSION = b"brain.Event:2"
 """The first event of each file (`EventFileWriter` of TensorBoard)."""
 POLYNOMIAL = 0x82F63B78
-"""Of CRC-32C, reflected (RFC 3720)."""
+"""The polynomial of CRC-32C, reflected (RFC 3720)."""
 MASK_DELTA = 0xA282EAD8
 """Added to a rotated checksum (tensorflow/core/lib/hash/crc32c.h)."""
 WORD = 0xFFFFFFFF
@@ -99,6 +99,12 @@ def _scalars(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tupl
         name = f"port_{process.port}" if rank is None else f"rank_{rank}"
         yield f"{name}/cpu_percent", 100 * process.cpu
         yield f"{name}/memory_gib", process.memory / GIB
+        if (torch := process.allocator) is not None:
+            yield f"{name}/torch_allocated_gib", torch.allocated / GIB
+            yield f"{name}/torch_reserved_gib", torch.reserved / GIB
+            yield f"{name}/torch_peak_gib", torch.peak / GIB
+            yield f"{name}/torch_ooms", torch.ooms
+            yield f"{name}/torch_retries", torch.retries
 
 
 def _key(number: int, kind: int) -> bytes:

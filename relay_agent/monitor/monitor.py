@@ -1,4 +1,4 @@
-"""Samples the node and its processes as long as the agent runs, and keeps what was sampled."""
+"""Samples the usage of the node and its processes while the agent is running, and saves the samples."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from relay_agent.mlflow_run import find_run
 from relay_agent.monitor.event_log import EventLog, scalars_of
 from relay_agent.monitor.gpus import Gpus
+from relay_agent.monitor.mlflow_metrics import MlflowMetrics
 from relay_agent.monitor.procfs import Counters, read_counters
+from relay_agent.monitor.prometheus import MetricsServer, as_text
 from relay_agent.monitor.rates import usage_between
 from relay_agent.monitor.table_file import append_usage
 from relay_core.agent_api.announcement import TargetInfo
-from relay_core.agent_api.resources.usage import NodeUsage
+from relay_core.agent_api.resources.usage import AllocatorUsage, NodeUsage
 
 __all__ = ["Monitor"]
 
 FILE = "monitor-{host}.csv"
 EVENT_DIRECTORY = "Diagnostics"
-"""Where InnerEye-DeepLearning's monitor keeps its TensorBoard log; one directory below it for each node."""
+"""The directory in which InnerEye-DeepLearning's monitor keeps its TensorBoard log; it has one subdirectory for each
+node."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,20 +35,30 @@ class Monitor:
     """The monitor of one node.
 
     Args:
-        targets: Returns the processes now.
+        targets: Returns the current processes.
+        allocators: Returns the memory usage of torch's allocator in each process, by logical port.
         on_usage: Called with each sample.
         outputs: Directory for the CSV file and the TensorBoard log.
         interval: Seconds between two samples.
+        environ: The job's environment, which names its MLflow run.
+        metrics: Host and port of the server for Prometheus; None for no server.
+        node_rank: Rank of the node in the job.
     """
 
     def __init__(
         self,
         targets: Callable[[], list[TargetInfo]],
+        allocators: Callable[[], Awaitable[Mapping[int, AllocatorUsage]]],
         on_usage: Callable[[NodeUsage], None],
         outputs: Path,
         interval: float,
+        *,
+        environ: Mapping[str, str],
+        metrics: tuple[str, int] | None = None,
+        node_rank: int = 0,
     ) -> None:
         self._targets = targets
+        self._allocators = allocators
         self._on_usage = on_usage
         self._host = socket.gethostname()
         self._path = outputs / FILE.format(host=self._host)
@@ -54,12 +68,25 @@ class Monitor:
         self._samples = 0
         self._interval = interval
         self._can_write = True
+        run = find_run(environ)
+        self._mlflow = None if run is None else MlflowMetrics(run, node_rank)
+        self._metrics = MetricsServer()
+        self._metrics_address = metrics
 
     def __repr__(self) -> str:
         return f"<Monitor every {self._interval:g} s, {self._path}>"
 
     async def run(self) -> None:
         """Sample until cancelled; return if the system has no counters."""
+        await self._serve_metrics()
+        try:
+            await self._sample()
+        finally:
+            self._metrics.close()
+            if self._mlflow is not None:
+                self._mlflow.close()
+
+    async def _sample(self) -> None:
         gpus = await asyncio.to_thread(Gpus)
         before: Counters | None = None
         while True:
@@ -71,13 +98,31 @@ class Monitor:
                 return
             ports = {pid: target.port for pid, target in targets.items()}
             found = await asyncio.to_thread(gpus.read)
-            if before is not None and (usage := usage_between(before, after, ports, found)) is not None:
+            allocators = await self._allocators()
+            if before is not None and (usage := usage_between(before, after, ports, found, allocators)) is not None:
                 self._on_usage(usage)
                 await self._keep(usage, {target.port: target.rank for target in targets.values()})
+                self._send(usage, list(targets.values()))
             before = after
             await asyncio.sleep(self._interval)
 
+    async def _serve_metrics(self) -> None:
+        if self._metrics_address is None:
+            return
+        host, port = self._metrics_address
+        try:
+            await self._metrics.start(host, port)
+        except OSError as error:
+            logger.warning("--debug-metrics: cannot listen on %s, port %d: %s", host, port, error.strerror or error)
+
+    def _send(self, usage: NodeUsage, targets: list[TargetInfo]) -> None:
+        ranks = {target.port: target.rank for target in targets}
+        self._metrics.show(as_text(usage, self._host, ranks))
+        if self._mlflow is not None:
+            self._mlflow.send(usage, self._samples, ranks)
+
     async def _keep(self, usage: NodeUsage, ranks: Mapping[int, int | None]) -> None:
+        self._samples += 1
         if not self._can_write:
             return
         try:
@@ -87,6 +132,5 @@ class Monitor:
             logger.warning("--debug-monitor cannot write to %s: %s", self._path.parent, error.strerror or error)
 
     def _write(self, usage: NodeUsage, ranks: Mapping[int, int | None]) -> None:
-        self._samples += 1
         append_usage(self._path, self._host, usage, ranks)
         self._events.append(usage.time, self._samples, scalars_of(usage, ranks))

@@ -15,29 +15,29 @@ CGROUP = Path("/sys/fs/cgroup")
 """The process's own cgroup in a container (cgroup version 2)."""
 KIBIBYTE = 1024
 IDLE_FIELDS = (3, 4)
-"""Of the first line of `/proc/stat`: idle and iowait."""
+"""Fields of the first line of `/proc/stat`: idle and iowait."""
 CPU_FIELDS = (11, 12)
-"""Of `/proc/PID/stat`, after the name of the program: utime and stime."""
+"""Fields of `/proc/PID/stat`, counted after the name of the program: utime and stime."""
 CPU_KINDS = 8
-"""user to steal; the later fields are contained in user and nice."""
+"""Number of fields from user to steal; the later fields are already included in user and nice."""
 
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters at one time."""
+    """Counters at one point in time."""
 
     time: float
     """Unix time."""
     clock: float
     """Seconds of a monotonic clock."""
     cpu: float
-    """Seconds for which all processors together were busy since the start of the system."""
+    """Seconds for which processors have been busy since the start of the system, summed over all processors."""
     cores: int
     memory: int
     total: int
     """Bytes."""
     processes: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """Processor seconds and resident bytes by process id, without those that have exited."""
+    """Processor seconds and resident bytes by process id, without processes that have exited."""
 
 
 def read_counters(pids: Iterable[int], proc: Path = PROC, cgroup: Path = CGROUP) -> Counters:
@@ -70,7 +70,7 @@ def _memory(proc: Path) -> tuple[int, int]:
 
 
 def _limit(cgroup: Path) -> tuple[int | None, int]:
-    """Return the limit of the container and what it uses; None without a limit."""
+    """Return the memory limit of the container, or None without a limit, and its memory usage."""
     try:
         limit, used = (cgroup / "memory.max").read_text().strip(), int((cgroup / "memory.current").read_text())
         cache = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())

@@ -1,20 +1,24 @@
-"""Appends usage to a CSV file in the outputs of the run: one line for the node, each process and each GPU."""
+"""Appends usage to a CSV file in the outputs of the run: one line each for the node, every process and every GPU."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from relay_core.agent_api.resources.usage import NodeUsage
 
 __all__ = ["COLUMNS", "append_usage"]
 
-COLUMNS = ("time", "node", "what", "rank", "port", "cpu", "memory", "total", "busy")
+COLUMNS = (
+    *("time", "node", "what", "rank", "port", "cpu", "memory", "total", "busy"),
+    *("torch_allocated", "torch_reserved", "torch_peak", "torch_ooms", "torch_retries"),
+)
 
 
 def append_usage(path: Path, node: str, usage: NodeUsage, ranks: Mapping[int, int | None]) -> None:
-    """Append the lines of one sample; a new file gets a heading.
+    """Append the lines of one sample; a new file starts with a header line.
 
     Args:
         path: The file; its directory is created.
@@ -28,27 +32,20 @@ def append_usage(path: Path, node: str, usage: NodeUsage, ranks: Mapping[int, in
     path.parent.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.writer(file)
+        writer = csv.DictWriter(file, COLUMNS)
         if is_new:
-            writer.writerow(COLUMNS)
+            writer.writeheader()
         writer.writerows(_lines(node, usage, ranks))
 
 
-def _lines(node: str, usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tuple[object, ...]]:
-    when = f"{usage.time:.1f}"
-    yield when, node, "node", "", "", f"{usage.cpu:.3f}", usage.memory, usage.total, ""
+def _lines(node: str, usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[dict[str, object]]:
+    base = {"time": f"{usage.time:.1f}", "node": node}
+    yield {**base, "what": "node", "cpu": f"{usage.cpu:.3f}", "memory": usage.memory, "total": usage.total}
     for process in usage.processes:
-        rank = ranks.get(process.port)
-        yield (
-            when,
-            node,
-            "process",
-            "" if rank is None else rank,
-            process.port,
-            f"{process.cpu:.3f}",
-            process.memory,
-            "",
-            "",
-        )
+        line = {**base, "what": "process", "rank": ranks.get(process.port), "port": process.port}
+        line |= {"cpu": f"{process.cpu:.3f}", "memory": process.memory}
+        torch = {} if process.allocator is None else asdict(process.allocator)
+        yield line | {f"torch_{name}": number for name, number in torch.items()}
     for number, gpu in enumerate(usage.gpus):
-        yield when, node, f"gpu {number} ({gpu.name})", "", "", "", gpu.memory, gpu.total, f"{gpu.busy:.3f}"
+        what = {**base, "what": f"gpu {number} ({gpu.name})"}
+        yield {**what, "memory": gpu.memory, "total": gpu.total, "busy": f"{gpu.busy:.3f}"}

@@ -2,7 +2,7 @@
 
 directory     the lock and the socket, in a directory that only this user can access
 protocol      the messages between process and agent: JSON lines
-exit_status   how a process has exited
-in_job        in the job's process: finds or starts the agent (`connect`), registers and answers requests (`client`)
-in_agent      in the agent process: accepts processes (`server`) and offers them to clients (`processes`)
+exit_status   how a process exited in_job        in the job's process: finds or starts the agent (`connect`), registers
+and answers requests (`client`) in_agent      in the agent process: accepts processes (`server`) and offers them to
+clients (`processes`)
 """

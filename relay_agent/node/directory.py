@@ -9,7 +9,7 @@ digest and reveals neither.
 
 If the lock is free, no agent is running. Any remaining files are from an agent that was killed, and the next agent of
 this user removes them when it exits. Only the process that holds the lock removes the lock file. After a process has
-locked a file, it checks that the file still has that name.
+locked a file, it checks that the path of the lock file still refers to this file.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay_agent.unpatched import os
+from relay_agent.gevent_originals import os
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
-__all__ = ["NODE_DIR_VARIABLE", "NodeDirectory"]
+__all__ = ["NODE_DIR_VARIABLE", "STARTER_VARIABLE", "NodeDirectory"]
 
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
+STARTER_VARIABLE = "RELAY_AGENT_STARTER"
+"""Set in the agent's environment: pid of the process that started it, which may exit before it registers."""
 MAX_SOCKET_PATH = 103
-"""Maximum length in bytes, without the terminating zero; the address of a Unix socket has 108 bytes on Linux and 104 on
-macOS."""
+"""Maximum length in bytes of the socket path, without the terminating zero; a Unix socket address has room for 108
+bytes on Linux and for 104 on macOS.
+"""
 _OLD_CONFIG_FILE = ".azrelay.json"
 
 
@@ -51,7 +54,7 @@ class NodeDirectory:
         self.name = name
         if len(os.fsencode(self.socket_path)) > MAX_SOCKET_PATH:
             raise ConfigurationError(
-                f"the path of {root} is too long for a socket", hint=f"set {NODE_DIR_VARIABLE} to a shorter one"
+                f"the path '{root}' is too long for a socket", hint=f"set {NODE_DIR_VARIABLE} to a shorter path"
             )
 
     def __repr__(self) -> str:
@@ -80,8 +83,8 @@ class NodeDirectory:
         """Check that no other user can impersonate the agent in this directory.
 
         Raises:
-            ConfigurationError: other users can enter it, or it is not a directory.
-            FileNotFoundError: it does not exist.
+            ConfigurationError: other users can enter the directory, or the path is not a directory.
+            FileNotFoundError: the directory does not exist.
         """
         found = self.root.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != _user_id() or found.st_mode & 0o077:
@@ -97,10 +100,10 @@ class NodeDirectory:
             ConfigurationError: the directory is not private or cannot be created, or the system has no file locks.
         """
         try:
-            import fcntl  # noqa: PLC0415 - not there on Windows
+            import fcntl  # noqa: PLC0415 - not available on Windows
         except ImportError:
             raise ConfigurationError(
-                "debugging a job needs file locks and Unix sockets", hint="run it on Linux"
+                "debugging a job needs file locks and Unix sockets", hint="run the job on Linux"
             ) from None
         while True:
             try:

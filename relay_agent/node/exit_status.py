@@ -27,11 +27,11 @@ _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 
 
 def read_status(pid: int, descriptor: int | None) -> tuple[bool, int | None]:
-    """Return whether a process has ended, and its status if that is known already.
+    """Return whether a process has exited, and its status if that is already known.
 
     Args:
         pid: Its process id.
-        descriptor: A pidfd of it, if the system has them.
+        descriptor: A pidfd of the process, if the system supports pidfds.
     """
     if descriptor is not None and (status := _kept_status(descriptor)) is not None:
         return True, status
@@ -41,14 +41,14 @@ def read_status(pid: int, descriptor: int | None) -> tuple[bool, int | None]:
         return True, _kept_status(descriptor) if descriptor is not None else None
     if state in {"Z", "X"}:
         return True, status
-    return False, status or None  # 0 may only mean that it has not begun to exit
+    return False, status or None  # 0 may only mean that the process has not begun to exit
 
 
 def _kept_status(descriptor: int) -> int | None:
-    """Return the status of a process that has ended, from Linux 6.15 on."""
+    """Return the status of a process that has exited, on Linux 6.15 or later."""
     if sys.platform != "linux" or _version() < KEPT_SINCE:
         return None
-    import fcntl  # noqa: PLC0415 - not there on Windows
+    import fcntl  # noqa: PLC0415 - not available on Windows
 
     buffer = bytearray(_INFO.size)
     struct.pack_into("=Q", buffer, 0, _EXIT)

@@ -1,11 +1,14 @@
 """Messages between a process and the node's agent: one JSON object per line, over a stream socket.
 
-    process -> agent                                     agent -> process {"register": {...}, "access": {...}, ...}
-    first     {"registered": PORT, "agent": PID} {"state": "waiting", "detail": "", "until": SECONDS} {"refused":
-    SENTENCE, "hint": ...}      the socket is then closed {"answer": ID, ...}                                  {"ask":
-    "arm" | "release" | ..., "id": ID, ...} {"leave": true, "error": ""}            last         {"listening": true}
-    {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying {"failed": SENTENCE, "hint": ...}       the agent
-    then exits {"notice": TEXT} {"done": true}                          after a "leave"
+    process -> agent                                     agent -> process
+    {"register": {...}, "access": {...}, ...}  first     {"registered": PORT, "agent": PID}
+    {"state": "waiting", "detail": "", "until": SECONDS} {"refused": SENTENCE, "hint": ...}   the socket is then closed
+    {"answer": ID, ...}                                  {"ask": "arm" | "release" | ..., "id": ID, ...}
+    {"leave": true, "error": ""}            last         {"listening": true}
+                                                         {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying
+                                                         {"failed": SENTENCE, "hint": ...}       the agent then exits
+                                                         {"notice": TEXT}
+                                                         {"done": true}                          after a "leave"
 
 Only this user can access the socket, so messages may contain connection strings. Unknown fields are ignored: agent and
 process can have different versions if a job's environment is replaced while an agent is running.
@@ -37,13 +40,16 @@ MAX_LINE = 4 * 1024 * 1024
 """Maximum length in bytes: enough for the stacks of a process with a thousand threads."""
 
 Access = dict[str, Any]
-"""Settings for the agent's listener: the fields of `relay_core.auth.AccessSettings`, and `ca_file`."""
+"""Settings for the agent's listener: the fields of `relay_core.auth.AccessSettings` that are set.
+
+In a local run, they contain only the field `LOCAL_RUN` of `relay_agent.settings.local_run`, and the agent does not
+listen."""
 
 
 class TargetRecord(TypedDict, total=False):
-    """The announcement of a process, as `relay_core.agent_api.announcement.TargetInfo` parses it, and data of its node.
+    """The announcement of a process, as `relay_core.agent_api.announcement.TargetInfo` parses it, and data on its node.
 
-    A job uses this record instead of the dataclass, because importing that takes 10 ms.
+    A job uses this record instead of the dataclass, because importing the dataclass takes 10 ms.
     """
 
     port: int
@@ -80,9 +86,11 @@ class Registration(TypedDict):
     event_directories: list[str]
     """Directories whose TensorBoard event files clients may read; absolute paths."""
     monitor: float | None
-    """Seconds between two samples of the monitor; None if the process wants none."""
+    """Seconds between two samples of the monitor; None if the process does not request a monitor."""
+    metrics: list[Any] | None
+    """Host and port at which the monitor serves its samples to Prometheus."""
     outputs: str
-    """Directory for what the monitor keeps."""
+    """Directory for the files of the monitor."""
     dump: DumpRecord | None
     sources: dict[str, str]
     """Digests of the files whose code was replaced, by path."""
@@ -99,20 +107,22 @@ class StateChange(TypedDict):
 
 
 class AnswerFields(TypedDict, total=False):
-    """The fields of an answer, each to one request, or `error` and `hint`."""
+    """The fields of an answer: the field for the request that it answers, or `error` and `hint`."""
 
     port: int
-    """To `arm`: the port on which debugpy's adapter listens."""
+    """In the answer to `arm`: the port on which debugpy's adapter is listening."""
     threads: Sequence[object]
-    """To `stacks`: as `relay_core.agent_api.stacks.ThreadStack` encodes them."""
+    """In the answer to `stacks`: as `relay_core.agent_api.stacks.ThreadStack` encodes them."""
     collectives: object
-    """To `collectives`: as `relay_core.agent_api.collectives.ProcessCollectives` encodes it."""
+    """In the answer to `collectives`: as `relay_core.agent_api.collectives.ProcessCollectives` encodes it."""
+    allocator: list[int] | None
+    """In the answer to `allocator`: as `relay_core.agent_api.resources.usage.AllocatorUsage` encodes it."""
     value: object
-    """To `evaluate`: as `relay_core.agent_api.evaluation.Value` encodes it."""
+    """In the answer to `evaluate`: as `relay_core.agent_api.evaluation.Value` encodes it."""
     pushed: object
-    """To `push`: as `relay_core.agent_api.push.Pushed` encodes it."""
+    """In the answer to `push`: as `relay_core.agent_api.push.Pushed` encodes it."""
     busy: bool
-    """To `check`: whether the debugger is executing something in a stopped thread."""
+    """In the answer to `check`: whether the debugger is executing something in a stopped thread."""
     error: str
     hint: str
 
@@ -130,12 +140,12 @@ class Leave(TypedDict):
 
     leave: Literal[True]
     error: str
-    """Its uncaught exception on one line, or ""."""
+    """Its uncaught exception in one line, or ""."""
 
 
 @final
 class Ping(TypedDict):
-    """The process asks whether the agent is alive: the connection of one that is being killed may still be open."""
+    """Asks whether the agent is alive: the connection to an agent that is being killed may still be open."""
 
     ping: Literal[True]
 
@@ -176,10 +186,10 @@ class AskFields(TypedDict, total=False):
 
 @final
 class Ask(AskFields):
-    """A request to the process. All but `release` require an answer."""
+    """A request to the process. All requests except `release` require an answer."""
 
     ask: str
-    """`arm`, `release`, `stacks`, `collectives`, `evaluate`, `push`, `connect` or `check`."""
+    """`arm`, `release`, `stacks`, `collectives`, `allocator`, `evaluate`, `push`, `connect` or `check`."""
     id: int
 
 
@@ -251,7 +261,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """Decode a line; anything but a JSON object is returned as an empty message, which the callers ignore.
+    """Decode a line; anything other than a JSON object is returned as an empty message, which the callers ignore.
 
     The fields are not validated, because only processes of this user can write to the socket.
     """

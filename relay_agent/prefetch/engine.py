@@ -1,12 +1,12 @@
 """State machine of prefetch at a stop, sans-IO: decides which requests to send to debugpy and what to send the client.
 
-The protocol is in `relay_core.dap.prefetch`. The agent's layer and the job's hook in pydevd both use this class: they
-report debugpy's messages to it and send the messages that it returns.
+The protocol is defined in `relay_core.dap.prefetch`. The agent's layer and the job's hook in pydevd both use this
+class: they report debugpy's messages to it and send the messages that it returns.
 """
 
 from __future__ import annotations
 
-import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from relay_core.dap.messages import Event, Request, Response
@@ -18,13 +18,14 @@ FIRST_SEQ = 1_000_000_000
 """First sequence number of prefetch requests, high enough not to collide with those of an editor."""
 SLOW = 0.1
 """Response time in seconds above which a request counts as slow. Most take 1 ms, but formatting the values of variables
-may take long and delays a user who steps again."""
+may take a long time, which delays a user who steps again."""
 LARGE = 64 * 1024
-"""Response size in bytes above which a request counts as large. Responses to VS Code's requests have about 3 KiB;
+"""Response size in bytes above which a request counts as large. Responses to VS Code's requests are about 3 KiB long;
 larger ones are sent only when requested."""
-ABANDONED = "relay-agent has stopped prefetching; step again to see this"
+ABANDONED = "relay-agent has stopped prefetching; step again to see this value"
 COSTLY_LIMIT = 3
 """Number of consecutive slow or large responses after which a request is excluded from prefetching."""
+NO_LOCK = nullcontext()
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,21 @@ class PrefetchOutput:
 
 
 class PrefetchEngine:
-    """Prefetching for the connection of one debugger. All methods can be called from any thread."""
+    """Prefetching for the connection of one debugger.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    Args:
+        lock: Held during each call; needed if several threads call the methods.
+    """
+
+    def __init__(self, lock: AbstractContextManager[object] = NO_LOCK) -> None:
+        self._lock = lock
         self._set: list[_SetEntry] = []
         self._stop: _StopState | None = None
         """The current stop; None while the process may be running or a request may be changing something."""
         self._ids: Stop | None = None
         """The ids of the last stop; None while the process may be running."""
         self._watches: set[int] = set()
-        """Numbers of the watch expressions of this stop that have no response yet."""
+        """Sequence numbers of the watch expressions at this stop that have no response yet."""
         self._seq = FIRST_SEQ
         self._pending: dict[int, _PendingRequest] = {}
         """Requests without a response, by sequence number."""
@@ -66,7 +71,7 @@ class PrefetchEngine:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the process is stopped and no request may change that."""
+        """Whether the process is stopped and no pending request may change that."""
         return self._stop is not None
 
     @property
@@ -178,8 +183,8 @@ class PrefetchEngine:
     def _next_event(self, stop: _StopState) -> Event | None:
         """Return the next event for the client, or None.
 
-        Each event costs the adapter and the editor time, so responses that arrive within a short time share an event.
-        An event does not wait for `variables`, because formatting the values may take long.
+        The adapter and the editor take some time to process an event; responses that arrive close together share one.
+        An event does not wait for `variables`, because formatting the values may take a long time.
         """
         announced: list[Request] = []
         if stop is self._stop:
@@ -187,7 +192,7 @@ class PrefetchEngine:
             if stop.responses and stop.size <= LARGE and any(command != "variables" for command in in_progress):
                 return None
             announced, stop.unannounced = stop.unannounced, []
-        # After the end of the stop no more requests are announced, so their responses are useless to the client.
+        # After the end of the stop, no more requests are announced, so their responses are useless to the client.
         never_announced = {request["seq"] for request in stop.unannounced}
         responses = [response for response in stop.responses if response["request_seq"] not in never_announced]
         stop.responses, stop.size = [], 0
@@ -199,7 +204,7 @@ class PrefetchEngine:
 
 @dataclass(eq=False)
 class _SetEntry:
-    """A template of the prefetch set."""
+    """A template in the prefetch set."""
 
     template: RequestTemplate
     costly: int = 0
@@ -211,7 +216,7 @@ class _StopState:
     """The progress of prefetching at one stop."""
 
     ids: Stop
-    """The known ids of thread, frame and scopes."""
+    """The known ids of the thread, frame and scopes."""
     remaining: list[_SetEntry]
     """Entries whose requests have not been sent yet."""
     after: int

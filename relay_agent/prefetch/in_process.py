@@ -1,9 +1,9 @@
-"""Prefetching inside the debugged process, with two patches of pydevd; see `relay_core.dap.prefetch`.
+"""Prefetching inside the debugged process, through two patches to pydevd; see `relay_core.dap.prefetch`.
 
-debugpy's adapter takes about a millisecond per request and handles requests in sequence, and most requests of an editor
-depend on the previous response. A process that has the prefetch set avoids this delay: at a stop, pydevd processes the
-requests as if the adapter had sent them. Their responses do not go to the adapter. Instead, the process sends prefetch
-events, which the adapter passes on.
+debugpy's adapter takes about a millisecond per request and handles requests in sequence, and most of an editor's
+requests depend on the previous response. A process that has the prefetch set avoids this delay: at a stop, pydevd
+processes the requests as if the adapter had sent them. Their responses do not go to the adapter. Instead, the process
+sends prefetch events, which the adapter passes on.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relay_agent.debugpy_internals.table import PREFETCH
+from relay_agent.gevent_originals import threading, time
 from relay_agent.prefetch.engine import FIRST_SEQ, PrefetchEngine, PrefetchOutput
-from relay_agent.unpatched import threading, time
 from relay_core.dap import prefetch
 from relay_core.dap.messages import Event, Request
 
@@ -36,7 +36,7 @@ def install() -> None:
     """The prefetcher of each connection. The key is pydevd's thread that writes to the adapter."""
 
     def process_command(processor: Any, debugger: Any, contents: bytes | str, *arguments: Any, **named: Any) -> None:
-        """Replacement of `process_net_command_json`, for requests of the adapter and prefetch requests."""
+        """Replacement for `process_net_command_json`; handles the adapter's requests and prefetch requests."""
         if not PREFETCH.is_off:
             with PREFETCH.guarded():
                 prefetcher = prefetchers.get(debugger.writer)
@@ -46,7 +46,7 @@ def install() -> None:
         process(processor, debugger, contents, *arguments, **named)
 
     def add_command(writer: Any, command: Any) -> None:
-        """Replacement of `add_command`, which queues a message for the adapter; called from any thread."""
+        """Replacement for `add_command`, which queues a message for the adapter; called from any thread."""
         prefetcher = prefetchers.get(writer)
         for replacement in prefetcher.replace(command) if prefetcher else [command]:
             add(writer, replacement)
@@ -59,7 +59,7 @@ class PydevdPrefetcher:
     """Prefetching for one connection to debugpy's adapter.
 
     The object also acts as a message in the queue of pydevd's writer thread, which calls `send`. So prefetch requests
-    are processed in that thread, after the messages before them were sent.
+    are processed in that thread, after the preceding messages have been sent.
     """
 
     id = 0
@@ -71,18 +71,18 @@ class PydevdPrefetcher:
         self._sending = threading.Lock()
         """Held while messages are replaced, to preserve pydevd's order."""
         self._held: list[Any] = []
-        """Events, from `continued` on, that wait for the response to a prefetch request."""
+        """Events, starting with `continued`, that wait for the response to a prefetch request."""
         self._add = add
         """pydevd's own `add_command`."""
         self._make: Callable[[Event], Any] = str
-        """Converts an event to a message; set when the first message has shown how."""
-        self._engine = PrefetchEngine()
+        """Converts an event to a message; set when the first message shows how."""
+        self._engine = PrefetchEngine(threading.Lock())
         self._after = 0
         """Sequence number of the editor's last request that may change something, as sent by the agent."""
         self._queue: deque[Request] = deque()
         """Prefetch requests that have not been processed yet."""
         self._processing = threading.Lock()
-        """Held while they are processed."""
+        """Held while queued prefetch requests are being processed."""
 
     def request_received(self, contents: bytes | str) -> None:
         """Handle a request before pydevd processes it."""
@@ -110,9 +110,9 @@ class PydevdPrefetcher:
         """Return the messages to send to the adapter in place of a message.
 
         If a value takes longer than 3 s to format, pydevd lets the other threads run until that is done, and sends
-        `continued` and `stopped` before the response. For the adapter's own requests the order is reversed, because the
-        adapter passes no events on while it waits for a response. At `continued` an editor discards its pending
-        requests, so events wait here as well.
+        `continued` and `stopped` before the response. For the adapter's own requests, the order is reversed, because
+        the adapter does not pass on events while it waits for a response. At `continued`, an editor discards its
+        pending requests, so events wait here as well.
         """
         messages: list[Any] = []
         if not PREFETCH.is_off:
@@ -148,7 +148,7 @@ class PydevdPrefetcher:
         for command in held:
             debugger.writer.add_command(command)
         if held:
-            self._engine.change_requested(request)  # one of them may be `stopped`
+            self._engine.change_requested(request)  # one of the events may be `stopped`
 
     def _replacements(self, command: Any) -> list[Any]:
         message, make = command.as_dict, type(command)
@@ -187,7 +187,7 @@ class PydevdPrefetcher:
 
     @contextlib.contextmanager
     def _fail_safe(self) -> Iterator[None]:
-        """Switch prefetching off if the block raises; the client then gets failures instead of pending responses."""
+        """Switch prefetching off if the block raises; the client then receives failures, not pending responses."""
         with PREFETCH.guarded():
             yield
         if PREFETCH.is_off:

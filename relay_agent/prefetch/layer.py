@@ -2,7 +2,7 @@
 
 The layer sends debugpy the requests in the client's prefetch set. If the process prefetches
 (`relay_agent.prefetch.in_process`), the layer instead passes the set on to the process and the prefetch events to the
-client. It does not delay, drop or change any message between editor and debugpy.
+client. It does not delay, drop or change any message between the editor and debugpy.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from relay_agent.prefetch.engine import PrefetchEngine, PrefetchOutput
 from relay_core.dap import prefetch
 from relay_core.dap.framing import MAX_BODY
 from relay_core.dap.messages import Arguments, Body, Event, Request
-from relay_core.dap.prefetch import arguments_of
+from relay_core.dap.parsing import arguments_of
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
 __all__ = ["PrefetchLayer"]
 
-_EVENTS = (b'"stopped"', b'"%b"' % prefetch.IN_PROCESS.encode())
-"""The events that this layer handles, as JSON strings."""
+_EVENTS = frozenset({"stopped", prefetch.IN_PROCESS})
+"""The events that this layer handles."""
 
 
 class PrefetchLayer(Layer):
-    """The layer of one debugger's connection: debugpy is the local program, the client is the peer."""
+    """The layer for one debugger's connection: debugpy is the local program, and the client is the peer."""
 
     longest_peer = MAX_PARSED
 
@@ -46,7 +46,7 @@ class PrefetchLayer(Layer):
         return MAX_BODY if self._engine.is_waiting else MAX_PARSED
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Handle a message of the client; return it for debugpy."""
+        """Handle a message from the client; return it for debugpy."""
         self._is_inside = not piece.can_be_followed
         request = piece.request()
         if request and request["command"] == prefetch.PREFETCH_SET:
@@ -62,18 +62,18 @@ class PrefetchLayer(Layer):
         return [piece]
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
-        """Handle a message of debugpy; return those for the client, and prefetch requests for debugpy."""
+        """Handle a message from debugpy; return messages for the client, and prefetch requests for debugpy."""
         if self._is_inside:
             self._engine.change_requested(None)  # what is requested now reaches debugpy after the editor's message
-        body = piece.whole_body
-        is_awaited = self._engine.is_waiting or self._engine.is_watching
-        if is_awaited and b'"response"' in body and (response := piece.response(any_length=True)):
-            if self._engine.has_requested(response):
-                return _outputs(self._engine.response_received(response, len(body), now))
-            prefetched = _outputs(self._engine.watch_answered(response, self._after, now))
-            return [*prefetched, piece]  # the announcement is there before the editor requests anything
-        if any(name in body for name in _EVENTS) and (event := piece.event(any_length=True)):
+        if piece.name in _EVENTS and (event := piece.event(any_length=True)):
             return self._handle_event(event, piece, now)
+        is_awaited = self._engine.is_waiting or self._engine.is_watching
+        # A long message may have no head, but it may be a response that must not reach the editor.
+        if is_awaited and piece.type in {"response", ""} and (response := piece.response(any_length=True)):
+            if self._engine.has_requested(response):
+                return _outputs(self._engine.response_received(response, len(piece.whole_body), now))
+            prefetched = _outputs(self._engine.watch_answered(response, self._after, now))
+            return [*prefetched, piece]  # the announcement arrives before the editor requests anything
         return [piece]
 
     def _handle_event(self, event: Event, piece: ToPeer, now: float) -> list[Output]:
@@ -90,7 +90,7 @@ class PrefetchLayer(Layer):
         return [piece]
 
     def _with_prefetch_set(self, request: Request) -> Request:
-        """Add to a request the argument that makes the process prefetch."""
+        """Return a request with the argument that makes the process prefetch."""
         argument, self._new_set = {**self._new_set, "after": self._after}, {}
         return {**request, "arguments": {**arguments_of(request), prefetch.PREFETCH_SET: argument}}
 

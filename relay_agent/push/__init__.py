@@ -1,1 +1,1 @@
-"""New source for running processes: compiled, compared with what runs, and swapped at a safe point."""
+"""New source for running processes: compiled, compared with the running code, and swapped at a safe point."""

@@ -1,4 +1,4 @@
-"""The change of one function in place: code, defaults and docstring."""
+"""An in-place change to one function: its code, defaults and docstring."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from relay_agent.push.new_file import NewFunction, constant
 
-__all__ = ["Change", "change_of", "is_equivalent", "pair"]
+__all__ = ["Change", "change_of", "has_same_lines", "is_equivalent", "pair"]
 
 
 class Change(NamedTuple):
-    """What a function receives."""
+    """A function, and the code, defaults and docstring that it receives."""
 
     function: FunctionType
     code: CodeType
@@ -25,7 +25,7 @@ class Change(NamedTuple):
         """Change the function."""
         function: Any = self.function
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the code may be that of a coroutine now
+            warnings.simplefilter("ignore")  # the new code may be that of a coroutine
             function.__code__ = self.code
         function.__defaults__ = self.defaults
         function.__kwdefaults__ = self.keyword_defaults
@@ -33,15 +33,16 @@ class Change(NamedTuple):
 
 
 def change_of(function: FunctionType, new: NewFunction, names: dict[str, Any]) -> Change:
-    """Return what a function receives.
+    """Return the change that makes a function match its new definition.
 
-    A default that is an immutable literal is taken from the file. Any other one keeps the object that the function has
-    for this parameter, because that may be state, and is computed only for a new parameter.
+    A default that is an immutable literal is taken from the file. For any other default, the function keeps the object
+    that it has for this parameter, because the object may be state; such a default is computed only for a new
+    parameter.
 
     Args:
         function: A function of this process.
         new: Its new definition.
-        names: The local names at the definition, those of a class.
+        names: The local names at the definition: for a method, the names of its class.
 
     Raises:
         Exception: anything that computing a default raises.
@@ -69,9 +70,9 @@ def change_of(function: FunctionType, new: NewFunction, names: dict[str, Any]) -
 
 
 def pair(old: list[CodeType], new: list[NewFunction]) -> dict[int, NewFunction]:
-    """Return the new function of each old code object, by the id of that, for functions of the same name.
+    """Return the new function for each old code object, by the id of that object, among functions of the same name.
 
-    Functions that nothing distinguishes are left out.
+    Functions that cannot be distinguished are omitted.
     """
     if len(new) == 1:
         return {id(code): new[0] for code in old}
@@ -86,7 +87,7 @@ def pair(old: list[CodeType], new: list[NewFunction]) -> dict[int, NewFunction]:
 
 
 def is_equivalent(one: object, other: object) -> bool:
-    """Return whether two code objects do the same, in whatever lines."""
+    """Return whether two code objects do the same thing, regardless of their line numbers."""
     if not (isinstance(one, CodeType) and isinstance(other, CodeType)):
         return type(one) is type(other) and repr(one) == repr(other)
     alike = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags", "co_argcount")
@@ -94,6 +95,14 @@ def is_equivalent(one: object, other: object) -> bool:
         all(getattr(one, name) == getattr(other, name) for name in (*alike, "co_kwonlyargcount", "co_posonlyargcount"))
         and len(one.co_consts) == len(other.co_consts)
         and all(map(is_equivalent, one.co_consts, other.co_consts))
+    )
+
+
+def has_same_lines(one: CodeType, other: CodeType) -> bool:
+    """Return whether two equivalent code objects have the same line numbers."""
+    inner = zip(one.co_consts, other.co_consts, strict=True)
+    return [*one.co_lines()] == [*other.co_lines()] and all(
+        has_same_lines(a, b) for a, b in inner if isinstance(a, CodeType) and isinstance(b, CodeType)
     )
 
 

@@ -1,6 +1,6 @@
-"""The phases of a push in this process: `relay_core.agent_api.push` describes them.
+"""The phases of a push in this process, as described in `relay_core.agent_api.push`.
 
-Each phase is executed in a thread of its own, and waits for the one before. The main thread is involved only while it
+Each phase is executed in a separate thread, and waits for the previous phase. The main thread is involved only while it
 is held and while the code is swapped.
 """
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 
 from relay_agent.exceptions import describe_exception
-from relay_agent.push.live import filename_of, find_modules, functions_of
+from relay_agent.gevent_originals import threading, time
+from relay_agent.push.loaded_code import filename_of, find_modules, functions_of
 from relay_agent.push.main_thread import Hold, call_in_main_thread
 from relay_agent.push.new_file import NewFile
 from relay_agent.push.old_file import OldFile
 from relay_agent.push.sources import pushed_source, replace_source
 from relay_agent.push.swap import Swap
 from relay_agent.stacks.stopped import stopped_threads
-from relay_agent.unpatched import threading, time
 from relay_core.agent_api.push import LEASE, Phase, Push, Pushed, State
 from relay_core.agent_api.requests import FileDigest
 from relay_core.errors import ConfigurationError
@@ -30,16 +30,16 @@ __all__ = ["start_phase"]
 PREPARED_TIME = 60.0
 """Seconds for which a prepared push prevents another one."""
 SAFE_POINT_TIME = 1.0
-"""Seconds after which the code is swapped beside a main thread that executes no Python code."""
+"""Seconds after which another thread swaps the code, if the main thread is not executing Python code."""
 
 
 def start_phase(request: Push, respond: Callable[[Pushed], None], *, is_armed: Callable[[], bool]) -> None:
-    """Execute a phase in a thread of its own, and pass the result on.
+    """Execute a phase in a separate thread, and pass the result to `respond`.
 
     Args:
         request: The phase.
-        respond: Called with its result.
-        is_armed: Returns whether debugpy traces this process.
+        respond: Called with the result of the phase.
+        is_armed: Returns whether debugpy is tracing this process.
     """
     _PhaseThread(request, respond, is_armed).start()
 
@@ -61,7 +61,7 @@ class _PhaseThread(threading.Thread):
                 result = _pushing.phase(self._request, is_armed=self._is_armed())
             except ConfigurationError as error:
                 result = Pushed(error=error.sentence, hint=error.hint)
-            except BaseException as error:  # noqa: BLE001 - a definition of the file may raise anything
+            except BaseException as error:  # noqa: BLE001 - a definition in the file may raise anything
                 result = Pushed(error=describe_exception(error))
         self._respond(result)
 
@@ -86,7 +86,7 @@ class _Pushing:
         self._prepared: _Prepared | None = None
 
     def interrupt(self, request: Push) -> None:
-        """Let the main thread continue at once if a push is aborted while another phase of it is waiting."""
+        """Let the main thread continue immediately if a push is aborted while another phase of the push is waiting."""
         prepared = self._prepared
         if request.phase is Phase.ABORT and prepared is not None and prepared.id == request.id and prepared.hold:
             prepared.hold.end()
@@ -97,7 +97,7 @@ class _Pushing:
             return self._prepare(request)
         prepared = self._prepared
         if prepared is None or prepared.id != request.id:
-            error = "" if request.phase is Phase.ABORT else "the push is not prepared in this process any more"
+            error = "" if request.phase is Phase.ABORT else "this process no longer has the new code; push again"
             return Pushed(error=error)
         if request.phase is Phase.HOLD:
             return self._hold(prepared, request)
@@ -138,7 +138,9 @@ _pushing = _Pushing()
 def _make_swap(modules: list[ModuleType], new: NewFile) -> Swap:
     live = functions_of(new.filename, modules)
     functions = [function for found in live.values() for function in found]
-    return Swap(modules, new, OldFile.find(new.filename, pushed_source(new.filename), functions))
+    paths = (getattr(getattr(module, "__spec__", None), "cached", None) for module in modules)
+    cached = next((path for path in paths if isinstance(path, str)), "")
+    return Swap(modules, new, OldFile.find(new.filename, pushed_source(new.filename), functions, cached))
 
 
 def _undo(prepared: _Prepared) -> None:
@@ -162,19 +164,20 @@ def _commit(prepared: _Prepared, *, is_armed: bool) -> Pushed:
         replace_source(prepared.filename, prepared.source, is_armed=is_armed)
     elif not prepared.hold.end(execute):
         swap.undo()
-        return Pushed(error="the main thread had been held for too long, and continued with the old code")
+        return Pushed(error="the main thread was held for too long and continued with the old code")
     kept = [*swap.kept, *_compiled_text()]
     return Pushed(
         state=State.DONE,
         changed=tuple(swap.changed),
         kept=tuple(kept),
+        is_same=swap.is_empty,
         file=os.path.realpath(prepared.filename),
         digest=FileDigest.of(prepared.source.encode(errors="surrogatepass")).sha256,
     )
 
 
 def _at_safe_point(action: Callable[[], None]) -> None:
-    """Execute an action in the main thread between two instructions, or here if that executes no Python code."""
+    """Execute an action in the main thread between two instructions, or here if that thread executes no Python code."""
     claim, done = threading.Lock(), threading.Event()
     errors: list[BaseException] = []
 
@@ -200,10 +203,10 @@ def _is_stopped() -> bool:
 
 
 def _compiled_text() -> list[str]:
-    """Return that compiled graphs stay, if torch.compile has compiled something."""
+    """Return the remark that compiled graphs keep the old code, if torch.compile has compiled anything."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None) or {}
     if not counters.get("frames", {}).get("total"):
         return []
     return [
-        "graphs of torch.compile that contain a changed function keep its old code; torch._dynamo.reset() discards them"
+        "torch.compile graphs that contain a changed function keep its old code; torch._dynamo.reset() discards them"
     ]

@@ -1,8 +1,8 @@
-"""Reaches the main thread of this process: runs a function in it, or holds it at its next call of certain functions.
+"""Reaches the main thread of this process: runs a function in it, or holds it at its next call to certain functions.
 
-Python executes pending calls (`Py_AddPendingCall`) in the main thread between two instructions of Python code. From
-there a profile function is set, which Python calls at each call of the main thread, and which is removed at the end of
-the push. Neither needs a signal handler, and a debugger uses another mechanism.
+Python executes pending calls (`Py_AddPendingCall`) in the main thread between two instructions of Python code. Such a
+call sets a profile function, which Python then calls at each function call in the main thread. It is removed at the end
+of the push. Neither needs a signal handler, and debuggers use a different mechanism.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from relay_agent.gevent_originals import threading, time
 from relay_agent.stacks.stopped import stopped_threads
-from relay_agent.unpatched import threading, time
 from relay_core.agent_api.push import Push, State
 
 __all__ = ["Hold", "call_in_main_thread"]
@@ -36,11 +36,11 @@ def call_in_main_thread(function: Callable[[], None]) -> None:
 
 
 _scheduled: deque[Any] = deque(maxlen=32)
-"""The last functions that Python calls, or will call; it does not keep them alive."""
+"""The functions that were most recently passed to Python; kept here, because Python does not keep them alive."""
 
 
 class Hold:
-    """Holds the main thread when it calls one of some functions, until it is let go or nobody extends the hold.
+    """Holds the main thread when it calls one of the given functions, until it is released or the hold is not extended.
 
     Args:
         functions: The names of the functions, by the id of their code.
@@ -53,7 +53,7 @@ class Hold:
         self.place = ""
         """The name of the function."""
         self.is_over = False
-        """True if the main thread is not held any more, and will not be."""
+        """True if the main thread was released, or will not be held at all."""
         self.obstacle = ""
         """Why the main thread cannot be held."""
         self._functions = functions
@@ -68,7 +68,7 @@ class Hold:
         return f"<Hold {self.place or ('over' if self.is_over else 'waiting')}>"
 
     def wait(self, request: Push, until: float) -> State:
-        """Wait until the main thread is held as a request demands, for a limited time, and return its state.
+        """Wait for a limited time until the main thread is held as a request requires, and return its state.
 
         Args:
             request: The request.
@@ -86,9 +86,9 @@ class Hold:
             return State.HELD if self.place and not self._is_passing else State.RUNNING
 
     def end(self, action: Callable[[FrameType | None], None] = lambda _frame: None) -> bool:
-        """Do something while the main thread is held, if it is, then let it continue.
+        """Execute an action while the main thread is held, if it is held, and then let it continue.
 
-        Return False if the time of the hold had passed before.
+        Return False if the hold had already timed out.
         """
         with self._changed:
             if self.is_over:
@@ -121,7 +121,7 @@ class Hold:
         return self._wanted in {"", name} and (self._is_nested or not self._is_inside(frame.f_back))
 
     def _is_inside(self, frame: FrameType | None) -> bool:
-        """Return whether one of the functions is executed already: its old code would call new code."""
+        """Return whether one of the functions is already being executed: its old code would call new code."""
         while frame is not None:
             if id(frame.f_code) in self._functions:
                 return True

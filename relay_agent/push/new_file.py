@@ -1,6 +1,6 @@
 """The new content of a source file: its code objects by qualified name, and the statements of its top level.
 
-This module executes none of the code, and does not know the running module.
+This module does not know the running module, and executes code only in `NewFile.run`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import NamedTuple
 
-__all__ = ["Definition", "NewFile", "NewFunction", "bound_names", "constant", "qualified_codes"]
+__all__ = ["Definition", "NewFile", "NewFunction", "bound_names", "constant", "is_immutable", "qualified_codes"]
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -20,7 +20,7 @@ _IMMUTABLE = (int, float, complex, bool, str, bytes, type(None), type(...))
 
 
 class NewFunction(NamedTuple):
-    """A function of the file."""
+    """A function in the file."""
 
     code: CodeType
     node: Function
@@ -31,10 +31,10 @@ class NewFile:
 
     Args:
         source: Its text.
-        filename: What its code objects name as their file.
+        filename: The file name for its code objects.
 
     Raises:
-        SyntaxError: the text is not Python.
+        SyntaxError: the text is not valid Python.
         ValueError: it contains a zero byte.
     """
 
@@ -43,7 +43,7 @@ class NewFile:
         self.filename = filename
         self.tree = ast.parse(source.removeprefix("\ufeff"), filename)  # a byte order mark
         self.functions: dict[str, list[NewFunction]] = {}
-        """The functions by qualified name, in the order of the file."""
+        """The functions by qualified name, in their order in the file."""
         code = compile(self.tree, filename, "exec", dont_inherit=True)
         nodes = {(_code_name(node), _first_line(node)): node for node in _function_nodes(self.tree)}
         for name, found in qualified_codes(code):
@@ -55,7 +55,7 @@ class NewFile:
         return f"<NewFile {self.filename} {len(self.functions)} functions>"
 
     def run(self, statements: Iterable[ast.stmt], names: dict[str, object], into: dict[str, object]) -> None:
-        """Execute some statements with the global names `names`; what they bind goes to `into`."""
+        """Execute statements with the global names `names`; the names that they bind are added to `into`."""
         futures = [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
         module = ast.Module([*futures, *statements], [])
         scratch: dict[str, object] = {}
@@ -76,12 +76,12 @@ def qualified_codes(code: CodeType, within: str = "") -> Iterator[tuple[str, Cod
 
 
 def constant(node: ast.expr | None) -> tuple[object] | None:
-    """Return the value of an expression that is an immutable literal, in a tuple; None if it is something else."""
+    """Return, in a tuple, the value of an expression if it is an immutable literal; else return None."""
     try:
         value = ast.literal_eval(node) if node is not None else []
     except (ValueError, TypeError, MemoryError, RecursionError):
         return None
-    return (value,) if _is_immutable(value) else None
+    return (value,) if is_immutable(value) else None
 
 
 def bound_names(node: ast.stmt) -> list[str]:
@@ -100,8 +100,9 @@ def _names_of(nodes: Iterable[ast.stmt]) -> set[str]:
     return {name for node in nodes for name in bound_names(node)}
 
 
-def _is_immutable(value: object) -> bool:
-    return type(value) in _IMMUTABLE or (type(value) is tuple and all(map(_is_immutable, value)))
+def is_immutable(value: object) -> bool:
+    """Return whether a value is a constant, or a tuple of constants."""
+    return type(value) in _IMMUTABLE or (type(value) is tuple and all(map(is_immutable, value)))
 
 
 def _function_nodes(tree: ast.AST) -> Iterator[Function]:
@@ -115,6 +116,6 @@ def _code_name(node: Function) -> str:
 
 
 def _first_line(node: Function) -> int:
-    """Return the line that a code object names as its first: that of the first decorator, if any."""
+    """Return the first line of a function, as in its code object: the line of the first decorator, if any."""
     decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])

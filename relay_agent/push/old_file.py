@@ -1,18 +1,22 @@
 """The content of a file that this process is running, as far as it is known.
 
-The content on disk may have been changed since the process has loaded it. It is trusted if most of the functions of
-this process equal those that it contains. Without it, changes of constants, imports and base classes are not noticed.
+The content on disk may have changed since the process loaded the file. It is trusted if the file is older than the
+process and at least half of the file's functions in this process are equivalent to those on disk. Otherwise, changes to
+constants, imports and base classes are not noticed.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType
 
+from relay_agent.push.bytecode import cached_constants
 from relay_agent.push.functions import is_equivalent
 from relay_agent.push.new_file import NewFile, bound_names
+from relay_agent.start_directory import start_time
 
 __all__ = ["OldFile"]
 
@@ -22,15 +26,18 @@ class OldFile:
 
     Args:
         file: The compiled content; None if it is unknown.
+        cached: The cached bytecode of an unknown file; "" if there is none.
     """
 
-    def __init__(self, file: NewFile | None = None) -> None:
+    def __init__(self, file: NewFile | None = None, cached: str = "") -> None:
         self.is_known = file is not None
         self.names: set[str] = set()
         """The qualified names of all definitions and assignments."""
         self._statements: set[tuple[str, str]] = set()
         """All statements of the module and of its classes, with the name of the class."""
         self._nodes: dict[str, ast.stmt] = {}
+        self.cached = cached_constants(cached) if file is None else {}
+        """If the content is unknown: constants that it may have assigned, by qualified name."""
         if file is not None:
             self._read(file.tree.body, "")
 
@@ -38,24 +45,33 @@ class OldFile:
         return f"<OldFile {len(self._statements)} statements>" if self.is_known else "<OldFile unknown>"
 
     def has(self, statement: ast.stmt, within: str = "") -> bool:
-        """Return whether a statement was there, at the top level of the module or of a class."""
+        """Return whether a statement was in the file, at the top level of the module or of a class."""
         return (within, ast.dump(statement)) in self._statements
 
     def node(self, name: str) -> ast.stmt | None:
-        """Return what defined or assigned a qualified name; None if unknown."""
+        """Return the statement that defined or assigned a qualified name; None if unknown."""
         return self._nodes.get(name)
 
     @classmethod
-    def find(cls, filename: str, pushed: str | None, functions: Iterable[FunctionType]) -> OldFile:
-        """Return the content of a file that these functions are from: what was pushed last, or what is on disk."""
+    def find(cls, filename: str, pushed: str | None, functions: Iterable[FunctionType], cached: str = "") -> OldFile:
+        """Return the content of the file that these functions come from: what was last pushed, or what is on disk.
+
+        Args:
+            filename: As in the code objects.
+            pushed: The text that was last pushed; None if none was pushed.
+            functions: All functions from the file in this process.
+            cached: Its cached bytecode; "" if there is none.
+        """
         try:
+            if pushed is None and _changed_at(filename) > start_time():
+                return cls(cached=cached)
             source = Path(filename).read_text(encoding="utf-8") if pushed is None else pushed
             file = NewFile(source, filename)
         except (OSError, SyntaxError, ValueError):
-            return cls()
+            return cls(cached=cached)
         codes = [new.code for found in file.functions.values() for new in found]
         alike = [any(is_equivalent(each.__code__, code) for code in codes) for each in functions]
-        return cls(file if 2 * sum(alike) >= len(alike) else None)
+        return cls(file if 2 * sum(alike) >= len(alike) else None, cached)
 
     def _read(self, body: list[ast.stmt], within: str) -> None:
         for node in body:
@@ -65,3 +81,9 @@ class OldFile:
                 self.names.add(within + name)
             if isinstance(node, ast.ClassDef):
                 self._read(node.body, f"{within}{node.name}.")
+
+
+def _changed_at(filename: str) -> float:
+    """Return when a file was written or replaced; `cp -p` and `mv` set only the second of these times."""
+    status = os.stat(filename)  # noqa: PTH116 - as the paths of modules
+    return max(status.st_mtime, status.st_ctime)

@@ -1,8 +1,9 @@
-"""The names of a module and of its classes: new ones are added, and others keep values that the job has given them."""
+"""The names in a module and its classes: new names are added, and existing ones keep values assigned by the job."""
 
 from __future__ import annotations
 
 import ast
+import dis
 from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = ["Scope"]
 CAPTURE = "__relay_debug_class__"
 """A global name that exists only while a class body is executed to obtain new attributes."""
 MAX_STATEMENT = 60
+MAX_UNCOMPARED = 10
 Report = Callable[[Iterable[str]], None]
 
 
@@ -26,8 +28,8 @@ class Scope:
         new: The new content of its file.
         old: What its file contained.
         live: The functions of the file in this process, by qualified name.
-        changed: Called with what will be changed.
-        kept: Called with what stays as it is.
+        changed: Called with descriptions of what will change.
+        kept: Called with descriptions of what will stay as it is.
     """
 
     def __init__(
@@ -47,13 +49,18 @@ class Scope:
         self._added: list[str] = []
         """New names, bound by `prepare`."""
         self._steps: list[Callable[[], None]] = []
-        """What remains for `commit`; none of it calls code of the job."""
+        """What remains for `commit`; none of it calls the job's code."""
+        self._uncompared: list[str] = []
+        """Names whose values are not compared, because the file that the process loaded is unknown."""
+        functions = [] if old.is_known else [each for found in live.values() for each in found]
+        self._rebound = {name for each in functions for name in _globals_set(each)}
+        """Global names that functions in the file assign: these are state, and differ between ranks."""
 
     def __repr__(self) -> str:
         return f"<Scope {self._module} steps={len(self._steps)}>"
 
     def prepare(self) -> None:
-        """Execute the definitions of new names and changed imports."""
+        """Execute changed imports and the definitions of new names."""
         for node in self._new.tree.body:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 continue
@@ -66,6 +73,8 @@ class Scope:
             else:
                 self._report_other(node, "")
         self._kept(self._removed())
+        if not self._old.is_known:
+            self._kept([_unknown_text(self._uncompared)])
 
     def undo(self) -> None:
         """Remove the names that `prepare` has bound."""
@@ -117,15 +126,19 @@ class Scope:
             else:  # definitions below may need it
                 self._add(name, value)
             return
-        before = _assigned_constant(self._old.node(within + name))
+        assigned = _assigned_constant(self._old.node(within + name))
+        cached = self._old.cached
+        before = assigned[1:] if assigned else (cached[within + name],) if within + name in cached else None
         present = names[name]
         if _same(present, value):
             return
-        if before is not None and _same(before[1], present):
+        if before is not None and _same(before[0], present):
             self._changed([f"{within}{name} = {_shown(value)}"])
             self._steps.append(lambda: assign(name, value))
-        elif before is None or not _same(before[1], value):
-            self._kept([f"{within}{name} keeps the value that the process has given it, instead of {_shown(value)}"])
+        elif not self._old.is_known and (within or name not in self._rebound):
+            self._kept([f"{within}{name} keeps {_shown_state(present)}; the file has {_shown(value)}"])
+        elif not self._old.is_known or before is None or not _same(before[0], value):
+            self._kept([f"{within}{name} keeps the value assigned by the process; the file has {_shown(value)}"])
 
     def _prepare_class(self, cls: type, node: ast.ClassDef, name: str) -> None:
         self._check_class(node, name)
@@ -138,7 +151,7 @@ class Scope:
                 self._prepare_class(inner, each, f"{name}.{each.name}")
             elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
                 live = self._live.get(f"{name}.{each.name}", [])
-                is_missing = each.name not in vars(cls)  # a method of a failed push may still be in memory
+                is_missing = each.name not in vars(cls)  # a method from a failed push may still be in memory
                 if is_missing or self._is_new_method(live, functions.count(each.name), f"{name}.{each.name}"):
                     new.append(each)
                 else:
@@ -153,7 +166,7 @@ class Scope:
             self._prepare_attributes(cls, new, name)
 
     def _is_new_method(self, live: list[FunctionType], number: int, name: str) -> bool:
-        """Return whether a method is defined anew: it is new, or its function needs another `__class__` cell."""
+        """Return whether a method gets a new function: it is a new method, or it needs another `__class__` cell."""
         codes = {id(function.__code__): function.__code__ for function in live}
         if len(codes) < number:
             return True
@@ -161,7 +174,7 @@ class Scope:
         return not free <= {code.co_freevars for code in codes.values()}
 
     def _prepare_attributes(self, cls: type, body: list[ast.stmt], name: str) -> None:
-        """Execute a part of a class body, and keep what it defines for `commit`."""
+        """Execute part of a class body, and keep what it defines for `commit`."""
         captured: list[dict[str, Any]] = []
 
         def capture(_name: str, _bases: tuple[type, ...], namespace: dict[str, Any]) -> dict[str, Any]:
@@ -207,10 +220,12 @@ class Scope:
             and isinstance(old, Definition)
             and _dumps(node.decorator_list) != _dumps(old.decorator_list)
         ):
-            self._kept([f"{name}() keeps its decorators: they are not executed again"])
+            self._kept([f"{name}() keeps its old decorators: decorators are not executed again"])
 
     def _report_other(self, node: ast.stmt, within: str) -> None:
         """Report a statement that is not executed, if it is new."""
+        if not self._old.is_known and isinstance(node, ast.Assign | ast.AnnAssign):
+            self._uncompared += [f"{within}{'.' if within else ''}{name}" for name in bound_names(node)]
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         is_same = self._old.has(node, within) or not self._old.is_known
         if not is_docstring and not isinstance(node, ast.Pass) and not is_same:
@@ -229,7 +244,7 @@ class Scope:
 
 
 def _assigned_constant(node: ast.stmt | None) -> tuple[str, object] | None:
-    """Return name and value of a statement that assigns an immutable literal to one name."""
+    """Return the name and value in a statement that assigns an immutable literal to one name."""
     if isinstance(node, ast.Assign | ast.AnnAssign) and len(names := bound_names(node)) == 1:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         value = constant(node.value)
@@ -247,6 +262,26 @@ def _title(node: ast.stmt) -> str:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= MAX_STATEMENT else f"{text[: MAX_STATEMENT - 3]}..."
+
+
+def _globals_set(function: FunctionType) -> set[str]:
+    """Return the global names that a function assigns."""
+    return {each.argval for each in dis.get_instructions(function.__code__) if each.opname == "STORE_GLOBAL"}
+
+
+def _shown_state(value: object) -> str:
+    """Return the value of a plain object; any other `repr` may run the job's code, which may wait for a GPU."""
+    is_plain = isinstance(value, int | float | complex | str | bytes | None) and type(value).__module__ == "builtins"
+    return _shown(value) if is_plain else f"an object of type {type(value).__name__}"
+
+
+def _unknown_text(names: list[str]) -> str:
+    more = [f"{len(names) - MAX_UNCOMPARED} more"] if len(names) > MAX_UNCOMPARED else []
+    values = f", and the values of {', '.join([*names[:MAX_UNCOMPARED], *more])}" if names else ""
+    return (
+        "the file on the node may have changed since the process loaded it: decorators, base classes and existing "
+        f"imports{values} were not compared"
+    )
 
 
 def _same(one: object, other: object) -> bool:

@@ -1,6 +1,7 @@
-"""The files of this process whose code was replaced, with their present text: the files on the node are not changed.
+"""The files of this process whose code was replaced, with their current text; the files on the node are not changed.
 
-Tracebacks, `inspect` and the debugger show lines of the present text. This module is imported with the first push only.
+Tracebacks, `inspect` and the debugger show lines of the current text. This module is imported only when the first push
+arrives.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ _sources: dict[str, str] = {}
 
 
 def pushed_source(filename: str) -> str | None:
-    """Return the text of a file that was pushed last; None if it was not pushed."""
+    """Return the text that was last pushed for a file; None if none was pushed."""
     return _sources.get(filename)
 
 
 def replace_source(filename: str, source: str, *, is_armed: bool) -> None:
-    """Make a text the present one of a file.
+    """Set the current text of a file.
 
     Args:
         filename: As in the code objects.
         source: The text.
-        is_armed: Whether debugpy traces this process.
+        is_armed: Whether debugpy is tracing this process.
     """
     _sources[filename] = source
     # An entry without a time is not compared with the file on disk.
@@ -38,7 +39,7 @@ def replace_source(filename: str, source: str, *, is_armed: bool) -> None:
 
 
 def install() -> None:
-    """Let pydevd find the lines of the present text, at which breakpoints can be set."""
+    """Make pydevd find the lines in the current text at which breakpoints can be set."""
     if not PUSHED_LINES.is_available():
         return
     from _pydevd_bundle import pydevd_api  # noqa: PLC0415 - in debug runs only
@@ -52,7 +53,7 @@ def install() -> None:
             code = compile(source, code, "exec", dont_inherit=True)
         return lines_of(code)
 
-    lines.is_relay_debug = True  # type: ignore[attr-defined] # so that it is replaced once
+    lines.is_relay_debug = True  # type: ignore[attr-defined] # so that it is replaced only once
     pydevd_api._get_code_lines = lines  # noqa: SLF001 - as above
 
 

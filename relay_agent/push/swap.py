@@ -1,7 +1,7 @@
-"""Replaces the code of a file in this process: all that may fail is done first, then all is swapped in one go.
+"""Replaces the code of a file in this process: first does everything that may fail, and then swaps all code at once.
 
 Functions and methods receive new code in place, wherever they are referenced from. Names of the module and attributes
-of its classes keep their values; new ones are added. Of the other statements of a module none is executed.
+of its classes keep their values; new ones are added. No other statement of a module is executed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from relay_agent.exceptions import describe_exception
-from relay_agent.push.functions import Change, change_of, is_equivalent, pair
-from relay_agent.push.live import functions_of, running_codes
+from relay_agent.push.functions import Change, change_of, has_same_lines, is_equivalent, pair
+from relay_agent.push.loaded_code import functions_of, running_codes
 from relay_agent.push.new_file import NewFile, NewFunction
 from relay_agent.push.old_file import OldFile
 from relay_agent.push.scopes import Scope
@@ -26,8 +26,8 @@ class Swap:
 
     Args:
         modules: The modules that were loaded from the file.
-        new: Its new content.
-        old: What is known about the content that runs.
+        new: The new content of the file.
+        old: What is known about the content that is running.
     """
 
     def __init__(self, modules: list[ModuleType], new: NewFile, old: OldFile) -> None:
@@ -35,6 +35,7 @@ class Swap:
         self._new = new
         self.changed: list[str] = []
         self.kept: list[str] = []
+        self._lines_move = False
         live = functions_of(new.filename, modules)
         self._functions = self._changed_functions(live)
         self._scopes = [Scope(module, new, old, live, changed=self._added, kept=self._kept_as_is) for module in modules]
@@ -45,8 +46,13 @@ class Swap:
 
     @property
     def functions(self) -> dict[int, str]:
-        """The names of the functions whose behaviour changes, by the id of their present code."""
+        """The names of the functions whose behaviour changes, by the id of their current code."""
         return {id(code): name for name, code in self._functions}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the process already executes the code in the file, on the same lines."""
+        return not self.changed and not self._lines_move
 
     def prepare(self) -> None:
         """Execute the definitions of new names, which the running code does not use yet.
@@ -62,13 +68,13 @@ class Swap:
             raise
 
     def undo(self) -> None:
-        """Remove the new names, and free what they refer to: the next push would find it as running code."""
+        """Remove the new names and free their values, which the next push would otherwise find as running code."""
         for scope in self._scopes:
             scope.undo()
         gc.collect()
 
     def commit(self, threads: Mapping[int | None, str], held: FrameType | None = None) -> None:
-        """Swap the code; this takes no lock that the main thread may hold.
+        """Swap the code; this takes no lock that the main thread may be holding.
 
         Args:
             threads: The names of the threads by their idents.
@@ -94,6 +100,8 @@ class Swap:
             changed = [code for code in codes if id(code) in pairs and not is_equivalent(code, pairs[id(code)].code)]
             if changed:
                 self._added([f"{name}()"])
+            elif not all(id(code) in pairs and has_same_lines(code, pairs[id(code)].code) for code in codes):
+                self._lines_move = self._lines_move or name in self._new.functions
             found += [(name, code) for code in changed]
         return found
 
@@ -115,13 +123,13 @@ class Swap:
         if before != after:
             if {*before} ^ {*after} != {"__class__"}:
                 self._kept_as_is([_closure_text(name, before, after)])
-            return []  # otherwise the class receives another function
+            return []  # with another `__class__` cell, the class receives a new function
         owner = self._owner(function, name)
         try:
             return [change_of(function, target, owner)]
         except Exception as error:  # noqa: BLE001 - a default may raise anything
             self._kept_as_is(
-                [f"{name}() keeps its old code: a default cannot be computed: {describe_exception(error)}"]
+                [f"{name}() keeps its old code: a default value cannot be computed: {describe_exception(error)}"]
             )
             return []
 
@@ -151,6 +159,6 @@ def _removed(live: dict[str, list[FunctionType]], new: NewFile) -> list[str]:
 def _closure_text(name: str, before: tuple[str, ...], after: tuple[str, ...]) -> str:
     names = [", ".join(names) or "none" for names in (after, before)]
     return (
-        f"{name}() is a closure with other outer variables now ({names[0]} instead of {names[1]}): the existing ones "
-        "keep the old code"
+        f"{name}() is now a closure over different outer variables ({names[0]} instead of {names[1]}): existing "
+        "closures keep the old code"
     )

@@ -6,7 +6,7 @@
     identify({})                                                                              single     no launcher
 
 The first valid row of `relay_agent.ranks.launchers` is used. Values are untrusted text: a row with a value that is not
-a number, or with a rank that is not below the world size, is skipped; nothing here raises.
+a number, or with a rank that is not less than the world size, is skipped; nothing here raises.
 
 This module reads only the mapping that it is given. A process that a rank starts, such as a data loader, inherits all
 these variables; the caller must distinguish it from the rank itself.
@@ -36,13 +36,13 @@ class ProcessIdentity(NamedTuple):
     world_size: int | None = 1
     """Number of ranks in the job; None if the launcher does not set it."""
     local_rank: int | None = 0
-    """Number on its node; None if the launcher does not set it, as for the next two fields."""
+    """Rank on its node; None if the launcher does not set it, which also applies to the next two fields."""
     local_size: int | None = 1
     node_rank: int | None = 0
     launcher: str = SINGLE
     """Name of the launcher whose variables were used."""
     run_id: str | None = None
-    """Name of the job as its platform shows it, the same for all ranks."""
+    """Name of the job as shown by its platform, the same for all ranks."""
     restart: int = 0
     """Number of restarts of this rank by its launcher. torchrun counts the failures of each node, so the number differs
     between nodes."""
@@ -85,10 +85,12 @@ def explain(environ: Environment, base_port: int) -> list[str]:
             )
     if identity.launcher == SINGLE:
         lines.append(
-            "chosen: none, because no launcher has set a rank; to choose one, set RELAY_RANK and RELAY_WORLD_SIZE"
+            "chosen: none, because no launcher has set a rank; to define a rank, set RELAY_RANK and RELAY_WORLD_SIZE"
         )
     if identity.node_level:
-        lines.append("note: this rank numbers nodes; if a node has several processes, set RELAY_RANK in each")
+        lines.append(
+            "note: this rank identifies a node; if a node runs several processes, set RELAY_RANK in each of them"
+        )
     try:
         port = f"logical port: {base_port} + {identity.rank} = {logical_port(base_port, identity.rank)}"
     except ConfigurationError as error:
@@ -112,7 +114,7 @@ def _describe(identity: ProcessIdentity) -> str:
 
 
 _MAX_TEXT = 100
-"""Maximum number of characters of a value that `explain` shows; a longer run name is ignored."""
+"""Maximum number of characters in a value that `explain` shows; a longer run name is ignored."""
 
 
 class _Candidate(NamedTuple):
@@ -132,21 +134,21 @@ def _candidates(environ: Environment) -> Iterator[_Candidate]:
             try:
                 numbers = _checked(row.read(environ) if row.read else read_numbers(row.numbers, environ))
             except Unusable as reason:
-                yield _Candidate(row, None, str(reason))
+                yield _Candidate(row, None, _printable(str(reason)))
             else:
                 found = ProcessIdentity(*numbers[:5], row.launcher, _run_id(environ), _restart(environ), row.node_level)
                 yield _Candidate(row, found, numbers.remark)
 
 
 def _checked(numbers: Numbers) -> Numbers:
-    """Return consistent numbers: node-local ones that contradict the others become None.
+    """Return consistent numbers: node-local numbers that contradict the other numbers become None.
 
     Raises:
-        Unusable: the rank is not below the world size.
+        Unusable: the rank is not less than the world size.
     """
     rank, world_size, local_rank, local_size, node_rank, _ = numbers
     if world_size is not None and rank >= world_size:
-        raise Unusable(f"rank {rank} is not below the world size {world_size}")
+        raise Unusable(f"rank {rank} is not less than the world size {world_size}")
     if local_size is not None and not 0 < local_size <= (world_size or local_size):
         local_size = None
     if local_rank is not None and local_rank > (rank if local_size is None else min(rank, local_size - 1)):

@@ -1,7 +1,8 @@
 """Table of the launchers of distributed jobs and of the environment variables that they set.
 
-Launchers are nested (torchrun in an MPI job in Slurm). The innermost one numbers the processes of the job, an outer one
-only its own children, so the table is ordered from inner to outer. Rank and world size always come from the same row.
+Launchers can be nested, such as torchrun in an MPI job in Slurm. The innermost one numbers the processes of the job,
+whereas an outer one numbers only its own children, so the table is ordered from inner to outer. Rank and world size
+always come from the same row.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class Row(NamedTuple):
 
     launcher: str
     numbers: str = ""
-    """Variables of rank, world size, local rank, local size and node rank, in this order. "A|B" means the first one
+    """Variables for rank, world size, local rank, local size and node rank, in this order. "A|B" means the first one
     that is set, "A?" may be missing although it is one of the first two, and "-" means that there is none."""
     probe: str = ""
-    """Conditions that identify the launcher if the variable of the rank does not: "A" is set, "!A" is not set, "A*"
+    """Conditions that identify the launcher if the variable for the rank does not: "A" is set, "!A" is not set, "A*"
     means that any variable with this prefix is set."""
     node_level: bool = False
     """True if the launcher numbers nodes, not processes."""
@@ -105,7 +106,7 @@ def _lightning(environ: Environment) -> Numbers:
 
 
 _TF_ROLES = ("chief", "master", "worker", "ps")
-"""The roles in rank order; "master" is TensorFlow 1's name of the chief."""
+"""The roles in rank order; "master" is TensorFlow 1's name for the chief."""
 
 
 def _tensorflow(environ: Environment) -> Numbers:
@@ -113,14 +114,14 @@ def _tensorflow(environ: Environment) -> Numbers:
     config = parsed_json(environ, "TF_CONFIG")
     cluster, task = (config.get("cluster"), config.get("task")) if isinstance(config, dict) else (None, None)
     if not isinstance(cluster, dict) or not isinstance(task, dict):
-        raise Unusable("it has no cluster or no task")
+        raise Unusable("TF_CONFIG has no cluster or no task")
     sizes = {role: len(hosts) for role in _TF_ROLES if isinstance(hosts := cluster.get(role), list)}
-    role, index = str(task.get("type")), whole(str(task.get("index")), "the index of its task")
+    role, index = str(task.get("type")), whole(str(task.get("index")), "the task index in TF_CONFIG")
     total = sum(sizes.values())
     if role == "evaluator":  # outside the cluster: numbered after all others, and the world size is unknown
         return Numbers(total + index, None, 0, 1, total + index)
     if index >= sizes.get(role, 0):
-        raise Unusable("its task is not in its cluster")
+        raise Unusable("the cluster in TF_CONFIG does not contain the task")
     rank = sum(sizes[each] for each in list(sizes)[: list(sizes).index(role)]) + index
     return Numbers(rank, total, 0, 1, rank)
 
@@ -138,7 +139,7 @@ def _openpai(environ: Environment) -> Numbers:
     sizes = [needed(environ, f"PAI_TASK_ROLE_TASK_COUNT_{each}") for each in roles]
     before, size = sum(sizes[: roles.index(role)]), sizes[roles.index(role)]
     if index >= size:
-        raise Unusable(f"task {index} is not below the number of tasks {size}")
+        raise Unusable(f"task index {index} is not less than the number of tasks, {size}")
     return Numbers(before + index, sum(sizes), 0, 1, before + index)
 
 
@@ -175,9 +176,9 @@ def _azure_batch(environ: Environment) -> Numbers:
     elif index is None and own in hosts and (hosts.index(own) or is_master is None):
         index = hosts.index(own)
     elif index is None and is_master is False:
-        # The master is rank 0, so this is another node. With more than two nodes, several may get this number.
+        # The master is rank 0, so this is another node. With more than two nodes, several of them may have this number.
         index = (world_size or 2) - 1
-        remark = "not the master, and its number is unknown: assumed to be the last node"
+        remark = "this node is not the master and its number is unknown, so it is assumed to be the last node"
     if index is None:
         raise Unusable("the number of this node is unknown")
     return Numbers(index, world_size, node_rank=index, remark=remark)
@@ -225,7 +226,7 @@ TABLE = (
     Row("dstack", "DSTACK_NODE_RANK DSTACK_NODES_NUM - - DSTACK_NODE_RANK", node_level=True),
     Row("AWS Batch", "AWS_BATCH_JOB_NODE_INDEX AWS_BATCH_JOB_NUM_NODES - - AWS_BATCH_JOB_NODE_INDEX", node_level=True),
     Row("SageMaker", probe="SM_HOSTS SM_CURRENT_HOST", node_level=True, read=_sagemaker),
-    # Last, because every node of Azure ML has its variables, whatever launcher runs there.
+    # Last, because every Azure ML node has its variables, regardless of the launcher that runs there.
     Row(
         "Azure Batch",
         probe="AZ_BATCH*",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay_core.errors import ConfigurationError
-from relay_core.values import MAX_PORT
+from relay_core.value_parsers import MAX_PORT
 
 __all__ = ["logical_port"]
 

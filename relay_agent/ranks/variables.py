@@ -1,6 +1,6 @@
 """Parsers for environment variables with untrusted text: numbers, flags, lists and JSON.
 
-A parameter `names` may be a list of alternatives, "A|B"; the first variable that is set is used.
+The parameter `names` may be a list of alternatives, "A|B"; the first variable that is set is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Unusable(Exception):
 
 
 def is_set(environ: Environment, probe: str) -> bool:
-    """Whether a condition holds: "A" is set and not empty, "!A" is not, "A*" some variable with this prefix exists."""
+    """Whether a condition holds: "A": A is set and not empty; "!A": it is not; "A*": some variable has this prefix."""
     if probe.startswith("!"):
         return not environ.get(probe[1:])
     if probe.endswith("*"):

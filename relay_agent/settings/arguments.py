@@ -20,9 +20,14 @@ from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, read_settings
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
-from relay_core.values import named, parse_flag, read_flag
+from relay_core.value_parsers import closest, named, parse_flag, read_flag
 
-__all__ = ["JoinAction", "add_debug_arguments", "parse_step_arguments"]
+__all__ = ["JoinAction", "add_debug_arguments", "misspelt_arguments", "parse_step_arguments"]
+
+_PREFIX = "--debug-"
+_HC = "--debug-relay-connection-name"
+_SECRET = "--debug-relay-connection-string-secret"  # noqa: S105 - the name of an argument
+_NAMES = frozenset({_HC, _SECRET, *(setting.option for setting in SETTINGS)})
 
 
 def add_debug_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +42,7 @@ def add_debug_arguments(parser: argparse.ArgumentParser) -> None:
 def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
     """Return the settings in `argv` (default: `sys.argv[1:]`), ignoring other arguments; None if debugging is off.
 
-    Without `--is-debug` the other values are not parsed, so invalid ones do no harm.
+    Without `--is-debug`, the other values are not parsed, so invalid ones cause no error.
 
     Raises:
         UsageError: a value is invalid.
@@ -54,6 +59,21 @@ def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | N
     )
     texts = {setting.field: found[setting.destination] for setting in SETTINGS}
     return DebugSettings(access, **read_settings(texts, lambda setting: setting.option))
+
+
+def misspelt_arguments(argv: Sequence[str] | None = None) -> dict[str, str]:
+    """Return the arguments in `argv` that closely resemble a debugging argument, each with that argument.
+
+    A job may have arguments of its own that begin in the same way, so these are not errors.
+    """
+    known = {name.removeprefix(_PREFIX): name for name in _NAMES}
+    found = {}
+    for text in sys.argv[1:] if argv is None else argv:
+        argument = text.partition("=")[0]
+        name = argument.replace("_", "-")
+        if argument not in _NAMES and name.startswith(_PREFIX) and (similar := closest(name[len(_PREFIX) :], known)):
+            found[argument] = known[similar]
+    return found
 
 
 class JoinAction(argparse.Action):
@@ -81,11 +101,11 @@ def _add_arguments(parser: argparse.ArgumentParser, *, flag: Callable[[str], obj
         group.add_argument(option, nargs="?", const=bare, default=default, metavar=metavar, help=shown, **options)
 
     def add_flag(option: str, text: str) -> None:
-        add(option, "FLAG", f"{text}; true without a value", default="false", bare=flag("true"), type=flag)
+        add(option, "FLAG", f"{text} (true if given without a value)", default="false", bare=flag("true"), type=flag)
 
     add_flag("--is-debug", "debug this run")
-    add("--debug-relay-connection-name", "NAME", "hybrid connection")
-    add("--debug-relay-connection-string-secret", "NAME", "Key Vault secret with the connection string")
+    add(_HC, "NAME", "hybrid connection (default: the EntityPath in the connection string)")
+    add(_SECRET, "NAME", "Key Vault secret that contains the connection string")
     for setting in SETTINGS:
         if setting.is_flag:
             add_flag(setting.option, setting.help)

@@ -4,11 +4,11 @@
     RELAY_DEBUG_PORT ...     the rows of `relay_agent.settings.table`
     RELAY_DEBUG_HC ...       the rows of `relay_core.access_settings`, except connection strings
 
-Explicit options take precedence over environment variables (`relay_core.auth.find_access`), also in the processes of
-the job. So the options of `relay-agent run` have their own variables. These contain only names and paths: a connection
-string is passed in RELAY_CONNECTION_STRING and in no other variable.
+Explicit options take precedence over environment variables (`relay_core.auth.find_access`), including in the processes
+of the job. So the options of `relay-agent run` have their own variables. These contain only names and paths: a
+connection string is passed in RELAY_CONNECTION_STRING and in no other variable.
 
-In an OpenPAI job the variables of its paipdb tool are used as defaults. DEBUG_TIMEOUT is the time to wait.
+In an OpenPAI job, the variables of the paipdb tool are used as defaults. DEBUG_TIMEOUT is the time to wait.
 DEBUG_PORT_NAME is the label of a reserved port list, whose first port in task 0 becomes the port of rank 0.
 """
 
@@ -20,7 +20,7 @@ from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting, read_settings
 from relay_core.access_settings import ACCESS_OPTIONS, OLD_NAME_VARIABLE, AccessSettings
 from relay_core.errors import UsageError
-from relay_core.values import is_port_text, read_flag
+from relay_core.value_parsers import is_port_text, read_flag
 
 __all__ = ["ACCESS_VARIABLES", "HC", "MODE", "ON_DEMAND", "WAIT", "from_environment"]
 
@@ -33,7 +33,7 @@ ACCESS_VARIABLES = {
     for option in ACCESS_OPTIONS
     if option.field != "connection_string"
 }
-"""The variables of all fields of `AccessSettings` that are not secrets."""
+"""The variables for all fields of `AccessSettings` that are not secrets."""
 HC = ACCESS_VARIABLES["hc"]
 
 
@@ -44,7 +44,7 @@ def from_environment(
 
     Args:
         environ: The environment of a process.
-        name_of: Returns the name of a setting for error messages; by default its variable.
+        name_of: Returns the name of a setting for error messages; by default, its variable.
 
     Raises:
         UsageError: a value is invalid.

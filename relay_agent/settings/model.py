@@ -9,7 +9,7 @@ from relay_core.access_settings import AccessSettings
 __all__ = ["DEFAULT_HOLD", "DEFAULT_MONITOR", "DEFAULT_PORT", "DEFAULT_TIMEOUTS", "DEFAULT_WAIT", "DebugSettings"]
 
 DEFAULT_PORT = 5678
-"""debugpy's usual port, which most `launch.json` files contain."""
+"""debugpy's usual port, which most `launch.json` files use."""
 DEFAULT_WAIT = 600.0
 """Seconds that a job waits for its debugger: enough time to press F5, but not too long for a forgotten debug run."""
 DEFAULT_HOLD = 1800.0
@@ -25,7 +25,7 @@ class DebugSettings(NamedTuple):
     """The settings of a run, the same for all its processes; `relay_agent.settings.table` names their sources."""
 
     access: AccessSettings = AccessSettings()
-    """Settings for the agent's listener; for unset fields the agent uses its environment."""
+    """Settings for the agent's listener; for unset fields, the agent uses its environment."""
     port: int = DEFAULT_PORT
     """Logical port of rank 0; rank n has this number plus n."""
     ranks: str = "0"
@@ -47,6 +47,8 @@ class DebugSettings(NamedTuple):
     """Directories whose TensorBoard event files clients may read, relative to the one in which the job was started."""
     monitor: float | None = None
     """Seconds between two samples of processors, memory and GPUs; None for no monitor."""
+    metrics: tuple[str, int] | None = None
+    """Host and port at which the monitor serves its latest sample to Prometheus; None for no server."""
     follow_children: bool = False
     """Whether child processes are offered to the debugger too."""
     values: bool = True

@@ -1,10 +1,8 @@
 """Grammar of `--debug-ranks`, which selects the ranks of a job that wait for a debugger.
 
     good:  0        the first rank (the default)
-           0,3-5    these four
-           all      every rank
-           master   the first rank, as other tools call it
-           none     no rank: all are on demand
+           0,3-5    these four ranks all      every rank master   the first rank, as other tools call it none     no
+           rank: all are on demand
     bad:   5-3      (start greater than end)    -1, 1.5, last, "" (not numbers)
 
 A rank that is not selected can still be debugged on demand.
@@ -53,7 +51,7 @@ def parse_ranks(text: str = DEFAULT_RANKS) -> RankSelection:
     if word in _WORDS:
         return _WORDS[word]
     merged: list[tuple[int, int]] = []
-    found = parse_ranges(text, what="list of ranks", example="0 or 0,3-5, or all, master or none")
+    found = parse_ranges(text, what="list of ranks", example="a list such as 0,3-5, or all, master or none")
     for first, last in sorted((part[0], part[-1]) for part in found):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(last, merged[-1][1]))

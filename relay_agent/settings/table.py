@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_MONITOR, DEFAULT_PORT, DEFAULT_TIMEOUTS, DEFAULT_WAIT
 from relay_core.errors import UsageError
-from relay_core.values import named, parse_duration, parse_flag, parse_port
+from relay_core.value_parsers import is_port_text, named, parse_duration, parse_flag, parse_port
 
 __all__ = ["MAX_TIMEOUTS", "SETTINGS", "Setting", "read_settings"]
 
 MIN_MONITOR = 0.5
-"""Seconds; each sample costs the agent some milliseconds."""
+"""Minimum interval in seconds; each sample takes the agent a few milliseconds."""
 MAX_TIMEOUTS = 20 * 24 * 3600.0
-"""Maximum in seconds: torch passes timeouts to poll(2) as milliseconds in an int, so the limit is 24 days."""
+"""Maximum timeout in seconds: torch passes timeouts to poll(2) as milliseconds in an int, which holds at most 24
+days."""
 
 
 class Setting(NamedTuple):
@@ -41,7 +42,7 @@ class Setting(NamedTuple):
     """The default as users would write it; "" if the setting is off by default."""
     help: str
     alias: str | None = None
-    """Older, shorter name of the option, for `relay-agent run` only: a job may have its own option of that name."""
+    """Older, shorter name for the option, for `relay-agent run` only: a job may have its own option of that name."""
     bare: str | None = None
     """The value if the option is given without one; None if it requires one."""
 
@@ -81,7 +82,7 @@ def read_settings(texts: Mapping[str, str | None], name_of: Callable[[Setting], 
 
 
 def parse_ports(text: str) -> tuple[int, ...]:
-    """Return the ports of a list, such as "6006,8888"."""
+    """Return the ports in a list, such as "6006,8888"."""
     return tuple(parse_port(part.strip()) for part in text.split(",") if part.strip())
 
 
@@ -113,6 +114,16 @@ def _parse_interval(text: str) -> float | None:
     return max(interval, MIN_MONITOR) if interval else None
 
 
+def _parse_address(text: str) -> tuple[str, int] | None:
+    """Return the host (by default 127.0.0.1) and port in `PORT` or `HOST:PORT`; None for the placeholder "none"."""
+    if text.lower() == "none":
+        return None
+    host, _, port = text.rpartition(":") if ":" in text else ("127.0.0.1", "", text)
+    if not host or not is_port_text(port):
+        raise UsageError(f"invalid address: '{text}'", hint="use PORT or HOST:PORT, such as 9464 or 0.0.0.0:9464")
+    return host.strip("[]"), int(port)
+
+
 def _parse_values(text: str) -> bool:
     """Return whether values are described; a separate function, because a flag is off by default."""
     return parse_flag(text)
@@ -125,11 +136,11 @@ SETTINGS = (
     ),
     Setting(
         "ranks", "--debug-ranks", "RELAY_DEBUG_RANKS", "LIST", _parse_ranks, "0",
-        "ranks that wait for a debugger: 0,3-5, all, master or none",
+        "ranks that wait for a debugger: a list such as 0,3-5, or all, master or none",
     ),
     Setting(
         "wait", "--debug-wait", "RELAY_DEBUG_WAIT", "TIME", parse_duration, f"{DEFAULT_WAIT:g}",
-        "time to wait for a debugger, such as 90, 90s, 10m or 2h; 0 does not wait", alias="--wait",
+        "time to wait for a debugger, such as 90, 90s, 10m or 2h; 0 disables waiting", alias="--wait",
     ),
     Setting(
         "abort_on_timeout", "--debug-on-timeout", "RELAY_DEBUG_ON_TIMEOUT", "POLICY", _parse_policy, "continue",
@@ -141,26 +152,31 @@ SETTINGS = (
     ),
     Setting(
         "hold", "--debug-hold", "RELAY_DEBUG_HOLD", "TIME", parse_duration, f"{DEFAULT_HOLD / 60:g}m",
-        "time to hold a crashed process", alias="--hold",
+        "how long to hold a crashed process", alias="--hold",
     ),
     Setting(
         "timeouts", "--debug-timeouts", "RELAY_DEBUG_TIMEOUTS", "TIME", _parse_timeouts, "",
         "raise the timeouts of torch.distributed, NCCL, gloo, DeepSpeed and Horovod "
-        f"({DEFAULT_TIMEOUTS / 3600:g}h without a value)",
+        f"(without TIME, to {DEFAULT_TIMEOUTS / 3600:g}h)",
         bare=f"{DEFAULT_TIMEOUTS:g}",
     ),
     Setting(
         "forwards", "--debug-forward", "RELAY_DEBUG_FORWARD", "LIST", parse_ports, "",
-        "further ports of this machine that clients may reach, such as 6006,8888; repeatable", alias="--forward",
+        "additional ports on this machine that clients can connect to, such as 6006,8888; repeatable",
+        alias="--forward",
     ),
     Setting(
         "event_directories", "--debug-tensorboard", "RELAY_DEBUG_TENSORBOARD", "LIST", _parse_directories, "",
-        "directories of TensorBoard event files to serve",
+        "serve the TensorBoard event files in these directories",
     ),
     Setting(
         "monitor", "--debug-monitor", "RELAY_DEBUG_MONITOR", "TIME", _parse_interval, "",
-        f"sample processors, memory and GPUs at this interval ({DEFAULT_MONITOR:g}s without a value)",
+        f"record CPU, memory and GPU usage at this interval (without TIME, {DEFAULT_MONITOR:g}s)",
         bare=f"{DEFAULT_MONITOR:g}s",
+    ),
+    Setting(
+        "metrics", "--debug-metrics", "RELAY_DEBUG_METRICS", "[HOST:]PORT", _parse_address, "",
+        "serve the --debug-monitor samples to Prometheus",
     ),
     Setting(
         "follow_children", "--debug-follow-children", "RELAY_DEBUG_FOLLOW_CHILDREN", "FLAG", parse_flag, "false",
@@ -168,12 +184,12 @@ SETTINGS = (
     ),
     Setting(
         "values", "--debug-values", "RELAY_DEBUG_VALUES", "SWITCH", _parse_values, "on",
-        "show tensors, arrays and tables by type, shape and device",
+        "show arrays and tables by type and shape",
         bare="on",
     ),
     Setting(
         "allow_edit", "--debug-allow-edit", "RELAY_DEBUG_ALLOW_EDIT", "FLAG", parse_flag, "false",
-        "let relay-client push replace the running code", bare="true",
+        "allow 'relay-client push' to replace running code", bare="true",
     ),
 )  # fmt: skip
-"""In the order of `--help`."""
+"""All settings, in the order in which `--help` lists them."""

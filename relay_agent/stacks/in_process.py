@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
-from relay_agent.unpatched import threading
+from relay_agent.gevent_originals import threading
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
 __all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "held_frames", "is_helper", "register_dump"]
@@ -42,11 +42,12 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
     """Return the stacks of this process's threads, the main thread first.
 
     Threads of relay-agent and of debugpy are omitted, and so is the calling thread unless it is the main thread. The
-    stack of a thread that waits for a debugger, or is stopped by one, ends with the job's own code; after a crash, with
-    the frame that raised.
+    stack of a thread that is waiting for a debugger, or is stopped by one, ends with the job's own code; after a crash,
+    it ends with the frame that raised the exception.
 
     Args:
-        locals: Also describe the local variables; this takes at most half a second, whatever their `__repr__` does.
+        locals: Also describe the local variables; this takes at most half a second, regardless of what their `__repr__`
+            does.
     """
     main, caller = threading.main_thread().ident, threading.get_ident()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -74,12 +75,12 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
 
 
 def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
-    """Return the frames of a thread's own code, innermost first, if it stands still; else none.
+    """Return the frames of a thread's own code, innermost first, if the thread is halted; otherwise none.
 
     Args:
         ident: The thread.
-        is_stopped: Whether a debugger has stopped it; a thread that waits for a debugger, or is held at an exception,
-            stands still, too.
+        is_stopped: Whether a debugger has stopped it; a thread that is waiting for a debugger or is held at an
+            exception is halted, too.
     """
     top = sys._current_frames().get(ident)  # noqa: SLF001 - its documented name
     if top is None:
@@ -95,7 +96,7 @@ def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
 
 
 def is_helper(files: list[str]) -> bool:
-    """Whether a thread other than the main thread belongs to relay-agent or debugpy, judged by the files of its stack.
+    """Whether a thread other than the main thread belongs to relay-agent or debugpy, judged by the files in its stack.
 
     Args:
         files: The file of each frame, the innermost last.
@@ -143,7 +144,7 @@ def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> 
 
 
 class _Registered(NamedTuple):
-    """The signal, and the file that faulthandler writes to when it arrives."""
+    """The signal, and the file that faulthandler writes to when the signal arrives."""
 
     signal: int
     path: Path

@@ -1,7 +1,7 @@
 """Local variables of frames as short text, even if a `__repr__` raises, returns long text, or never returns.
 
 The repr of a tensor may wait for a GPU that hangs. So the values are formatted in a worker thread, which is abandoned
-when its time is up, and arrays are described by type, shape and device instead of by their contents.
+when it exceeds the time limit, and arrays are described by type, shape and device instead of by their contents.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import ClassVar
 
-from relay_agent.unpatched import threading, time
+from relay_agent.gevent_originals import threading, time
 from relay_agent.values.short_repr import ShortRepr
 
 __all__ = ["describe_locals"]
@@ -18,11 +18,11 @@ __all__ = ["describe_locals"]
 BUDGET = 0.5
 """Time limit in seconds for all values of a process: half of the agent's limit for the whole response."""
 MAX_TEXT = 160
-"""Maximum number of characters of one value: two lines of a terminal."""
+"""Maximum number of characters in one value: two lines of a terminal."""
 MAX_VARIABLES = 50
-"""Maximum number of variables of one frame."""
+"""Maximum number of variables in one frame."""
 MAX_TOTAL = 256 * 1024
-"""Maximum number of characters of all values: a fraction of the maximum size of a message to the agent."""
+"""Maximum number of characters in all values together: a fraction of the maximum size of a message to the agent."""
 
 NOT_IN_TIME = "<not shown: its repr takes too long>"
 STILL_STUCK = "<not shown: a repr from an earlier request is still running>"

@@ -1,11 +1,12 @@
-"""Collects the stacks of another process's threads, with the first of three methods that works while the process hangs.
+"""Collects the stacks of another process's threads, through the first of three methods that works for a hung process.
 
     method          works while the process is                            needs
     helper thread   in Python, or in C code that has released the GIL     a registered process
     faulthandler    in C code that holds the GIL                          the signal of `relay_agent.stacks.in_process`
     py-spy          stuck without having registered a signal              py-spy installed, ptrace allowed
 
-The signal is sent only if the process certainly still handles it: its default action terminates a process.
+The signal is sent only if the process certainly still handles it, because the signal's default action terminates a
+process.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ PY_SPY_TIMEOUT = 5.0
 """Timeout in seconds for py-spy, which reads the symbols of the interpreter, possibly from a slow disk."""
 POLL_INTERVAL = 0.01
 MAX_DUMP = 4 * 1024 * 1024
-"""Maximum number of bytes read of a dump; a hundred threads of a hundred frames need a quarter of this."""
+"""Maximum number of bytes read from a dump; a hundred threads with a hundred frames each need a quarter of this."""
 
 _STATES = {
-    "T": "it is stopped by a signal; 'kill -CONT' continues it",
+    "T": "it is stopped by a signal; to resume it, run 'kill -CONT PID' on its node",
     "D": "it is waiting in the kernel for a device or a file system",
-    "Z": "it has ended",
+    "Z": "it has exited",
 }
 """Reasons that explain a failure of all methods, by the process state in /proc."""
 _THREAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-fA-F]+)(?: \[(.*)\])? \(most recent call first\):")
@@ -80,7 +81,8 @@ async def stacks_of(
         ask: Requests `relay_agent.stacks.in_process.collect` from its helper thread; cancelled after `budget`.
         dump: The registered dump signal, or None.
         budget: Seconds for the helper thread.
-        locals: Also request local variables from py-spy; `ask` has its own setting, and faulthandler has no variables.
+        locals: Also request local variables from py-spy; `ask` has its own setting, and faulthandler does not provide
+            variables.
 
     Returns:
         The stacks, or the reasons of all failures; the caller fills in port and rank.
@@ -115,7 +117,7 @@ async def _ask_helper(ask: Callable[[], Awaitable[list[ThreadStack]]], budget: f
 
 async def _ask_by_signal(pid: int, dump: Dump | None) -> list[ThreadStack]:
     if dump is None:
-        raise RelayDebugError("it has not registered a dump signal")
+        raise RelayDebugError("it has not registered a signal for stack dumps")
     async with dump.in_use:
         with _signal_sender(pid) as kill:
             header, main = _check(pid, dump)
@@ -133,7 +135,7 @@ def _signal_sender(pid: int) -> Iterator[Callable[[int], None]]:
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
-        raise RelayDebugError("it has ended") from None
+        raise RelayDebugError("it has exited") from None
     except (OSError, AttributeError):  # Linux before 5.3, a sandbox, or another system
         yield lambda number: os.kill(pid, number)
         return
@@ -160,12 +162,12 @@ def _check(pid: int, dump: Dump) -> tuple[int, int]:
     with contextlib.suppress(OSError):
         opened = os.path.samestat(identity, Path(f"/proc/{pid}/fd/{int(header['descriptor'])}").stat())
     if not caught or not opened or header["pid"] != pid:
-        raise RelayDebugError("it no longer handles the dump signal (it was replaced by exec or is exiting)")
+        raise RelayDebugError("it no longer handles the signal for stack dumps (it was replaced by exec or is exiting)")
     return len(line), int(header["main"])
 
 
 async def _read_dump(pid: int, dump: Dump, header: int, unblocked: set[str]) -> str:
-    """Wait until the dump is complete, that is, no thread is in the signal handler any longer, and return it.
+    """Wait until the dump is complete, that is, until no thread is in the signal handler any longer, and return it.
 
     A handler runs with its own signal blocked, and /proc shows the blocked signals of each thread.
 
@@ -173,7 +175,7 @@ async def _read_dump(pid: int, dump: Dump, header: int, unblocked: set[str]) -> 
         pid: The process.
         dump: Its dump signal and file.
         header: Length of the file's first line.
-        unblocked: The threads that did not block the signal before it was sent.
+        unblocked: The threads that were not blocking the signal before it was sent.
     """
     try:
         async with timeout(DUMP_TIMEOUT):
@@ -183,7 +185,7 @@ async def _read_dump(pid: int, dump: Dump, header: int, unblocked: set[str]) -> 
                     break
                 await asyncio.sleep(POLL_INTERVAL)
     except TIMEOUT_ERRORS:
-        raise RelayDebugError(f"it did not react to a signal within {DUMP_TIMEOUT:g} s") from None
+        raise RelayDebugError(f"it did not respond to a signal within {DUMP_TIMEOUT:g} s") from None
     with dump.path.open("rb") as file:
         file.seek(header)
         return file.read(MAX_DUMP).decode(errors="replace")
@@ -191,7 +193,7 @@ async def _read_dump(pid: int, dump: Dump, header: int, unblocked: set[str]) -> 
 
 def _threads(pid: int, number: int) -> Iterator[tuple[str, bool]]:
     """Yield the id of each thread, and whether it blocks a signal."""
-    with contextlib.suppress(OSError):  # the process is ending
+    with contextlib.suppress(OSError):  # the process is exiting
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - a process may have thousands, and this is faster
             yield thread, bool(int(_status(f"{pid}/task/{thread}").get("SigBlk", "0"), 16) >> (number - 1) & 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from relay_agent.debugpy_internals.table import THREAD_STATE
-from relay_agent.unpatched import threading
+from relay_agent.gevent_originals import threading
 
 __all__ = ["stopped_threads"]
 

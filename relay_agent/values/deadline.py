@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from relay_agent.unpatched import queue, threading
+from relay_agent.gevent_originals import queue, threading
 
 __all__ = ["Call", "TooLate", "call_within"]
 
@@ -50,7 +50,7 @@ def call_within(seconds: float, function: Callable[[], T]) -> T:
 
 
 class Call:
-    """One call of a function in a helper thread."""
+    """One call to a function in a helper thread."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.finished = threading.Lock()
@@ -66,7 +66,7 @@ class Call:
         """Call the function in this thread."""
         try:
             self.result = self._context.run(self._function)  # type: ignore[arg-type] # set until it has returned
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
+        except BaseException as error:  # noqa: BLE001 - it is raised in the waiting thread
             self.error = error
         self._function = None  # an abandoned call must not keep the job's objects alive
         self.is_running = False

@@ -1,8 +1,8 @@
-"""Checksums of values that may be gigabytes: of all tensors and arrays in them, or of a part of one.
+"""Checksums of values that may be gigabytes in size: of the tensors and arrays in a value, or of part of a single one.
 
-A value is flattened into leaves: dicts, sequences, modules and tables into what they contain; all else is a leaf.
-Tensors and arrays are compared bit by bit, with shape and dtype; other leaves by their `repr`. Data is copied from a
-device in pieces of `PIECE`, and nothing of it is kept.
+A value is flattened into leaves: dicts, sequences, modules and tables are replaced by what they contain; everything
+else is a leaf. Tensors and arrays are compared bit by bit, with shape and dtype; other leaves by their `repr`. Data is
+copied from a device in pieces of `PIECE`, and none of it is kept.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, V
 __all__ = ["fingerprint"]
 
 PIECE = 16 * 1024 * 1024
-"""Bytes that are copied from a device at once."""
+"""Number of bytes that are copied from a device at once."""
 MAX_SHOWN = 200
-"""Characters of a leaf that is compared by text."""
+"""Maximum number of characters shown for a leaf that is compared as text."""
 DIGEST_DIGITS = 16
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Part of a default `repr` that differs in each process."""
 
 
 def fingerprint(value: object, selection: Selection, until: float) -> Value:
-    """Return the checksums of a selection of a value, and of its parts, and the leaf if it is one.
+    """Return the checksums of a selection and of its parts, and the leaf if the selection is a single leaf.
 
     Args:
         value: Any value.
@@ -36,7 +36,7 @@ def fingerprint(value: object, selection: Selection, until: float) -> Value:
         until: When to give up, in seconds of `time.monotonic`.
 
     Raises:
-        TimeoutError: it takes too long.
+        TimeoutError: computing the checksums took too long.
         LookupError: the value has no such part.
     """
     leaves = list(flatten(value))
@@ -45,7 +45,7 @@ def fingerprint(value: object, selection: Selection, until: float) -> Value:
     if len(chosen) == 1:
         found = _of_leaf(chosen[0], selection.elements, until)
     elif selection.elements is not None:
-        raise LookupError("the value has no such leaf")
+        raise LookupError("the value has no such part")
     else:
         digests = [_of_leaf(leaf, None, until).digest for leaf in chosen]
         parts = [digests[first:last] for first, last in part_bounds(0, len(digests))]

@@ -15,7 +15,7 @@ __all__ = ["KINDS", "count_parameters", "describe_array"]
 MAX_DIMENSIONS = 16
 """Maximum number of dimensions shown; more than any program uses intentionally."""
 MAX_NAME = 60
-"""Maximum number of characters of a dtype; that of a structured array names all its fields."""
+"""Maximum number of characters in a dtype; the dtype of a structured array names all its fields."""
 MAX_PARAMETERS = 200_000
 """Maximum number of parameters (tensors) that are counted; the largest models have a few thousand."""
 
@@ -35,7 +35,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _tensor(value: Any) -> str:
-    """Return for example `Tensor[8, 3, 224, 224] float32 cpu grad`."""
+    """Return, for example, `Tensor[8, 3, 224, 224] float32 cpu grad`."""
     if value.is_nested and "jagged" not in str(value.layout):
         shape = f"{type(value).__name__}[nested]"
     else:
@@ -68,7 +68,7 @@ def _uninitialized(value: Any) -> str:
 
 
 def _module(value: Any) -> str:
-    """Return for example `ResNet 11,689,512 parameters float32 cuda:0 training`."""
+    """Return, for example, `ResNet 11,689,512 parameters float32 cuda:0 training`."""
     number, first, is_complete = count_parameters(value)
     what = f"{number:,}{'' if is_complete else '+'} parameters"
     place = f"{_short(first.dtype)} {first.device}" if first is not None else ""
@@ -76,7 +76,7 @@ def _module(value: Any) -> str:
 
 
 def count_parameters(module: Any) -> tuple[int, Any, bool]:
-    """Return the number of elements of a module's parameters, the first one, and whether all of them were counted."""
+    """Return the number of elements in a module's parameters, the first one, and whether all of them were counted."""
     number, first, is_complete = 0, None, True
     for index, parameter in enumerate(module.parameters()):
         if index == MAX_PARAMETERS:
@@ -90,7 +90,7 @@ def count_parameters(module: Any) -> tuple[int, Any, bool]:
 
 
 def describe_array(value: Any) -> str:
-    """Return for example `ndarray[300, 200] float32`, with the device if the library has devices."""
+    """Return, for example, `ndarray[300, 200] float32`, with the device if the library has devices."""
     return _joined([_shape(value), _short(value.dtype), str(getattr(value, "device", ""))])
 
 
@@ -99,7 +99,7 @@ def _array(value: Any) -> str:
 
 
 def _jax_array(value: Any) -> str:
-    """Return for example `Array[8, 3] float32 TFRT_CPU_0`."""
+    """Return, for example, `Array[8, 3] float32 TFRT_CPU_0`."""
     if value.is_deleted():
         return f"{_array(value)} deleted".replace("ArrayImpl", "Array", 1)
     devices = sorted(map(str, value.sharding.device_set))
@@ -117,7 +117,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _column(value: Any) -> str:
-    """Return for example `Series[1,000] float64 'price'`."""
+    """Return, for example, `Series[1,000] float64 'price'`."""
     name = getattr(value, "name", None)
     shown = repr(name)[:MAX_NAME] if isinstance(name, str) and name else ""
     dtype = getattr(value, "dtype", "")

@@ -1,6 +1,6 @@
-"""What a value consists of: tensors and arrays, whose elements can be read in pieces, and everything that has no parts.
+"""What a value consists of: tensors and arrays, whose elements can be read in pieces, and anything else without parts.
 
-No library is imported; the types of those that a job has imported are found by name, as in `kinds`.
+No library is imported; the types of libraries that the job has imported are found by name, as in `kinds`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from relay_agent.values.presentation import find_kind
 __all__ = ["Data", "Leaf", "flatten"]
 
 MAX_LEAVES = 100_000
-"""Leaves of one value; the largest models have some ten thousand tensors."""
+"""Maximum number of leaves in one value; the largest models have about ten thousand tensors."""
 MAX_DEPTH = 20
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
 
 
 class Data(Protocol):
-    """The elements of a tensor or array, in the order of a flat one."""
+    """The elements of a tensor or array, in the order of a flat array."""
 
     kind: str
     """Shape and dtype as text."""
@@ -35,23 +35,23 @@ class Data(Protocol):
         """Return elements as text."""
 
     def numbers(self, start: int, stop: int) -> Any:
-        """Return elements as a flat numpy array of float64; the magnitudes of complex ones."""
+        """Return elements as a flat numpy array of float64; for complex elements, return their magnitudes."""
 
 
 class Leaf(NamedTuple):
-    """A part of a value that is compared as one."""
+    """A part of a value that is compared as a whole."""
 
     name: str
-    """The path to it, such as `layer.weight` or `[3]`; "" if it is the whole value."""
+    """The path to the leaf, such as `layer.weight` or `[3]`; "" if the leaf is the whole value."""
     value: Any
     data: Data | None = None
-    """Its elements; None if it is compared by text."""
+    """Its elements; None if it is compared as text."""
     text: str = ""
     """The text; "" for its `repr`."""
 
 
 def flatten(value: object) -> Iterator[Leaf]:
-    """Yield the leaves of a value, in its own order."""
+    """Yield the leaves of a value, in their order in the value."""
     return itertools.islice(_flatten(value, "", 0), MAX_LEAVES)
 
 
@@ -119,19 +119,19 @@ def _of_torch(value: Any, name: str, kind: str) -> Iterator[Leaf]:
 
 
 def _text(element: object, item_size: int) -> str:
-    """Return an element as text that differs if the element differs."""
+    """Return an element as text; different elements have different texts."""
     return f"{element:.9g}" if isinstance(element, float) and item_size <= 4 else repr(element)[:80]
 
 
 class _Flat:
-    """Elements of something that is indexed like an array, without a copy of all of it."""
+    """Elements of something that is indexed like an array, read without copying all of it."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
         self.kind = f"{tuple(array.shape)} {array.dtype}"
 
     def flat(self, start: int, stop: int) -> Any:
-        """Return elements as a flat array; one that is not contiguous is copied in whole rows."""
+        """Return elements as a flat array; of an array that is not contiguous, only whole rows are copied."""
         array, dimensions = self.array, len(self.array.shape)
         if dimensions == 0:
             return array.reshape(1)[start:stop]
@@ -159,7 +159,7 @@ class _Array(_Flat):
         return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
 
     def numbers(self, start: int, stop: int) -> Any:
-        """Return elements as a flat numpy array of float64; the magnitudes of complex ones."""
+        """Return elements as a flat numpy array of float64; for complex elements, return their magnitudes."""
         flat = self.flat(start, stop)
         return (abs(flat) if flat.dtype.kind == "c" else flat).astype("float64")
 
@@ -185,6 +185,6 @@ class _Tensor(_Flat):
         return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
 
     def numbers(self, start: int, stop: int) -> Any:
-        """Return elements as a flat numpy array of float64; the magnitudes of complex ones."""
+        """Return elements as a flat numpy array of float64; for complex elements, return their magnitudes."""
         flat = self.flat(start, stop).cpu()
         return (flat.abs() if flat.is_complex() else flat).double().numpy()

@@ -1,6 +1,6 @@
 """Selects the values that are shown by a description instead of their `repr`.
 
-These are in `kinds` or registered by the job.
+Such a description comes from `kinds`, or from a function that the job has registered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Presenter", "describe", "find_kind", "find_presenter", "on_registrat
 
 Present = Callable[[Any], str]
 MAX_TEXT = 1000
-"""Maximum number of characters of one text: a line in an editor's variables view."""
+"""Maximum number of characters in one text: a line in an editor's variables view."""
 
 _registered: dict[type | str, Present] = {}
 _on_registration: list[Callable[[], None]] = []
@@ -26,15 +26,15 @@ class Presenter(NamedTuple):
 
     present: Present
     is_fast: bool
-    """True if the function only reads metadata of a known library; other code may take any time."""
+    """True if the function only reads metadata of a known library; other code may take any amount of time."""
 
 
 def present(kind: type | str, function: Present) -> None:
     """Show values of a type as the text that a function returns.
 
     Args:
-        kind: A type, or its full name such as "mylib.batch.Batch", which need not be imported. Applies to subclasses
-            too.
+        kind: A type, or its full name, such as "mylib.batch.Batch"; the type need not be imported. Subclasses are
+            included.
         function: Called with the value, in a helper thread with a deadline.
     """
     _registered[kind] = function

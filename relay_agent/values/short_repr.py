@@ -1,4 +1,4 @@
-"""Values as text of limited length, with tensors, arrays and tables described by what they are."""
+"""Values as text of limited length, with tensors, arrays and tables described by type and shape."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from relay_agent.values.presentation import find_presenter
 __all__ = ["ShortRepr", "short_repr"]
 
 MAX_TEXT = 2000
-"""Maximum characters of a value that a client has requested."""
+"""Maximum number of characters in a value that a client has requested."""
 MAX_ITEMS = 100
 FEW_ELEMENTS = 16
-"""Maximum elements of an array whose contents are shown if a client has requested the value."""
+"""Maximum number of elements in an array whose contents are shown if a client has requested the value."""
 
 
 class ShortRepr(reprlib.Repr):
-    """The standard library's short repr, with tensors, arrays and tables described by what they are.
+    """The standard library's short repr, with tensors, arrays and tables described by type and shape.
 
     Args:
-        max_text: Characters of each object and string.
+        max_text: Maximum number of characters for each object and string.
         shows_few: Whether arrays of a few elements are shown by their contents, which may wait for a device.
     """
 
@@ -46,7 +46,7 @@ def _has_few_elements(value: Any) -> bool:
 
 
 def short_repr(value: object) -> str:
-    """Return the text of a value that somebody has asked for."""
+    """Return the text of a value that a client has requested."""
     text = _asked.repr(value)
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 

@@ -1,8 +1,8 @@
 """Limits for slow values: no `repr` in a job delays the others, whether it sleeps, hangs or is merely slow.
 
-Each `repr` has the deadline `REPR_DEADLINE`. While one that missed its deadline is still running, no other of its type
-is started, and beyond `MAX_LATE` of them none at all. All calls share a budget, which refills with time: a hundred
-values that take a third of a second each must not take half a minute.
+Each `repr` has the deadline `REPR_DEADLINE`. While a `repr` that missed its deadline is still running, no other `repr`
+of the same type is started; while `MAX_LATE` such calls are running, none is started at all. All calls share a budget,
+which refills with time: a hundred values that take a third of a second each must not take half a minute.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from relay_agent.unpatched import threading, time
+from relay_agent.gevent_originals import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
 
 __all__ = ["FULL_DEADLINE", "REPR_DEADLINE", "within_deadline"]
@@ -56,13 +56,13 @@ _budget = _Budget()
 def within_deadline(
     kind: type, compute: Callable[[], str], *, seconds: float = REPR_DEADLINE, what: str = "repr"
 ) -> str:
-    """Return a text that code of the job computes, or `<Slow: ...>` if that takes too long.
+    """Return a text that the job's code computes, or `<Slow: ...>` if that takes too long.
 
     Args:
         kind: The type of the value.
         compute: Returns the text; called in a helper thread.
-        seconds: The deadline. A deadline above `REPR_DEADLINE` is for a request of one value and does not use the
-            budget.
+        seconds: The deadline. A deadline above `REPR_DEADLINE` means that a single value was requested; such a call
+            does not use the budget.
         what: What is computed.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Reads attributes and elements of a value without executing code of the job, such as a property or `__getattr__`."""
+"""Reads attributes and elements of a value without executing the job's code, such as a property or `__getattr__`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MISSING = object()
 
 
 def read_path(value: Any, *steps: tuple[str, Any]) -> Any:
-    """Return what a path leads to.
+    """Return the value to which a path leads.
 
     Args:
         value: Where the path begins.
@@ -62,7 +62,7 @@ def _of_module(value: Any, name: str) -> Any:
 
 
 def _element(value: Any, key: Any) -> Any:
-    # The methods of the built-in types, because a subclass may have others: `defaultdict` inserts what is missing.
+    # The methods of the built-in types, because a subclass may override them: `defaultdict` inserts missing keys.
     if isinstance(value, dict):
         if (found := dict.get(value, key, _MISSING)) is _MISSING:
             raise LookupError(f"the {type(value).__name__} has no key {key!r}")

@@ -1,4 +1,4 @@
-"""Statistics of a tensor or an array, on request and with a deadline: minimum, maximum, mean, and how many are NaN.
+"""Statistics of a tensor or an array, on request and with a deadline: minimum, maximum, mean and number of NaNs.
 
 The elements are read in pieces, so that a device with little free memory suffices. NaN and infinite elements are
 counted, and left out of the other figures.
@@ -19,7 +19,7 @@ __all__ = ["STATS_SECONDS", "Statistics", "compute_statistics"]
 STATS_SECONDS = 5.0
 """Time limit in seconds."""
 PIECE = 4 * 1024 * 1024
-"""Elements that are converted at once."""
+"""Number of elements that are converted at once."""
 
 
 class Statistics:
@@ -37,16 +37,16 @@ def compute_statistics(value: object, seconds: float = STATS_SECONDS) -> Statist
 
     Args:
         value: A tensor, an array, or something that contains them, such as a module.
-        seconds: Time limit; what is not computed by then is named.
+        seconds: Time limit; if it is exceeded, the last line states this.
     """
     until = time.monotonic() + seconds
     lines: list[str] = []
     try:
         call_within(seconds, lambda: _fill(lines, value, until))
     except (TooLate, TimeoutError):
-        lines.append(f"not complete: it takes longer than {seconds:g} s")
+        lines.append(f"incomplete: computing the statistics took longer than {seconds:g} s")
     except Exception as error:  # noqa: BLE001 - the code of a library or a job
-        lines.append(f"not complete: {type(error).__name__}: {error}")
+        lines.append(f"incomplete: {type(error).__name__}: {error}")
     return Statistics("\n".join(lines) or f"not a tensor or an array: {type(value).__name__}")
 
 
@@ -58,7 +58,7 @@ def _fill(lines: list[str], value: object, until: float) -> None:
 
 
 def _line(data: Data, until: float) -> str:
-    """Return for example `min -0.5 max 3.25 mean 0.125, 2 NaN of 4,096`."""
+    """Return, for example, `min -0.5 max 3.25 mean 0.125, 2 NaN of 4,096`."""
     finite, infinite, total = 0, 0, 0.0
     low, high = math.inf, -math.inf
     for start in range(0, data.size, PIECE):
@@ -77,5 +77,5 @@ def _line(data: Data, until: float) -> str:
     counts = ((data.size - finite - infinite, "NaN"), (infinite, "infinite"))
     odd = "".join(f", {number:,} {what}" for number, what in counts if number)
     if not finite:
-        return f"no finite element{odd} of {data.size:,}"
+        return f"no finite elements{odd} of {data.size:,}"
     return f"min {low:.6g} max {high:.6g} mean {total / finite:.6g}{odd} of {data.size:,}"

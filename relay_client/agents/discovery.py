@@ -1,4 +1,4 @@
-"""Discovery of agents on one hybrid connection: agents without a tunnel to this client, and the agent of a lost tunnel.
+"""Discovery of agents on one hybrid connection: agents without a tunnel to this client, and agents with a lost tunnel.
 
 The relay picks the listener for each connection. A relay that honours the listener selection headers connects every
 probe to a new agent and answers 404 when there are no more agents. A relay that ignores the headers picks a listener at
@@ -6,12 +6,13 @@ random. An agent answers 421 if it already has a session with this client or if 
 client then probes again, with several simultaneous probes:
 
     n agents, all but one known     a probe finds the last one with probability 1/n
-    `rounds` * n misses             there are no more agents; wrong with probability e ** -rounds (8: 1/3000)
+    `rounds` * n misses in a row    the search is over; it has missed an agent with probability e ** -rounds (8: 1/3000)
 
 A 421 from an agent that the headers excluded shows that the relay ignores them.
 
-An unusable listener, such as an agent with another tunnel key, cannot be excluded because its id is unknown. The relay
-may pick it repeatedly, and there may be several such listeners, so the search then uses more probes.
+An unusable listener, such as an agent with a different tunnel key, cannot be excluded, because its id is unknown. The
+relay may pick it repeatedly, and there may be several such listeners, so more probes are used once one of them has
+been reached.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import NamedTuple, NoReturn
 from relay_core.errors import HybridConnectionNotFound, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
 from relay_core.net.tasks import TaskSet
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, refusing_agent
 
 __all__ = ["MAX_AGENTS", "Begun", "Discovery", "EndedSearch", "SearchEffort", "conclude"]
@@ -35,36 +36,39 @@ __all__ = ["MAX_AGENTS", "Begun", "Discovery", "EndedSearch", "SearchEffort", "c
 MAX_AGENTS = 25
 """Azure's limit on listeners per hybrid connection."""
 MAX_PROBES = 8
-"""Simultaneous probes for new agents if the relay picks at random. With Azure's latencies they find all of 8 agents in
-about 3 s, and all of 25 agents in 10 s."""
+"""Maximum number of simultaneous probes for new agents. If the relay picks listeners at random, a search takes about
+3 s to find 8 agents, and 10 s to find 25 agents, given Azure's latencies."""
 MAX_RESUME_PROBES = 4
-"""Simultaneous probes for one known agent if the relay picks at random."""
+"""Maximum number of simultaneous probes for one known agent if the relay picks listeners at random."""
 MAX_DIALS = 12
-"""Limit on all simultaneous probes, so that 25 tunnels that are lost together do not flood the relay."""
+"""Maximum number of simultaneous probes of any kind, so that the loss of 25 tunnels at once cannot flood the relay."""
 RESUME_ROUNDS = 3
-"""Rounds of probes for a known agent. Few are enough, because another attempt follows anyway."""
+"""Number of rounds of probes for a known agent. A few are enough, because another attempt follows anyway."""
 THOROUGH_RESUMES = 3
-"""Attempts to resume with that many rounds; an agent that is still not found has probably exited."""
+"""Number of attempts to resume a session with `RESUME_ROUNDS`; an agent that none of them finds has probably exited."""
 LATE_PROBES = 2
-"""Probes in each later attempt; these repeat every few seconds until the session expires, maybe for many agents."""
+"""Number of probes in each later attempt; attempts are repeated every few seconds until the session expires."""
 MAX_MISSES = 40
-"""Misses of one agent after which no more searches are requested; as many prompt attempts fit into 10 s."""
+"""Number of misses of one agent after which no more searches are requested for it; 40 prompt attempts take 10 s."""
 SLOW_ATTEMPT = 1.0
-"""Seconds after which an attempt to resume counts as slow; with Azure's latencies it usually takes 0.6 s."""
+"""Seconds after which an attempt to resume counts as slow; with Azure's latencies, an attempt usually takes 0.6 s."""
 UNKNOWN_WEIGHT = 4
-"""How many misses an answer from an unknown agent counts as: one search finds that agent unless it is unusable."""
+"""Number of misses that an unknown agent's answer counts as; one search finds that agent unless it is unusable."""
 MAX_UNUSABLE = 8
-"""Listeners that refuse or break the handshake among which a search still finds the last usable agent."""
+"""Maximum number of listeners that may refuse or break off the handshake without making a search miss an agent."""
+UNUSABLE_TIMEOUT = 15.0
+"""Seconds after which a search ends if every listener so far has closed the connection or has not answered. Each such
+attempt may take 10 s. Other problems, such as a different tunnel key, become known after a few round trips."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SearchEffort:
-    """The number of probes in a search if the relay picks at random.
+    """The number of probes in a search if the relay picks listeners at random.
 
     Args:
-        rounds: Misses before the search ends, as a multiple of the possible number of agents.
+        rounds: Number of misses before the search ends, as a multiple of the possible number of agents.
     """
 
     rounds: int
@@ -73,14 +77,14 @@ class SearchEffort:
         """Return the number of consecutive misses after which all usable agents are considered known.
 
         Args:
-            known: Agents that this client has found.
-            unusable: How many listeners may be unusable.
+            known: Number of agents that this client has found.
+            unusable: Number of listeners that may be unusable.
         """
         return self.rounds * min(known + 1 + unusable, MAX_AGENTS)
 
 
 class Begun(NamedTuple):
-    """The result of beginning a session on a new connection."""
+    """The result of an attempt to begin a session on a new connection."""
 
     agent: str
     """The agent's id."""
@@ -92,15 +96,16 @@ class Discovery:
     """Finds agents by connecting to them.
 
     Args:
-        connect: Makes one connection with some headers.
-        begin: Begins a session on the connection, unless this client already has one with that agent.
+        connect: Makes one connection with the given headers.
+        begin: Begins a session on a connection, unless this client already has one with the agent at the other end.
         known: Returns the ids of the agents to which this client has tunnels.
         client_id: The id of this client.
         path: Name of the hybrid connection, for messages.
         on_missed: Called when a known agent was not found, or an unknown one answered in its place. A search for new
             agents is then worthwhile, because a killed agent is replaced within seconds.
-        on_seen: Called with the id of each agent that has answered here.
-        is_repeated: Whether the error of an unusable agent, as text, has just been logged; by default remembered here.
+        on_seen: Called with the id of each agent that has answered on this hybrid connection.
+        is_repeated: Returns whether the text of an unusable agent's error is the one that was logged last; by default,
+            this object keeps track of it.
     """
 
     def __init__(
@@ -116,9 +121,9 @@ class Discovery:
         is_repeated: Callable[[str], bool] | None = None,
     ) -> None:
         self.at_random = False
-        """The relay has been seen to ignore the headers."""
+        """True once the relay is known to ignore the headers."""
         self.has_found = False
-        """True once an agent was usable, which shows that this client's key is correct for at least one agent."""
+        """True once an agent has been usable, which shows that this client's key is correct for at least one agent."""
         self._connect = connect
         self._begin = begin
         self._known = known
@@ -128,9 +133,9 @@ class Discovery:
         self._on_seen = on_seen
         self._is_repeated = is_repeated or self._was_last_logged
         self._failed_resumes: Counter[str] = Counter()
-        """Consecutive failed attempts to resume, by agent."""
+        """Number of consecutive failed attempts to resume, by agent."""
         self._misses: Counter[str] = Counter()
-        """By agent: attempts since it was last reached that missed it or reached an unknown agent."""
+        """By agent: number of misses since it was last reached; an unknown agent's answer counts as several misses."""
         self._dials = asyncio.Semaphore(MAX_DIALS)
         self._last_logged = ""
 
@@ -148,11 +153,12 @@ class Discovery:
         """
         ended = await self.probe_all(wanted)
         known = bool(self._known())
-        return conclude([ended], self._path, is_met=wanted() is None, has_known=known, has_found=self.has_found)
+        is_met = ended.was_met or wanted() is None
+        return conclude([ended], self._path, is_met=is_met, has_known=known, has_found=self.has_found)
 
     async def probe_all(self, wanted: Callable[[], SearchEffort | None]) -> EndedSearch:
-        """Probe until `wanted` returns None or no agents are left, and return how it ended, for `conclude`."""
-        search = EndedSearch()
+        """Probe until `wanted` returns None or no agents are left, and return the ended search, for `conclude`."""
+        search = EndedSearch(started_at=asyncio.get_running_loop().time())
         running: set[asyncio.Task[None]] = set()
         async with TaskSet() as tasks:
             while True:
@@ -160,13 +166,14 @@ class Discovery:
                 while effort is not None and self._may_probe(search, len(running), effort):
                     running.add(tasks.spawn(self._probe(search), name="look for an agent"))
                 if not running:
+                    search.was_met = effort is None
                     return search
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
 
     def _may_probe(self, search: EndedSearch, running: int, effort: SearchEffort) -> bool:
-        if search.error is not None or running >= self._max_probes(search):
+        if search.error is not None or search.has_timed_out or running >= self._max_probes(search):
             return False
         known = len(self._known())
         if self.at_random and known >= MAX_AGENTS:
@@ -175,7 +182,7 @@ class Discovery:
         return search.misses + running < effort.max_misses(known, unusable)
 
     def _max_probes(self, search: EndedSearch) -> int:
-        """Return how many probes may run at once: few if the relay selects, and has few agents, all usable."""
+        """Return how many probes may run at once: if the relay honours the headers, one for each agent found so far."""
         return MAX_PROBES if self.at_random or search.unusable else min(MAX_PROBES, max(1, search.found))
 
     async def _probe(self, search: EndedSearch) -> None:
@@ -207,11 +214,13 @@ class Discovery:
         search.misses = 0
 
     def _skip(self, search: EndedSearch, error: RelayDebugError) -> None:
-        """Count an agent that cannot be used, log it once, and continue: others may be usable."""
+        """Count an agent that cannot be used, and log it once; the search continues, because others may be usable."""
         search.unusable = error
         search.misses += 1
         if not self._is_repeated(str(error)):
-            logger.warning("searching for other agents, because one on '%s' cannot be used: %s", self._path, error)
+            logger.warning(
+                "searching for other agents, because a listener on '%s' cannot be used: %s", self._path, error
+            )
 
     def _was_last_logged(self, text: str) -> bool:
         was_last, self._last_logged = text == self._last_logged, text
@@ -221,8 +230,8 @@ class Discovery:
         """Connect to one known agent, to resume its session.
 
         Raises:
-            NoListener: the agent was not found: it has exited, or the relay picked others each time.
-            RelayDebugError: any other reason.
+            NoListener: the agent was not found, because it has exited or the relay picked other agents each time.
+            RelayDebugError: the attempt failed for any other reason.
         """
         probes = LATE_PROBES
         if self._failed_resumes[agent] < THOROUGH_RESUMES:
@@ -238,7 +247,7 @@ class Discovery:
             self._missed(agent, probes)
             self._failed_resumes[agent] += 1
             raise NoListener(
-                f"{probes} connections did not reach this agent; it has exited, or the relay picked other agents",
+                f"none of the {probes} attempts reached the agent; it has exited, or the relay picked other agents",
                 costly=probes > 1,
             )
         self.mark_alive(agent)
@@ -260,9 +269,9 @@ class Discovery:
     async def _search_meanwhile(self, agent: str) -> NoReturn:
         """Request searches while an attempt to resume is running, until cancelled.
 
-        If the agent was missed before, a search is requested immediately, so that a successor is found as early as the
-        agent itself would be. Otherwise it is requested after a delay: the relay may have announced the attempt to a
-        listener that was killed, and such an attempt takes 10 s to fail.
+        If the agent has been missed, a search is requested immediately, so that a successor is found as early as the
+        agent itself would be. Otherwise the search is requested after a delay: the relay may have announced the attempt
+        to a listener that was killed, and such an attempt takes 10 s to fail.
         """
         self._request_search(agent)
         while True:
@@ -270,7 +279,7 @@ class Discovery:
             self._missed(agent, 1)
 
     def _request_search(self, agent: str) -> None:
-        """Request a search if an agent was missed since it was last reached."""
+        """Request a search if an agent has been missed since it was last reached."""
         if 0 < self._misses[agent] <= MAX_MISSES:
             self._on_missed()
 
@@ -305,11 +314,11 @@ class Discovery:
             return error
 
     async def _dial(self, headers: Mapping[str, str], is_excluded: Callable[[str], bool]) -> WebSocket | None:
-        """Make one connection; None if the relay picked the wrong agent.
+        """Make one connection; return None if the relay picked the wrong agent.
 
         Args:
             headers: The headers for the relay and the agent.
-            is_excluded: Whether a relay that honours the headers would not have picked this agent.
+            is_excluded: Returns True for an agent that a relay honouring the headers would not have picked.
         """
         async with contextlib.AsyncExitStack() as slot:
             if self.at_random:
@@ -332,26 +341,37 @@ class Discovery:
 class EndedSearch:
     """The state of one search on one hybrid connection."""
 
+    started_at: float = 0.0
+    """When the search started, by the event loop's clock."""
     answered: bool = False
-    """True once an agent has answered. The relay then works, and an unanswered probe reached an agent without a
-    network."""
+    """True once an agent has answered. The relay then works, and an unanswered probe means that an agent has lost its
+    network connection."""
     found: int = 0
-    """New agents."""
+    """Number of new agents found so far."""
     misses: int = 0
-    """Probes since the last new agent."""
+    """Number of probes without a new agent since the last one was found."""
     unusable: RelayDebugError | None = None
     """The error of the last agent that could not be used."""
     error: RelayDebugError | None = None
     """The error that ends the search."""
+    was_met: bool = False
+    """True if nothing more was wanted when the search ended; a caller that wants more needs another search."""
+
+    @property
+    def has_timed_out(self) -> bool:
+        """Whether no listener was usable within `UNUSABLE_TIMEOUT`, for a reason that takes a long time to detect."""
+        if self.unusable is None or not self.unusable.retryable or self.found:
+            return False
+        return asyncio.get_running_loop().time() - self.started_at >= UNUSABLE_TIMEOUT
 
 
 def conclude(
     searches: Sequence[EndedSearch], path: str, *, is_met: bool, has_known: bool, has_found: bool
 ) -> RelayDebugError | None:
-    """Return why the searches of a hybrid connection, or of all those of a family, ended; None if they have succeeded.
+    """Return why the searches on a hybrid connection or a family have ended; None if they succeeded.
 
     An unusable agent is the reason only if no other agent was ever usable. Otherwise this client's key is correct, and
-    waiting for the expected agent helps.
+    it makes sense to wait for the expected agent.
 
     Args:
         searches: One for each hybrid connection.
@@ -366,7 +386,7 @@ def conclude(
     if others:
         return others[0]
     if len(absent) == len(searches):
-        # An existing hybrid connection without agents explains more than a deleted one.
+        # The absence of agents explains the failure better than a deleted hybrid connection.
         empty = [error for error in absent if isinstance(error, NoListener)]
         if not (empty and has_known):
             return (empty or absent)[0]

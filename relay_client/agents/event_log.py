@@ -1,4 +1,4 @@
-"""The log of agent events: maintains the roster and logs one line for each change of agents, tunnels and conflicts."""
+"""The log of agent events: maintains the roster and logs one line for each change to agents, tunnels and conflicts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from relay_client.agents.events import agent_events, attachment_texts, conflict_text
+from relay_client.agents.announcement_changes import agent_events, attachment_texts, conflict_text
 from relay_client.agents.roster import Conflict, Roster
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.net.session.client import LinkState, LinkStatus
@@ -16,7 +16,7 @@ from relay_core.net.session.client import LinkState, LinkStatus
 __all__ = ["EventLog"]
 
 REMINDER_INTERVAL = 300.0
-"""Seconds between reminders of attachments, because a paused job costs money."""
+"""Seconds between reminders about attached debuggers; users are reminded because a paused job costs money."""
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +43,10 @@ class EventLog:
         return agent.name if agent else f"agent/{agent_id[:8]}"
 
     def announced(self, info: AgentInfo) -> None:
-        """Store an announcement in the roster and log its changes."""
+        """Store an announcement in the roster and log what has changed."""
         now = time.time()
-        for event in agent_events(self.roster.put(info, now), info, now):
+        before = self.roster.put(info, now)
+        for event in agent_events(before, info, now, self.roster.former_targets(info.id)):
             logger.log(logging.WARNING if event.is_warning else logging.INFO, "%s", event.text)
             if event.is_alarm:
                 self._alarm()

@@ -1,8 +1,8 @@
 """Discovery of agents on all hybrid connections of a family, several at a time.
 
-An agent listens on any of them, and may listen on another one after an interruption. This module stores on which hybrid
-connection each agent was last seen, and dials it there. If it has moved, the next search reaches it in its new place
-and recognizes its id.
+Each agent listens on one of them, and may listen on a different one after an interruption. This module records on which
+hybrid connection each agent was last seen, and dials the agent there. If the agent has moved, the next search reaches
+it and recognizes its id.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from relay_client.agents.discovery import Begun, Discovery, SearchEffort, conclu
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.net.tasks import TaskSet
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 
 __all__ = ["FamilyDiscovery"]
 
-MAX_CONNECTS = 32
-"""Simultaneous connection attempts: enough to find 200 agents within seconds, and few enough that each of them is
-completed within its time limit on a slow computer."""
+MAX_CONNECTS = 64
+"""Maximum number of simultaneous connection attempts: enough to find 200 agents within seconds, and few enough that
+each attempt is completed within its time limit even on a slow computer."""
 
 
 class FamilyDiscovery:
-    """Finds agents on a hybrid connection, or on all of a family.
+    """Finds agents on a hybrid connection, or on all hybrid connections of a family.
 
     Args:
         endpoint: The hybrid connection or family.
-        connect: Makes one connection to a hybrid connection, with some headers.
-        begin: Begins a session on the connection, unless this client already has one with that agent.
+        connect: Makes one connection through a hybrid connection, with the given headers.
+        begin: Begins a session on a connection, unless this client already has one with the agent at the other end.
         known: Returns the ids of the agents to which this client has tunnels.
         client_id: The id of this client.
         on_missed: Called when a search for new agents is worthwhile, as in `Discovery`.
-        on_moved: Called with the id of a known agent that was seen on another hybrid connection.
+        on_moved: Called with the id of a known agent that has been seen on a different hybrid connection.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class FamilyDiscovery:
         """Search on all hybrid connections at once until `wanted` returns None or no agents are left.
 
         Returns:
-            As `Discovery.search`. A hybrid connection that was deleted is an error only if all were.
+            The same as `Discovery.search`. Deleted hybrid connections are an error only if all of them are deleted.
         """
         known = self._known()
         self._places = {agent: index for agent, index in self._places.items() if agent in known}
@@ -87,13 +87,17 @@ class FamilyDiscovery:
         return conclude(
             ended,
             self._name,
-            is_met=wanted() is None,
+            is_met=wanted() is None or any(part.was_met for part in ended),
             has_known=bool(self._known()),
             has_found=any(part.has_found for part in self._parts),
         )
 
     async def dial_agent(self, agent: str) -> WebSocket:
-        """Connect to a known agent where it was last seen, to resume its session; raises as `Discovery.dial_agent`."""
+        """Connect to a known agent where it was last seen, to resume its session.
+
+        Raises:
+            NoListener, RelayDebugError: for the same reasons as in `Discovery.dial_agent`.
+        """
         return await self._parts[self._places.get(agent, 0)].dial_agent(agent)
 
     def mark_alive(self, agent: str) -> None:
@@ -120,6 +124,6 @@ class FamilyDiscovery:
             self._on_moved(agent)
 
     def _is_repeated(self, text: str) -> bool:
-        """Return whether this was the last error of an unusable agent, on any hybrid connection."""
+        """Return whether an unusable agent's error equals the last one, on any hybrid connection."""
         is_repeated, self._last_unusable = text == self._last_unusable, text
         return is_repeated

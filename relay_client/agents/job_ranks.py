@@ -1,18 +1,18 @@
 """Which ranks of each job are not registered, and why; no I/O.
 
 A node may connect later than the others, or be unreachable. Its ranks are then in no announcement, but the world size
-in the announcements of the other nodes includes them. A command for all ranks must name them.
+in the announcements of the other nodes includes them. A command for all ranks must name the missing ranks.
 """
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from relay_client.ui.endings import signal_name
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.ending import Ending
-from relay_core.values import MAX_PORT
+from relay_core.value_parsers import MAX_PORT
 
 __all__ = ["NOT_FOUND", "AbsentRank", "absent_ranks", "how_ended", "world_of"]
 
@@ -21,16 +21,16 @@ NOT_FOUND = "not found"
 
 @dataclass(frozen=True)
 class AbsentRank:
-    """A rank of a job without a registered process."""
+    """A rank without a registered process."""
 
     rank: int
     port: int
-    """The logical port that its process would have."""
+    """The logical port that the rank's process would have."""
     reason: str = NOT_FOUND
-    """`not found`, or how it has ended: `was killed by SIGKILL`."""
+    """`not found`, or how the rank has ended, such as `was killed by SIGKILL`."""
     has_ended: bool = False
     may_register: bool = False
-    """True if a process of its job has announced a world size that includes it."""
+    """True if a process of the rank's job has announced a world size that includes this rank."""
 
 
 def absent_ranks(agents: Iterable[AgentInfo], ranks: Collection[int] | None = None) -> tuple[AbsentRank, ...]:
@@ -39,14 +39,14 @@ def absent_ranks(agents: Iterable[AgentInfo], ranks: Collection[int] | None = No
     Args:
         agents: The announcements of all known agents.
         ranks: The ranks in question; None for all ranks of all jobs. Ranks beyond the world size of every job are
-            reported as ranks of the first one.
+            reported as ranks of the first job.
     """
     agents = list(agents)
     jobs = _jobs(agents)
     endings = {ending.port: ending for agent in agents for ending in agent.endings or ()}
     found: dict[int, AbsentRank] = {}
     for base, targets in jobs.items():
-        world = min(world_of(targets.values()) or 0, MAX_PORT + 1 - base)  # others cannot register
+        world = min(world_of(targets.values()) or 0, MAX_PORT + 1 - base)  # higher ranks cannot have a port
         for rank in range(world) if ranks is None else sorted(ranks):
             if rank < world and rank not in targets:
                 found[base + rank] = _absent(rank, base + rank, endings.get(base + rank))
@@ -59,26 +59,26 @@ def absent_ranks(agents: Iterable[AgentInfo], ranks: Collection[int] | None = No
 
 
 def world_of(targets: Iterable[TargetInfo]) -> int | None:
-    """Return the number of ranks of a job, as its processes announce it; None if none does.
+    """Return the number of ranks in a job, as announced by its processes; None if no process announces it.
 
-    Processes that an elastic launcher has started again may have another number of ranks than those that are ending.
+    Processes that an elastic launcher has restarted may announce a different number from processes that are still
+    exiting.
     """
     return max((target.world for target in targets if target.world is not None), default=None)
 
 
 def how_ended(ending: Ending) -> str:
-    """Return how a rank has ended, as the end of a sentence."""
+    """Return how a rank has ended, as a phrase that follows the name of the rank."""
     error = f" ({ending.error})" if ending.error else ""
     if ending.signal is not None:
-        names = {number.value: number.name for number in signal.Signals}
-        return f"was killed by {names.get(ending.signal, f'signal {ending.signal}')}{error}"
+        return f"was killed by {signal_name(ending.signal) or f'signal {ending.signal}'}{error}"
     if ending.status is not None:
         return f"has exited with status {ending.status}{error}"
     return f"has ended{error}"
 
 
 def _jobs(agents: Iterable[AgentInfo]) -> dict[int, dict[int, TargetInfo]]:
-    """Return the registered ranks of each job by rank; jobs on one hybrid connection have different base ports."""
+    """Return the registered ranks of each job, by base port, which distinguishes the jobs on a hybrid connection."""
     found: dict[int, dict[int, TargetInfo]] = {}
     for agent in agents:
         for target in agent.targets:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import printable
 from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
 from relay_core.agent_api.requests import Collectives, Digest, Evaluate, Failure, Push, Stacks, Wake
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.net.session.exchanges import MAX_BODY
 from relay_core.net.session.stream import SessionStream
 
-__all__ = ["send_request"]
+__all__ = ["send_request", "send_step"]
 
 MAX_RESPONSE = 32 * 1024 * 1024
-"""Maximum bytes of a response; the stacks of eight processes with a hundred threads each, with variables, take a few
-MiB."""
+"""Maximum number of bytes in a response; the stacks of eight processes with a hundred threads each, including
+variables, take up a few MiB."""
 MAX_SENTENCE = 1000
-"""Maximum characters of an agent's error or hint, which may contain a long path."""
+"""Maximum number of characters in an agent's error or hint, which may contain a long path."""
 
 
 async def send_request(
@@ -40,9 +42,13 @@ async def send_request(
 
     Raises:
         ConnectionLost: the agent is unreachable, refused the stream, or did not answer in time.
-        RelayDebugError: the agent reported a failure; the error has the agent's sentence and hint.
-        ProtocolError: the response is not a JSON object, or too long.
+        RelayDebugError: the agent reported a failure; the error contains the agent's sentence and hint.
+        ProtocolError: the response is not a JSON object, or is too long.
     """
+    if isinstance(request, Evaluate) and request.selection is not None:
+        body = json.dumps(request.body(), separators=(",", ":")).encode()
+        if len(body) <= MAX_BODY and (exchanges := tunnels.exchanges(agent_id)) is not None:
+            return _checked(_decode(await _within(within, exchanges.request(body), request.name), request.name))
     stream = tunnels.open_request(agent_id, request)
     try:
         async with timeout(within):
@@ -52,13 +58,46 @@ async def send_request(
             response = _decode(await _read_all(stream), request.name)
     except TIMEOUT_ERRORS:
         stream.abort("no response in time")
-        raise ConnectionLost(
-            f"the agent did not answer '{request.name}' within {within:g} s",
-            hint="the process or its node may be overloaded",
-        ) from None
+        raise _late(within, request.name) from None
     except BaseException:
         stream.abort()
         raise
+    return _checked(response)
+
+
+async def send_step(tunnels: Tunnels, agent_id: AgentId, step: SearchStep, *, within: float) -> bytes:
+    """Send a step of a search to an agent and return its response.
+
+    Raises:
+        ConnectionLost: the agent is unreachable, or did not answer in time.
+        RelayDebugError: the agent no longer has the search.
+    """
+    exchanges = tunnels.exchanges(agent_id)
+    if exchanges is None:
+        raise ConnectionLost("there is currently no connection to the agent")
+    response = await _within(within, exchanges.request(step.encode()), "search")
+    if response[:1] == b"{":
+        _checked(_decode(response, "search"))
+    return response
+
+
+async def _within(seconds: float, response: Awaitable[bytes], request: str) -> bytes:
+    try:
+        async with timeout(seconds):
+            return await response
+    except TIMEOUT_ERRORS:
+        raise _late(seconds, request) from None
+
+
+def _late(seconds: float, request: str) -> ConnectionLost:
+    return ConnectionLost(
+        f"the agent did not answer '{request}' within {seconds:g} s",
+        hint="check whether the process or its node is overloaded",
+    )
+
+
+def _checked(response: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a response, unless it reports a failure."""
     if failure := Failure.parse(response, _clean):
         raise RelayDebugError(failure.error, hint=failure.hint)
     return response

@@ -1,4 +1,4 @@
-"""Retries a refused connection while a new Entra ID role of the identity may not have propagated yet."""
+"""Retries a refused connection for as long as a newly assigned Azure role of the identity may still be propagating."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ logger = logging.getLogger(__name__)
 
 
 async def retry_while_role_is_new(attempt: Callable[[], Awaitable[None]], seconds: float) -> None:
-    """Call `attempt` until the relay accepts the identity; the first refusal is logged.
+    """Call `attempt` until the relay accepts the identity, and log the first refusal.
 
     Args:
         attempt: Connects to the relay.
         seconds: How long to retry after the first refusal; see `relay_core.hyco.credential.Credential.role_grace`.
 
     Raises:
-        RelayDebugError: an error of `attempt` that a new role cannot explain, or Unauthorized if the time has expired.
+        RelayDebugError: an error from `attempt` that a new role cannot explain, or Unauthorized if the time has run
+            out.
     """
     grace, backoff = NewRoleGrace(seconds), Backoff(random.random)
     while True:

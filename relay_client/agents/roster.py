@@ -1,11 +1,11 @@
 """The roster of agents: their announcements, their claims to ports, and which agent owns each port. No I/O.
 
 If several agents claim a port, the earliest claim owns it. An unreachable agent keeps its ports, because it may
-reconnect and continue a debugger's session. It loses a port to a claim that was made after the agent was lost (the job
-was restarted). After `AWAY_LIMIT` it loses a port to any other claim.
+reconnect and continue a debugger's session. It loses a port to a claim that is made after the agent became unreachable,
+for example because the job was restarted. After `AWAY_LIMIT`, it loses a port to any claim of a reachable agent.
 
     one claim            owns the port, whether its agent is reachable or not
-    several claims       the earliest one that has not lost the port owns it; two reachable agents are a conflict
+    several claims       the earliest one that has not lost the port owns it; claims of two reachable agents conflict
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AWAY_LIMIT = 10.0
 """Seconds after which an unreachable agent loses a port to a reachable one: longer than it takes to replace a
 transport."""
 LAST = 1 << 62
-"""Sorts agents without a node rank after those with one."""
+"""Sort key for agents without a node rank, which come after those with one."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Destination:
 
     port: int
     is_forward: bool = False
-    """True for a port of the node, given with `--forward`; False for a debugger's logical port."""
+    """True for a port on a node that `--forward` specifies; False for a debugger's logical port."""
     node_rank: int | None = None
     """The node of the agent, or None for any node."""
     is_all_ranks: bool = False
-    """All ranks of the job at once; `port` is 0."""
+    """True for all ranks of the job at once; `port` is then 0."""
 
     def __str__(self) -> str:
         if self.is_all_ranks:
@@ -53,7 +53,7 @@ class Claim:
     stamp: float
     """Unix time of the claim, as announced by the agent, or the time when this client first received it."""
     seen_at: float
-    """Unix time, by this client's clock, when it first received the claim."""
+    """Unix time when this client first received the claim, by its own clock."""
     number: int
     """Position in the order in which this client received claims."""
 
@@ -74,11 +74,11 @@ class Conflict:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """Identifies the conflict; independent of the other fields of the claims."""
+        """A key that identifies the conflict; it does not depend on the other fields of the claims."""
         return self.port, f"{self.kept.agent.id} {self.kept.target.pid}", f"{self.refused.agent.id}"
 
     def concerns(self, agent_id: AgentId) -> bool:
-        """True if an agent is one of the two in conflict."""
+        """True if an agent is one of the two that are in conflict."""
         return agent_id in {self.kept.agent.id, self.refused.agent.id}
 
     def report(self) -> PortConflict:
@@ -91,12 +91,16 @@ class _Entry:
     info: AgentInfo
     away_since: float | None = None
     claims: dict[int, Claim] = field(default_factory=dict)
+    former: dict[int, TargetInfo] = field(default_factory=dict)
+    """The last target of each port that no longer has a target."""
 
 
 class Roster:
     """The agents to which this client has tunnels. All times are Unix times by this machine's clock."""
 
     def __init__(self) -> None:
+        self.removed = 0
+        """Number of agents removed so far."""
         self._entries: dict[AgentId, _Entry] = {}
         self._numbers = itertools.count(1)
 
@@ -118,6 +122,8 @@ class Roster:
             entry = self._entries[info.id] = _Entry(info)
         entry.info = info
         claims = {target.port: self._claim(entry, info, target, now) for target in info.targets}
+        ended = {port: claim.target for port, claim in entry.claims.items()}
+        entry.former = {port: target for port, target in {**entry.former, **ended}.items() if port not in claims}
         entry.claims = claims
         return before
 
@@ -140,6 +146,7 @@ class Roster:
     def remove(self, agent_id: AgentId) -> AgentInfo | None:
         """Remove an agent whose session has ended, and return its last announcement."""
         entry = self._entries.pop(agent_id, None)
+        self.removed += entry is not None
         return entry.info if entry else None
 
     @property
@@ -151,6 +158,11 @@ class Roster:
         """Return the last announcement of an agent, or None."""
         entry = self._entries.get(agent_id)
         return entry.info if entry else None
+
+    def former_targets(self, agent_id: AgentId) -> list[TargetInfo]:
+        """Return the targets that an agent announced earlier, except those whose port has a new target."""
+        entry = self._entries.get(agent_id)
+        return list(entry.former.values()) if entry else []
 
     def owner(self, port: int, now: float) -> Claim | None:
         """Return the claim that owns a port, or None."""

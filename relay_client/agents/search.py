@@ -1,4 +1,4 @@
-"""The search for agents, shared by all callers that wait for an agent or a target; changes wake them."""
+"""The search for agents, shared by all callers that are waiting for an agent or a target; changes wake the callers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeVar
 
 from relay_client.agents.discovery import SearchEffort
+from relay_client.agents.roster import Roster
+from relay_client.agents.search_schedule import SearchSchedule
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import RelayDebugError
+from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugError, RelayUnreachable
 from relay_core.net.tasks import TaskSet, first_completed
 
 __all__ = ["BACKGROUND", "RETRY_DELAYS", "THOROUGH", "AgentSearch"]
 
 RETRY_DELAYS = (0.5, 1.0, 2.0, 3.0, 5.0)
-"""Seconds between searches while somebody waits for an agent; the last one repeats."""
-BACKGROUND_INTERVAL = 30.0
-"""Seconds between searches while nobody waits, varied at random by 20 % so that many clients do not synchronise."""
+"""Seconds between searches while a caller is waiting for an agent; the last delay is repeated."""
+NO_AGENT = "no agent"
+"""The kind of reason that applies if the relay can be reached but has no usable agent; see `_report`."""
 START_INTERVAL = 0.2
-"""Minimum seconds between two searches that are started because an agent was missed."""
+"""Minimum number of seconds between two searches that are started because a known agent was not found."""
 THOROUGH = SearchEffort(8)
-"""Rounds while somebody waits; see `relay_client.agents.discovery`."""
+"""The effort while a caller is waiting; see `relay_client.agents.discovery`."""
 BACKGROUND = SearchEffort(1)
-"""Rounds while nobody waits; few, because the search is repeated anyway."""
+"""The effort while no caller is waiting; it is low, because the search is repeated anyway."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -41,7 +43,7 @@ class Searching(Protocol):
 
 
 class AgentSearch:
-    """Finds agents for callers that wait for a target, a port or any agent.
+    """Finds agents for callers that are waiting for a target, a port or any agent.
 
     Args:
         discovery: Finds agents.
@@ -53,7 +55,7 @@ class AgentSearch:
         self._tasks = tasks
         self._running: asyncio.Task[RelayDebugError | None] | None = None
         self._started_at = -START_INTERVAL
-        """When the last search of `start` began, or will begin, in the loop's time."""
+        """When the last search that `start` scheduled began or will begin, by the event loop's clock."""
         self._demands: list[_Demand] = []
         self._changed = asyncio.Event()
 
@@ -62,11 +64,11 @@ class AgentSearch:
 
     @property
     def changed(self) -> asyncio.Event:
-        """Set when an agent is next found, lost, reached again or removed, or changes its announcement."""
+        """The event that is set when an agent is next found, lost, reached again or removed, or announces a change."""
         return self._changed
 
     def announce_change(self) -> None:
-        """Wake everyone who waits; each checks whether the change concerns it."""
+        """Wake all waiting callers; each of them checks whether the change concerns it."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -75,7 +77,7 @@ class AgentSearch:
 
         Raises:
             NoListener: there are no more agents.
-            RelayDebugError: any other reason why the search ended.
+            RelayDebugError: the search ended for any other reason.
         """
         demand = _Demand(found, effort)
         self._demands.append(demand)
@@ -117,27 +119,42 @@ class AgentSearch:
         raise AssertionError("unreachable")
 
     def start(self) -> None:
-        """Search for all agents once, in the background, `START_INTERVAL` after the last such search at the earliest.
+        """Search for all agents once, in the background, at least `START_INTERVAL` after the last such search.
 
-        It does not join a search that is running: one of its probes may wait for a listener that was killed, or have
-        been answered before the agent that is wanted began to listen.
+        This search does not join a search that is already running: a probe in the running search may be waiting for a
+        listener that was killed, or may have been answered before the wanted agent started listening.
         """
         now = asyncio.get_running_loop().time()
         if now < self._started_at:
-            return  # one is scheduled
+            return  # a search is already scheduled
         self._started_at = max(now, self._started_at + START_INTERVAL)
         self._tasks.spawn(self._search_apart(self._started_at - now), name="look for agents once")
 
-    async def repeat(self) -> NoReturn:
-        """Search for all agents now, and again at intervals, until cancelled."""
-        effort = THOROUGH
+    async def repeat(self, roster: Roster) -> NoReturn:
+        """Search for all agents now, and again at intervals, until cancelled; log why no agent is found.
+
+        Args:
+            roster: The agents that were found.
+        """
+        now = asyncio.get_running_loop().time
+        schedule = SearchSchedule(random.random, now())
+        effort, removed = THOROUGH, roster.removed
+        reported = NO_AGENT  # the command itself has reported that it found no agent
         while True:
             try:
                 await self.find(lambda: None, effort)
             except RelayDebugError as error:
                 logger.debug("searched for agents: %s", error)
+                if roster.removed != removed:
+                    reported, removed = "", roster.removed
+                if not len(roster):
+                    reported = _report(error, reported)
             effort = BACKGROUND
-            await asyncio.sleep(BACKGROUND_INTERVAL * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
+            schedule.searched(now())
+            while (left := schedule.left(roster.reachable, now())) > 0:
+                with contextlib.suppress(*TIMEOUT_ERRORS):
+                    async with timeout(left):
+                        await self.changed.wait()
 
     async def _search_apart(self, delay: float) -> None:
         await asyncio.sleep(delay)
@@ -150,14 +167,31 @@ class AgentSearch:
         return self._running
 
     def _wanted(self) -> SearchEffort | None:
-        """Return the highest effort of all unmet demands, or None."""
+        """Return the highest effort of all unmet demands, or None if there are none."""
         wanted = [demand.effort for demand in self._demands if demand.found() is None]
         return max(wanted, key=lambda effort: effort.rounds, default=None)
 
 
+def _report(error: RelayDebugError, reported: str) -> str:
+    """Log why no agent was found, unless the last reported reason was of the same kind, and return the kind.
+
+    Args:
+        error: Why the search has ended.
+        reported: The kind of the reason that was reported last.
+    """
+    is_absent = isinstance(error, (NoListener, HybridConnectionNotFound))
+    kind = NO_AGENT if is_absent else type(error).__name__
+    if kind != reported and is_absent:
+        logger.info("%s; waiting for a job", error.sentence)
+    elif kind != reported:
+        prefix = "cannot reach the relay: " if isinstance(error, RelayUnreachable) else ""
+        logger.warning("%s%s; trying again", prefix, error.sentence)
+    return kind
+
+
 @dataclass(eq=False)
 class _Demand:
-    """One caller that waits for a result."""
+    """One caller that is waiting for a result."""
 
     found: Callable[[], object]
     effort: SearchEffort

@@ -1,6 +1,6 @@
 """The client's tunnels: one to each agent on the hybrid connection or family.
 
-Agents are searched for when a port needs one. This module begins sessions and opens streams. Module `discovery` decides
+The client searches for agents when a port needs one. This module begins sessions and opens streams; `discovery` decides
 which agents are dialled, `search` decides when, `roster` maps ports to agents, and `event_log` logs changes.
 """
 
@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from relay_client.agents.discovery import Begun
 from relay_client.agents.event_log import EventLog
-from relay_client.agents.events import describe_agent
 from relay_client.agents.family_discovery import FamilyDiscovery
 from relay_client.agents.role_retry import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
 from relay_client.agents.search import AgentSearch
+from relay_client.agents.unreachable import describe_agents, disconnected_error, no_agent_error
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_client.ui.text import printable
 from relay_core.agent_api import VERSION
@@ -38,18 +38,19 @@ from relay_core.layers.layer import Layer
 from relay_core.net.hybrid.connector import connect
 from relay_core.net.session.client import ClientTunnel, LinkState, LinkStatus
 from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.exchanges import Exchanges
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.tasks import TaskSet
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 
-__all__ = ["CLIENT_GRACE", "NotForwarded", "StreamHandler", "Tunnels"]
+__all__ = ["CLIENT_GRACE", "StreamHandler", "Tunnels"]
 
 CLIENT_GRACE = 3 * 3600.0
-"""Seconds that a session is kept while its agent is unreachable; it should survive a meeting or a flight."""
+"""Seconds for which a session is kept while its agent is unreachable: long enough for a meeting or a short flight."""
 _AGENT_ID = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
 logger = logging.getLogger(__name__)
@@ -58,19 +59,13 @@ StreamHandler = Callable[[SessionDriver, SessionStream, StreamOpened], None]
 """Called with a stream that an agent has opened; accepts or refuses it."""
 
 
-class NotForwarded(NoListener):
-    """Agents are connected, and none of them forwards the port; the job must be started with it."""
-
-    retryable = False
-
-
 class Tunnels:
     """All tunnels of this client; an async context manager that closes the sessions on exit.
 
     Args:
         endpoint: The hybrid connection.
-        credential: Has the Send right.
-        tls: Verifies the certificate of the relay.
+        credential: A credential that has the Send right.
+        tls: The TLS settings that are used to verify the relay's certificate.
         tunnel_key: 32 bytes shared with the agents, or None for tunnels without end-to-end encryption.
         settings: Limits and timers of the tunnels.
         prefetch: Whether to prefetch debugger state at stops; see `relay_core.dap.prefetch`.
@@ -114,7 +109,7 @@ class Tunnels:
         self._handlers: dict[int, StreamHandler] = {}
         self._closing = False
         self.on_change: Callable[[], None] = lambda: None
-        """Called after each change of the agents, of what they serve, and of the tunnels to them."""
+        """Called after each change to the agents, to what they serve, or to the tunnels."""
 
     def __repr__(self) -> str:
         return f"<Tunnels {self._endpoint} agents={len(self._tunnels)}>"
@@ -130,11 +125,11 @@ class Tunnels:
     # Streams:
 
     async def open(self, destination: int | Destination) -> SessionStream:
-        """Return a stream to a destination; does not wait if there is a tunnel to its agent.
+        """Return a stream to a destination, without waiting if there already is a tunnel to its agent.
 
         Raises:
             NoListener: no agent was found, or none serves this port; a retry may succeed.
-            RelayDebugError: any other reason.
+            RelayDebugError: the destination cannot be reached for any other reason.
         """
         wanted = destination if isinstance(destination, Destination) else Destination(destination)
         tunnel = await self._tunnel_to(wanted)
@@ -144,7 +139,7 @@ class Tunnels:
         """Return a stream to a destination for a local program that may be an editor, and the layers for its bytes.
 
         Raises:
-            RelayDebugError: as `open`.
+            RelayDebugError: for the same reasons as in `open`.
         """
         tunnel = await self._tunnel_to(destination)
         prefetch = not destination.is_forward and self._can_prefetch(tunnel)
@@ -162,12 +157,17 @@ class Tunnels:
         """Return a stream for a request to one agent.
 
         Raises:
-            ConnectionLost: the agent is unreachable at the moment.
+            ConnectionLost: the agent is currently unreachable.
         """
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
             raise ConnectionLost("there is currently no connection to the agent")
         return tunnel.driver.open(request.encode(), StreamMetadata(_user(), self._can_prefetch(tunnel)).encode())
+
+    def exchanges(self, agent_id: AgentId) -> Exchanges | None:
+        """Return the sender of small requests to an agent; None if it is unreachable or does not support them."""
+        tunnel = self._tunnels.get(agent_id)
+        return None if tunnel is None else tunnel.exchanges
 
     def _can_prefetch(self, tunnel: ClientTunnel) -> bool:
         """True if both peers support prefetching."""
@@ -175,7 +175,7 @@ class Tunnels:
 
     @contextlib.contextmanager
     def accepting(self, port: int, handler: StreamHandler) -> Iterator[None]:
-        """Allow the agent that serves `port` to open streams for this port to the client during a `with` block."""
+        """Allow the agent that serves `port` to open streams to the client for this port during a `with` block."""
         self._handlers[port] = handler
         try:
             yield
@@ -216,11 +216,11 @@ class Tunnels:
         await self.search.find(lambda: next(iter(self._tunnels), None))
 
     async def discover_once_permitted(self) -> None:
-        """Search as `discover`; retry while the relay refuses an identity whose role may not have propagated yet."""
+        """Search as `discover` does; retry while the relay refuses an identity whose role may still be propagating."""
         await retry_while_role_is_new(self.discover, self._credential.role_grace)
 
     async def discover_all(self) -> None:
-        """Search until there are no more agents; raises the errors of `discover`."""
+        """Search until all agents have been found; raise the same errors as `discover`."""
         try:
             await self.search.find(lambda: None)
         except NoListener:
@@ -229,7 +229,7 @@ class Tunnels:
 
     def keep_searching(self) -> None:
         """Start the periodic search for all agents and the periodic reminder of attachments."""
-        self._tasks.spawn(self.search.repeat(), name="look for agents periodically")
+        self._tasks.spawn(self.search.repeat(self.roster), name="look for agents periodically")
         self._tasks.spawn(self._event_log.remind_of_attachments(), name="remind of attachments")
 
     def _search_now(self) -> None:
@@ -249,15 +249,21 @@ class Tunnels:
         return [claim for claim in claims if self.agent_for(Destination(claim.target.port)) == claim.agent.id]
 
     def hurry(self) -> None:
-        """Let every reconnecting tunnel dial again immediately."""
+        """Make every reconnecting tunnel dial again immediately."""
         for tunnel in self._tunnels.values():
             tunnel.hurry()
 
+    @contextlib.contextmanager
+    def joining_writes(self) -> Iterator[None]:
+        """Send what streams add within the block in one message for each agent, at the end of the block."""
+        with contextlib.ExitStack() as stack:
+            for tunnel in self._tunnels.values():
+                stack.enter_context(tunnel.driver.joining_writes())
+            yield
+
     def describe(self) -> str:
-        """Return the connected agents and the encryption, in one line."""
-        sealed = "encrypted end to end" if self._identity else "NOT encrypted end to end"
-        now = time.time()
-        return "; ".join([*(describe_agent(agent, now) for agent in self.roster), sealed])
+        """Return one line with the connected agents and whether the tunnels are encrypted end to end."""
+        return describe_agents(self.roster, time.time(), is_encrypted=self._identity is not None)
 
     def unreachable_error(self, wanted: Destination, error: RelayDebugError) -> RelayDebugError:
         """Return the error for a destination that cannot be reached, given the error of the search for it."""
@@ -265,21 +271,8 @@ class Tunnels:
             return error
         tunnel = self._tunnels.get(agent_id := self.roster.route(wanted, time.time()) or AgentId(""))
         if tunnel is not None:
-            since = time.strftime("%H:%M:%S", time.localtime(tunnel.status.since))
-            return NoListener(
-                f"the tunnel to {self._event_log.name(agent_id)} is {tunnel.status.state.value} since {since}"
-                f"{': ' if tunnel.status.reason else ''}{tunnel.status.reason}",
-                hint="it reconnects automatically once the network is available",
-            )
-        if not self._tunnels:
-            return error
-        sentence = f"no agent on '{self._endpoint.path}' serves {wanted}; {self.describe()}"
-        if not wanted.is_forward:
-            return NoListener(sentence, hint="check --ports against the job's --debug-port")
-        nodes = {agent.node_rank for agent in self.roster}
-        known = wanted.node_rank is None or wanted.node_rank in nodes
-        error_class = NotForwarded if known else NoListener
-        return error_class(sentence, hint="list the port in the job's or relay-agent's forwarded ports")
+            return disconnected_error(self._event_log.name(agent_id), tunnel.status)
+        return no_agent_error(wanted, self._endpoint.path, self.roster, self.describe()) if self._tunnels else error
 
     # Tunnels:
 
@@ -294,9 +287,9 @@ class Tunnels:
         if not _AGENT_ID.fullmatch(agent_id):
             agent_id = AgentId(attached.session.id.hex())
         if (known := self._tunnels.get(agent_id)) is not None:
-            self._tasks.spawn(ClientTunnel.decline(attached, transport, "this client already has one"), name="decline")
+            self._tasks.spawn(ClientTunnel.decline(attached, transport, "this client is connected"), name="decline")
             self._discovery.mark_alive(agent_id)
-            known.driver.probe(PROBE_TIMEOUT)  # the agent may have accepted this transport because it lost the old one
+            known.driver.probe(PROBE_TIMEOUT)  # the agent may have accepted this transport because it lost its last one
             known.hurry()
             return Begun(agent_id, is_new=False)
 
@@ -341,7 +334,7 @@ class Tunnels:
         self._changed()
 
     def _end_killed(self, agent_id: AgentId, successor: AgentInfo) -> None:
-        """End the session with an agent that was killed: it cannot be resumed, and its connections are closed."""
+        """End the session with a killed agent and close its connections, because the session cannot be resumed."""
         if (tunnel := self._tunnels.get(agent_id)) is None or agent_id == successor.id:
             return
         self.roster.lost(agent_id, time.time())  # the successor takes its ports without a conflict
@@ -350,7 +343,7 @@ class Tunnels:
     def _check_version(self, agent_id: AgentId) -> None:
         info = self.roster.agent(agent_id)
         if info is not None and info.version > VERSION:
-            logger.info("%s is newer than this client; some of what it announces may not be shown", info.name)
+            logger.info("%s is newer than this client; some of its information may not be shown", info.name)
 
     def _link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         if self._closing:
@@ -364,12 +357,12 @@ class Tunnels:
         self._changed()
 
     def _has_ended(self, agent_id: AgentId) -> bool:
-        """True if an agent has announced the end of its last target, so that it is about to exit."""
+        """True if an agent has announced the end of its last target, and is therefore about to exit."""
         agent = self.roster.agent(agent_id)
         return agent is not None and bool(agent.endings) and not (agent.targets or agent.forwards)
 
     def _changed(self) -> None:
-        """Send each agent its conflicts, and wake everyone who waits for a change."""
+        """Send each agent its conflicts, and wake all callers that are waiting for a change."""
         conflicts = self._event_log.conflicts()
         for agent_id, tunnel in self._tunnels.items():
             mine = ClientStatus(tuple(found.report() for found in conflicts if found.concerns(agent_id)))
@@ -380,7 +373,7 @@ class Tunnels:
         self.on_change()
 
     def _opened(self, agent_id: AgentId, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        """Pass on a stream that an agent has opened, if this client accepts its port and that agent serves it."""
+        """Pass on a stream that an agent has opened, if this client accepts streams for that port from that agent."""
         handler = self._handlers.get(event.target) if isinstance(event.target, int) else None
         if handler is None or self.agent_for(Destination(int(event.target))) != agent_id:
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this client does not accept connections to {event.target}")
@@ -391,5 +384,5 @@ class Tunnels:
 def _user() -> str:
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError, ImportError):  # no passwd entry for this uid, as in containers; or Windows
+    except (OSError, KeyError, ImportError):  # a uid without a passwd entry, as in some containers; or Windows
         return f"somebody@{socket.gethostname()}"

@@ -16,6 +16,7 @@ from relay_core.program.completion import add_completion_command
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.help import add_help_command
 from relay_core.program.options import add_access_options
+from relay_core.program.parser import ProgramParser, add_version
 
 __all__ = ["main", "make_parser", "run"]
 
@@ -27,14 +28,14 @@ COMMANDS = (
 
 
 def run() -> None:
-    """Entry point of the console script."""
+    """Run the program and exit with its status; this is the entry point of the console script."""
     sys.exit(run_program(PROGRAM, main))
 
 
 def main(argv: list[str]) -> int:
     """Run one command and return its exit status; see `relay_core.errors` for the codes."""
     arguments = make_parser().parse_args(argv)
-    # On a terminal, a person sees when a line appears; a file or a pipe needs the time.
+    # On a terminal, a person sees when a line appears; in a file or a pipe, each line needs a time.
     has_times = arguments.keeps_running and not sys.stderr.isatty()
     configure_logging(PROGRAM, verbose=arguments.verbose, quiet=arguments.quiet, has_times=has_times)
     status: int = _explain(arguments) if arguments.explain_auth else arguments.command(arguments)
@@ -42,24 +43,26 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; without a subcommand, the program forwards ports."""
-    parser = argparse.ArgumentParser(
+    """Return the parser for the whole command line; without a subcommand, the program forwards ports."""
+    parser: argparse.ArgumentParser = ProgramParser(
+        option_for_numbers="--ports",
         prog=PROGRAM,
-        allow_abbrev=False,  # argparse would look for the options of a command among these
-        description="Makes 127.0.0.1:PORT on this machine the debugger port of a job on compute you cannot reach.",
-        epilog="Without a command, forwards the ports of --ports and --forward until Ctrl-C. The connection string "
-        "comes from --connection-string-file, RELAY_CONNECTION_STRING, RELAY_CONNECTION_STRING_FILE or a Key Vault "
-        "secret, and needs the Send right; with --namespace, the identity needs the role Azure Relay Sender.",
+        allow_abbrev=False,  # argparse would mistake a command's options for abbreviations of these
+        usage="%(prog)s [options] [COMMAND ...]",
+        description="Makes the debugger port of a remote job available at 127.0.0.1:PORT on this machine, even if "
+        "nothing can connect to the job directly. Without a command, forwards the ports until you press Ctrl-C; run "
+        f"'{PROGRAM} help {forward.FORWARDING}' to list all options for forwarding.",
     )
     forward.add_options(parser)
     add_access_options(parser)
     add_verbose(parser)
     add_quiet(parser, default=False)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    add_version(parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog=PROGRAM)
     for command in COMMANDS:
         command.add_parser(commands)
     add_completion_command(parser, commands)
-    add_help_command(parser, commands)
+    add_help_command(parser, commands, {forward.FORWARDING: forward.forwarding_options()})
     return parser
 
 

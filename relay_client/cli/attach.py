@@ -1,6 +1,7 @@
 """`relay-client attach`: starts the debuggers of the given ranks and opens their local ports.
 
-If a relay-client is running on the same hybrid connection, it opens the ports; otherwise this command forwards them.
+If a relay-client is running on the same hybrid connection, that relay-client opens the ports; otherwise this command
+forwards them.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from relay_client.cli.common import (
 from relay_client.cli.running.common import only_client, running
 from relay_client.number_lists import parse_ranks
 from relay_client.ui.text import format_ranks
-from relay_core.errors import ConfigurationError, UsageError
+from relay_core.errors import ConfigurationError, NoListener, UsageError
+from relay_core.exit_codes import INTERRUPTED
 from relay_core.program.options import access_settings, argument_type
-from relay_core.values import named, parse_port
+from relay_core.value_parsers import named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -48,12 +50,15 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "attach",
         run,
-        summary="start the debugger of a running process and open its port",
-        description="Starts debugpy in running processes and opens local ports for them. If a relay-client is "
-        "already running on this hybrid connection, it opens the ports; otherwise this command does, until Ctrl-C.",
+        summary="start a rank's debugger and open its port",
+        description="Starts debugpy in running processes and opens local ports for them. If a relay-client is already "
+        "running on this hybrid connection, that relay-client opens the ports; otherwise, this command opens them and "
+        "keeps them open until you press Ctrl-C.",
     )
     parser.add_argument("ranks", nargs="*", default=[], metavar="RANK", help="global rank or ranks, such as 3 or 4-5")
-    parser.add_argument("--rank", action="append", default=[], metavar="LIST", help="same as RANK; repeatable")
+    parser.add_argument(
+        "--rank", "--ranks", action="append", default=[], metavar="LIST", help="same as RANK; repeatable"
+    )
     parser.add_argument(
         "--port",
         type=argument_type(parse_port),
@@ -73,14 +78,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Attach to the ranks.
 
     Raises:
-        UsageError: no rank is given, or a local port for several.
+        UsageError: no rank is given, or one local port is given for several ranks.
     """
     if not (texts := [*arguments.ranks, *arguments.rank]):
-        raise UsageError("no rank given", hint="use relay-client attach 3, or relay-client targets to see the ranks")
+        raise UsageError(
+            "no rank given",
+            hint="give one, as in 'relay-client attach 3'; run 'relay-client targets' to list the ranks",
+        )
     with named("RANK"):
         ranks = parse_ranks(",".join(texts))
     if arguments.port is not None and len(ranks) > 1:
-        raise UsageError("--port requires a single rank", hint="leave it out, or attach to one rank")
+        raise UsageError("--port requires a single rank", hint="omit it, or attach to one rank")
     from relay_core.program.run import run_until_stopped
 
     has_attached: bool | None = None  # None after Ctrl-C
@@ -91,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     status = run_until_stopped(attach())
     if has_attached is not False:
-        return status
+        return status if has_attached else INTERRUPTED
 
     def show(attached: Attached) -> None:
         if arguments.json:
@@ -106,13 +114,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence[int]) -> bool:
-    """Let a running relay-client open the ports, and print them; False if there is none.
+    """Have a running relay-client open the ports, and print them; return False if none is running.
 
     Raises:
-        RelayDebugError: it cannot.
+        RelayDebugError: the relay-client cannot open a port.
     """
-    from relay_client.control.messages import Attach
-
     async with running(lambda _about: True) as found:
         if not found:
             return False
@@ -121,22 +127,48 @@ async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence
             return False
         client = await _best(clients, ranks)
         for rank in ranks:
-            attached = await client.request(Attach(rank, local_port=arguments.port, wait=True))
+            attached = await _attach_in(client, rank, arguments.port)
             if arguments.json:
                 _print_json(attached, client.about)
             else:
+                held = f" once {attached.holder}, who holds the rank, has disconnected" if attached.holder else ""
                 print(
-                    f"rank {rank} on {attached.node}: attach to {attached.host}:{attached.local_port} "
+                    f"rank {rank} on {attached.node}: attach to {attached.host}:{attached.local_port}{held} "
                     f"(relay-client {client.about.id}, pid {client.about.pid})",
                     flush=True,
                 )
     return True
 
 
-async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
-    """Return the running relay-clients on the hybrid connection that the command line or environment names.
+async def _attach_in(client: ControlClient, rank: int, port: int | None) -> Attached:
+    """Have a running relay-client open a rank's port; if the rank has not registered, log this and wait for it."""
+    import asyncio
 
-    Without any credentials, return those on the hybrid connection `--hc`, or all of them.
+    from relay_client.control.messages import Attach, GetStatus
+    from relay_client.ports.rank_port import waiting_for_rank
+
+    attached: Attached
+    try:
+        attached = await client.request(Attach(rank, local_port=port))
+    except NoListener as error:
+        status = await client.request(GetStatus())
+        registered = {target.port: target.rank for node in status.nodes for target in node.targets}
+        logger.info("%s", waiting_for_rank(rank, registered, error, command="attach"))
+    else:
+        return attached
+    try:
+        attached = await client.request(Attach(rank, local_port=port, wait=True))
+    except asyncio.CancelledError:
+        logger.info("stopped waiting for %s", format_ranks([rank]))
+        raise
+    return attached
+
+
+async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
+    """Return a filter for relay-clients on the hybrid connection that the command line or environment specifies.
+
+    If no credentials are found, the filter compares only the name in `--hc`; without `--hc`, it selects every
+    relay-client.
     """
     from relay_client.control.server import namespace_of
     from relay_core.auth import find_access
@@ -157,7 +189,7 @@ async def _best(clients: Sequence[ControlClient], ranks: Sequence[int]) -> Contr
     """Return the relay-client whose agents have the ranks.
 
     Raises:
-        UsageError: several do, on different hybrid connections.
+        UsageError: relay-clients on several hybrid connections qualify.
     """
     from relay_client.control.messages import GetStatus
 
@@ -225,16 +257,25 @@ async def _attach(
 
     from relay_client.control.messages import Attached
     from relay_client.ports.forwarder import LOCAL_HOST
-    from relay_client.ports.rank_port import claims_of, open_rank_port, single_claim, wake
+    from relay_client.ports.rank_port import (
+        claims_of,
+        how_to_attach,
+        open_rank_port,
+        registered_targets,
+        single_claim,
+        waiting_for_rank,
+        wake,
+    )
 
     claims = await tunnels.search.wait_for(
         lambda: claims_of(tunnels, rank=rank) or None,
-        lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
+        lambda why: logger.info("%s", waiting_for_rank(rank, registered_targets(tunnels), why, command="attach")),
     )
     claim = single_claim(claims)
     target, host = claim.target, claim.agent.host
     local = await open_rank_port(forwarder, claim, port)
     await wake(tunnels, claim)
-    logger.info("press F5 on port %d to debug %s on %s (%s:%d)", local.port, target.label, host, LOCAL_HOST, local.port)
-    show(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host))
+    logger.info("%s (%s:%d)", how_to_attach(claim, local.port), LOCAL_HOST, local.port)
+    holder = target.attachment.user if target.attachment else None
+    show(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host, holder=holder))
     await asyncio.Event().wait()

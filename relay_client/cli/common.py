@@ -1,4 +1,4 @@
-"""Functions that the commands share: adding them to the parser, and making their tunnels."""
+"""Functions that the commands share: they add commands and options to the parser, and create the tunnels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay_core.errors import UsageError
 from relay_core.program.options import access_settings, add_access_options, argument_type
-from relay_core.values import named, parse_duration
+from relay_core.value_parsers import named, parse_duration
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOSING_PORTS",
-    "INTERRUPTED",
     "PROGRAM",
     "Commands",
     "add_allow_terminate_option",
@@ -42,8 +41,6 @@ __all__ = [
 PROGRAM = "relay-client"
 CLOSING_PORTS = "closing the local ports and the tunnels"
 """What a command that forwards ports does when it is interrupted."""
-INTERRUPTED = 130
-"""Exit status of a command that Ctrl-C interrupted."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +56,9 @@ def add_command(
     description: str,
     add_options: Callable[[argparse.ArgumentParser], None] = add_access_options,
 ) -> argparse.ArgumentParser:
-    """Add a command, with `--verbose` and its shared options; by default those of commands that connect to the relay.
+    """Add a command with `--verbose` and shared options, which may also precede the command's name.
 
-    The shared options may also precede the command's name.
+    By default, the shared options are the options for access to the relay.
     """
     parser = commands.add_parser(name, help=summary, description=description, argument_default=argparse.SUPPRESS)
     parser.set_defaults(command=run, keeps_running=False)
@@ -76,12 +73,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
-    """Add `--ranks`, of which `all` is the default."""
+    """Add `--ranks`, whose default is `all`."""
     parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, such as 3 or 0-7 (default: all)")
 
 
 def chosen_ranks(arguments: argparse.Namespace) -> set[int] | None:
-    """Return the ranks of `add_ranks`, or None for all.
+    """Return the ranks that `--ranks` names, or None for all.
 
     Raises:
         UsageError: the list is invalid.
@@ -104,21 +101,21 @@ def add_quiet(parser: argparse.ArgumentParser, *, default: object) -> None:
     )
 
 
-def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> None:
+def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
     """Add `--no-prefetch`, and `--no-ask-ahead`, its older name."""
-    parser.add_argument(
+    return parser.add_argument(
         "--no-prefetch",
         "--no-ask-ahead",
         dest="prefetch",
         action="store_false",
         default=default,
-        help="do not prefetch debugger state at stops, and do not answer requests early while attaching",
+        help="do not prefetch debugger state at stops, and do not answer an attaching editor's requests early",
     )
 
 
-def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: object) -> None:
+def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
     """Add `--allow-terminate`."""
-    parser.add_argument(
+    return parser.add_argument(
         "--allow-terminate",
         action="store_true",
         default=default,
@@ -126,14 +123,14 @@ def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: obje
     )
 
 
-def add_idle_exit_option(parser: argparse.ArgumentParser, *, default: object) -> None:
+def add_idle_exit_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
     """Add `--idle-exit`."""
-    parser.add_argument(
+    return parser.add_argument(
         "--idle-exit",
         type=argument_type(parse_positive_duration),
         default=default,
         metavar="TIME",
-        help="exit with status 0 once no editor has been connected for this long, such as 30m or 2h (default: never)",
+        help="exit with status 0 once no editor has been connected for TIME, such as 30m or 2h (default: never)",
     )
 
 
@@ -162,7 +159,7 @@ def run_with_tunnels(
     Args:
         arguments: The parsed command line.
         command: The command.
-        closing: What it does when it is interrupted, for the log.
+        closing: What the command does when it is interrupted, for the log.
     """
     from relay_core.program.run import run_until_stopped
 
@@ -182,15 +179,15 @@ async def run_controlled(
     ui_port: int | None = None,
     watch: Callable[[ControlService], Awaitable[None]] | None = None,
 ) -> None:
-    """Run the body of a command that forwards ports; meanwhile other programs of this user can control it.
+    """Run the body of a command that forwards ports; meanwhile, other programs of this user can control the command.
 
     Args:
         command: The command's name, as `relay-client status` shows it.
         tunnels: The tunnels that the body uses.
         forwarder: The ports that the body opens.
-        body: Cancelled when another program requests a stop, or when the ports are idle.
+        body: The command's work; cancelled when another program requests a stop, or when `idle_exit` has passed.
         idle_exit: Seconds without a connection to the ports, after which the command exits; None for no limit.
-        ui_port: Local port of the page in a web browser; 0 for a free one, None for no page.
+        ui_port: Local port for the page in a web browser; 0 for a free one, None for no page.
         watch: Called before the body starts, to subscribe to events.
     """
     from relay_client.control.log_history import LogHistory
@@ -207,16 +204,22 @@ async def run_controlled(
                 from relay_client.page.server import PageServer
 
                 await page.enter_async_context(PageServer(service, _print_link, ui_port))
-            await first_completed(body, service.stopping.wait(), _exit_when_idle(forwarder, idle_exit))
+            await first_completed(body, _stop_on_request(service), _exit_when_idle(forwarder, idle_exit))
+
+
+async def _stop_on_request(service: ControlService) -> None:
+    """Complete once another program has requested a stop."""
+    await service.stopping.wait()
+    logger.info("stopping at the request of another program, such as 'relay-client stop': %s", CLOSING_PORTS)
 
 
 def _print_link(link: str) -> None:
-    """Print the link of the page on stderr, and not in the log, because everybody who has it can open the page."""
+    """Print the link to the page on stderr and not in the log, because anybody who has the link can open the page."""
     print(f"page (this link works once): {link}", file=sys.stderr, flush=True)
 
 
 async def _exit_when_idle(forwarder: Forwarder, seconds: float | None) -> None:
-    """Complete once no editor has been connected for this long; never, if it is None."""
+    """Complete once no editor has been connected for `seconds`; if `seconds` is None, never complete."""
     import asyncio
 
     if seconds is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from relay_client.cli.common import Commands, add_command, add_json, add_ranks, chosen_ranks
 from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings
-from relay_core.values import named
+from relay_core.value_parsers import named
 
 __all__ = ["add_parser"]
 
@@ -20,10 +20,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "doctor",
         run,
-        summary="check the way from this machine to the job, and say what is wrong",
-        description="Checks the configuration, proxy, name, port, certificate, clock, token, right, hybrid connection, "
-        "listener, tunnel key, agent, target and launch.json, and prints what to do about each failure. The exit "
-        "status is 0 if no check fails, otherwise the exit code of the first failure.",
+        summary="check the connection from this machine to the job",
+        description="Checks the configuration, proxy, host name, port, certificate, clock, token, Send right, hybrid "
+        "connection, listener, tunnel key, agent, target and launch.json. Prints what to do about each failure. The "
+        "exit status is 0 if no check fails; otherwise, it is the exit code of the first failure.",
     )
     add_json(parser)
     add_ranks(parser)
@@ -31,7 +31,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--ports",
         default=None,
         metavar="LIST",
-        help="local ports that launch.json must have (default: those of the registered processes)",
+        help="local ports that launch.json must contain (default: those of the registered processes)",
     )
     parser.add_argument(
         "--folder",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import (
@@ -17,70 +17,98 @@ from relay_client.cli.common import (
     run_with_tunnels,
 )
 from relay_client.cli.running.events import print_own_events
+from relay_client.ui.text import format_ports
 from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.program.console import print_error
 from relay_core.program.options import argument_type
-from relay_core.ranges import format_ranges
-from relay_core.values import named, parse_port
+from relay_core.value_parsers import named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
     from relay_client.ports.forwarder import Forwarder
     from relay_client.ports.local_port import LocalPort
 
-__all__ = ["add_options", "forward"]
+__all__ = ["FORWARDING", "add_options", "forward", "forwarding_options"]
+
+FORWARDING = "forwarding"
+"""The `help` topic that lists all options of this command."""
 
 logger = logging.getLogger(__name__)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of this command, which is the default, to the main parser."""
+def forwarding_options() -> argparse.ArgumentParser:
+    """Return a parser whose help lists all options of this command."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        usage="%(prog)s [options]",
+        description="Without a command, relay-client forwards the ports until you press Ctrl-C.",
+        add_help=False,
+    )
+    add_options(parser, lists_all=True)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser, *, lists_all: bool = False) -> None:
+    """Add the options of this command, which is the default, to the main parser.
+
+    Args:
+        parser: The main parser.
+        lists_all: Whether the parser's help also lists the many options that few users need.
+    """
     parser.add_argument("--ports", metavar="LIST", help="local ports, such as 5678, 5678-5680 or 5678,5690")
     parser.add_argument(
         "--all-ranks",
         type=argument_type(parse_port),
         metavar="PORT",
-        help="also open this local port for one debug session of all ranks",
+        help="local port for debugging all ranks in one session",
     )
     parser.add_argument(
         "--forward",
         action="append",
         default=[],
         metavar="[NODE/]PORT[:LOCAL]",
-        help="also forward this port of the node, such as 6006 for TensorBoard; repeatable",
+        help="forward a port on a node, such as 6006; repeatable",
     )
-    listening = parser.add_mutually_exclusive_group()
-    listening.add_argument(
-        "--listen",
-        action="store_true",
-        help="treat the owner of a port in use as your listening editor, even if this system does not show "
-        "which user owns it",
-    )
-    listening.add_argument(
-        "--no-listen",
-        action="store_true",
-        help="fail if a port in --ports is in use, instead of treating its owner as a listening editor",
-    )
-    parser.add_argument(
-        "--reuse",
-        action="store_true",
-        help="exit with status 0 immediately if one of your running relay-clients has these ports open",
-    )
-    add_prefetch_option(parser, default=True)
-    add_allow_terminate_option(parser, default=False)
-    add_idle_exit_option(parser, default=None)
     parser.add_argument(
         "--ui",
         nargs="?",
         type=argument_type(parse_port),
         const=0,
         metavar="PORT",
-        help="also show the nodes and ranks on a page in a web browser, on this local port (default: a free one)",
+        help="show the job on a page in a web browser",
     )
-    parser.add_argument(
+    for each in _rare_options(parser):
+        if not lists_all:
+            each.help = argparse.SUPPRESS
+    parser.set_defaults(command=run, keeps_running=True)
+
+
+def _rare_options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    listening = parser.add_mutually_exclusive_group()
+    yield listening.add_argument(
+        "--listen",
+        action="store_true",
+        help="treat a program that is already using a port in --ports as your listening editor, even if this system "
+        "does not show which user is running it",
+    )
+    yield listening.add_argument(
+        "--no-listen",
+        action="store_true",
+        help="fail if a port in --ports is in use, instead of treating the program that is using it as a listening "
+        "editor",
+    )
+    yield parser.add_argument(
+        "--reuse",
+        action="store_true",
+        help="exit immediately with status 0 if one of your running relay-clients has already opened all the requested "
+        "ports",
+    )
+    yield add_prefetch_option(parser, default=True)
+    yield add_allow_terminate_option(parser, default=False)
+    yield add_idle_exit_option(parser, default=None)
+    yield parser.add_argument(
         "--json", action="store_true", help="print events as JSON lines on stdout, as 'relay-client events' does"
     )
-    parser.set_defaults(command=run, keeps_running=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -103,7 +131,7 @@ def _forward(arguments: argparse.Namespace) -> int:
     from relay_client.ports.local_port import all_ranks_port, debugger_ports, parse_forwards
 
     if not (arguments.ports or arguments.forward or arguments.all_ranks or arguments.ui is not None):
-        raise UsageError("no ports given", hint="add --ports 5678, or see relay-client --help")
+        raise UsageError("no ports given", hint="add --ports 5678, or run: relay-client --help")
     with named("--ports"):
         debuggers = debugger_ports(parse_ports(arguments.ports) if arguments.ports else [])
     with named("--forward"):
@@ -137,7 +165,7 @@ def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:
             if (other := seen.get(local.port, option)) != option:
                 raise UsageError(
                     f"local port {local.port} is in both {other} and {option}",
-                    hint="choose another local port, such as --forward 6006:16006",
+                    hint="choose another local port, as in --forward 6006:16006",
                 )
             seen[local.port] = option
 
@@ -161,8 +189,8 @@ async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     other = await client_that_forwards(namespace_of(tunnels.endpoint), tunnels.endpoint.path, wanted)
     if other is None:
         return False
-    opened = format_ranges(sorted(local.port for local in ports))
-    logger.info("ready: relay-client (pid %d) has already opened port %s", other.pid, opened)
+    opened = format_ports(local.port for local in ports)
+    logger.info("ready: relay-client (pid %d) has already opened %s", other.pid, opened)
     return True
 
 
@@ -183,10 +211,10 @@ async def forward(
         tunnels: The client's tunnels, not yet entered.
         ports: The local ports to open.
         may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
-        trust_unknown: Whether it may also connect to a program if this system does not show which user owns it.
-        allow_terminate: Whether an editor may end the job.
+        trust_unknown: Whether the job may also connect to a program if this system does not show which user runs it.
+        allow_terminate: Whether an editor may terminate the job.
         idle_exit: Seconds without a connection to the ports, after which this returns; None for no limit.
-        ui_port: Local port of the page in a web browser; 0 for a free one, None for no page.
+        ui_port: Local port for the page in a web browser; 0 for a free one, None for no page.
         prints_events: Whether to print events as JSON lines on stdout.
 
     Raises:
@@ -207,6 +235,7 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
 
     from relay_client.ports.forwarder import LOCAL_HOST
     from relay_client.ui.live_table import live_table
+    from relay_core.net.tasks import TaskSet
 
     async with tunnels:
         try:
@@ -215,8 +244,9 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
         except NoListener as error:
             seen = f"{error.sentence}; waiting for one ({error.hint})"
         async with forwarder:
-            opened = f"port {format_ranges(forwarder.opened)}" if forwarder.opened else "no port"
+            opened = format_ports(forwarder.opened) if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
             tunnels.keep_searching()
-            async with live_table(tunnels.roster):
+            async with TaskSet() as tasks, live_table(tunnels.roster):
+                tasks.spawn(forwarder.check_forwards(), name="check --forward")
                 await asyncio.Event().wait()

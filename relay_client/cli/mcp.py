@@ -18,10 +18,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "mcp",
         run,
-        summary="let a coding agent examine the job: an MCP server on stdin and stdout",
-        description="Runs an MCP server on stdin and stdout, which an editor or another MCP host starts. Its tools "
-        "read ranks, stacks, variables and values without stopping a process. Every call is recorded. Needs the "
-        "extra 'mcp'.",
+        summary="let a coding agent examine the job (MCP server)",
+        description="Runs an MCP server on stdin and stdout, to be started by an editor or another MCP host. Its tools "
+        "read ranks, stacks, variables and values without stopping a process. Every call is recorded. Requires the "
+        "'mcp' extra.",
     )
     parser.add_argument(
         "--allow-control",
@@ -35,20 +35,20 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         type=Path,
         default=None,
         metavar="FILE",
-        help="append the record of each call to this file (default: mcp-audit.jsonl in the private directory of this "
-        "user's relay-clients)",
+        help="append a record of each call to this file (default: mcp-audit.jsonl in your private relay-client "
+        "directory)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until stdin ends."""
+    """Serve until stdin is closed."""
     try:
         from relay_client.mcp.server import serve
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"mcp", "pydantic"}:
             raise
         raise ConfigurationError(
-            "the package mcp is not installed", hint="pip install 'mcp>=2.3' in the environment of relay-client"
+            "the mcp package is not installed", hint="run pip install 'mcp>=2.3' in relay-client's environment"
         ) from error
     import asyncio
 

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
+import functools
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, make_tunnels, quiet_logging
+from relay_core.program.options import argument_type
+from relay_core.value_parsers import parse_port
 
 if TYPE_CHECKING:
+    from relay_client.agents.roster import Claim
     from relay_client.agents.tunnels import Tunnels
     from relay_client.dap.client import DapClient
     from relay_client.pdb import DebugConnection
+    from relay_core.errors import RelayDebugError
 
 __all__ = ["add_parser"]
 
-logger = logging.getLogger(__name__)
+LOCKED = 423
+"""The HTTP status for a locked resource, used here because the agent's refusal of a stream contains no status."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The process to debug, named by its rank or by its logical port."""
+
+    rank: int
+    port: int | None = None
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}" if self.port is None else f"port {self.port}"
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -29,12 +47,21 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         summary="debug a rank at a prompt, without an editor",
         description="Attaches to a rank, pauses it and accepts pdb commands; the job continues when you quit.",
     )
-    parser.add_argument("--rank", type=int, default=0, metavar="RANK", help="global rank (default: 0)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("number", nargs="?", type=int, default=None, metavar="RANK", help="global rank (default: 0)")
+    which.add_argument("--rank", "--ranks", type=int, default=0, metavar="RANK", help="same as RANK")
+    which.add_argument(
+        "--port",
+        type=argument_type(parse_port),
+        default=None,
+        metavar="PORT",
+        help="logical port of the process; use it if several jobs have this rank",
+    )
     parser.add_argument(
         "--no-stop",
         action="store_true",
         default=False,
-        help="do not pause on attaching; run until a breakpoint or Ctrl-C",
+        help="do not pause when attaching; run until a breakpoint is hit or you press Ctrl-C",
     )
     parser.add_argument(
         "-b",
@@ -48,40 +75,53 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the prompt until the user quits."""
+    """Run the prompt until the user quits.
+
+    Raises:
+        RelayDebugError: attaching failed, for example because another debugger holds the rank.
+    """
     from relay_client.pdb import run_pdb
+    from relay_core.errors import Rejected
+    from relay_core.net.session.stream import StreamBroken
+    from relay_core.tunnel.outcomes import ResetCode
 
     quiet_logging(arguments)
-    return run_pdb(
-        _session_of_rank(lambda: make_tunnels(arguments), arguments.rank),
-        title=f"rank {arguments.rank}",
-        stop=not arguments.no_stop,
-        breakpoints=arguments.breakpoints,
-    )
+    rank = arguments.rank if arguments.number is None else arguments.number
+    wanted = _Wanted(rank, arguments.port)
+    try:
+        return run_pdb(
+            _session(lambda: make_tunnels(arguments), wanted),
+            title=str(wanted),
+            stop=not arguments.no_stop,
+            breakpoints=arguments.breakpoints,
+        )
+    except StreamBroken as error:
+        if error.reset is not ResetCode.HELD:
+            raise
+        release = f"relay-client release {rank if wanted.port is None else 'RANK'}"
+        hint = f"if you are that user, run '{release}' on that machine; otherwise, ask the user to disconnect"
+        raise Rejected(f"{wanted} is {error.reason}", hint=hint, status=LOCKED, reason=error.reason) from None
 
 
 @contextlib.asynccontextmanager
-async def _session_of_rank(
-    connect_to_relay: Callable[[], Awaitable[Tunnels]], rank: int
+async def _session(
+    connect_to_relay: Callable[[], Awaitable[Tunnels]], wanted: _Wanted
 ) -> AsyncIterator[DebugConnection]:
-    """Connect to the debugger of a rank once it has registered.
+    """Connect to the debugger of a process once the process has registered.
 
     Raises:
-        RelayDebugError: on entering: the relay or the credentials are unusable, or another user debugs that rank.
+        RelayDebugError: on entering: the relay or credentials are unusable, or another user is debugging the process.
     """
     from relay_client.agents.roster import Destination
     from relay_client.dap.client import DapClient
     from relay_client.pdb import DebugConnection
-    from relay_client.ports.rank_port import claims_of, single_claim
-    from relay_client.ui.text import format_ranks
+    from relay_client.pdb.target_end import how_target_ended
+    from relay_client.ports.rank_port import single_claim
     from relay_core.agent_api.announcement import State
 
     async with await connect_to_relay() as tunnels:
-        claims = await tunnels.search.wait_for(
-            lambda: claims_of(tunnels, rank=rank) or None,
-            lambda why: logger.info("waiting for %s: %s", format_ranks([rank]), why),
-        )
-        claim = single_claim(claims, hint="stop the other jobs, or use relay-client --ports and an editor")
+        claims = await _wait_for_claims(tunnels, wanted)
+        claim = single_claim(claims, hint=f"choose one, as in 'relay-client pdb --port {claims[0].target.port}'")
         target = claim.target
 
         async def connect() -> DapClient:
@@ -89,4 +129,39 @@ async def _session_of_rank(
 
         async with await connect() as client:
             is_crashed = target.state is State.CRASHED
-            yield DebugConnection(client, connect, crashed=is_crashed, cwd=target.cwd or claim.agent.cwd)
+            how_ended = functools.partial(how_target_ended, tunnels, claim.agent.id, target)
+            yield DebugConnection(client, connect, is_crashed, target.cwd or claim.agent.cwd, how_ended)
+
+
+async def _wait_for_claims(tunnels: Tunnels, wanted: _Wanted) -> list[Claim]:
+    """Return the targets with the wanted rank or port once there is one; until then, show the reason on stderr."""
+    import asyncio
+
+    from relay_client.ports.rank_port import claims_of, registered_targets, waiting_for_port, waiting_for_rank
+    from relay_core.errors import RelayDebugError
+
+    is_waiting = False
+
+    def show(why: RelayDebugError) -> None:
+        nonlocal is_waiting
+        is_waiting = True
+        registered = registered_targets(tunnels)
+        if wanted.port is None:
+            text = waiting_for_rank(wanted.rank, registered, why, command="pdb")
+        else:
+            text = waiting_for_port(wanted.port, registered, why)
+        print(text, file=sys.stderr, flush=True)
+
+    def find() -> list[Claim] | None:
+        return claims_of(tunnels, rank=wanted.rank, port=wanted.port) or None
+
+    try:
+        claims = await tunnels.search.wait_for(find, show)
+        if wanted.port is None:  # another job may have the same rank
+            with contextlib.suppress(RelayDebugError):
+                await tunnels.discover_all()
+        return find() or claims
+    except asyncio.CancelledError:
+        if is_waiting:
+            print(f"stopped waiting for {wanted}", file=sys.stderr, flush=True)
+        raise

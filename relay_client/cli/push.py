@@ -1,4 +1,4 @@
-"""`relay-client push`: replace the code of running ranks with that of a local file."""
+"""`relay-client push`: replaces the code of running ranks with a local file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relay_client.cli.common import (
     run_with_tunnels,
 )
 from relay_core.errors import RelayDebugError, UsageError
-from relay_core.values import named, parse_duration
+from relay_core.value_parsers import named, parse_duration
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -37,10 +37,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "push",
         run,
-        summary="replace the code of running ranks with that of a local file",
-        description="Compiles a local Python file in all ranks and, if it compiles in all of them, replaces the code "
-        "of their functions and methods at the same step; all variables keep their values. Prints what cannot be "
-        "replaced. The job must have been started with --debug-allow-edit; files on its nodes are not changed.",
+        summary="replace the code of running ranks with a local file",
+        description="Compiles a local Python file in all ranks. If this succeeds in every rank, replaces the code of "
+        "the file's functions and methods, at the same step in all ranks; variables keep their values. Prints what "
+        "cannot be replaced. The job must have been started with --debug-allow-edit; files on its nodes are not "
+        "changed.",
     )
     parser.add_argument("file", metavar="FILE", help="a Python file on this machine")
     add_ranks(parser)
@@ -49,8 +50,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         dest="remote",
         default=None,
         metavar="PATH",
-        help="the file on the node, relative to the job's start directory or absolute (default: FILE, relative to "
-        "the current directory)",
+        help="path of the file on the node, absolute or relative to the directory in which the job was started "
+        "(default: the path of FILE relative to the current directory)",
     )
     parser.add_argument(
         "--timeout",
@@ -59,13 +60,16 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help=f"how long to wait until all ranks are at the same step (default: {DEFAULT_TIMEOUT})",
     )
     parser.add_argument(
-        "--now", action="store_true", default=False, help="replace the code in each rank at once, not at the same step"
+        "--now",
+        action="store_true",
+        default=False,
+        help="replace the code in each rank immediately, without waiting until all ranks are at the same step",
     )
     parser.add_argument(
         "--watch",
         action="store_true",
         default=False,
-        help="keep running, and push the file whenever it is saved; one line for each push",
+        help="keep running, and push the file whenever it is saved; print one line for each push",
     )
     add_json(parser)
 
@@ -74,11 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what was replaced."""
     from relay_client.push.deliver import read_source
 
-    chosen_ranks(arguments)  # an error is of this option
+    chosen_ranks(arguments)  # checked here, because its error names the option
     with named("--timeout"):
         seconds = parse_duration(arguments.timeout)
     path = Path(arguments.file)
-    read_source(path)  # an error ends the command before it connects
+    read_source(path)  # an error stops the command before it connects
     pushes = _Pushes(arguments, path, arguments.remote or _remote(path), seconds)
     quiet_logging(arguments)
     return run_with_tunnels(arguments, pushes.on_each_save if arguments.watch else pushes.once)
@@ -86,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Pushes:
-    """One push, or one for each save."""
+    """One push of a file, or one push each time the file is saved."""
 
     arguments: argparse.Namespace
     path: Path
@@ -105,20 +109,21 @@ class _Pushes:
         as_json = self.arguments.json
         print(json.dumps(as_object(outcome), indent=2) if as_json else show_outcome(self.arguments.file, outcome))
         if outcome.failed:
-            raise RelayDebugError("the code was not replaced in all ranks", hint="push the file again")
+            raise RelayDebugError("the code was not replaced in every rank", hint="push the file again")
 
     async def on_each_save(self, tunnels: Tunnels) -> None:
         """Push the file whenever it is saved, until cancelled; print one line for each push."""
-        from relay_client.push.saves import on_each_save
+        from relay_client.push.saves import FileState, on_each_save
 
+        known = FileState.of(self.path)
         async with tunnels:
             await tunnels.discover_all()
             tunnels.keep_searching()
             print(f"watching {self.arguments.file}; press Ctrl-C to stop", file=sys.stderr, flush=True)
-            await on_each_save(self.path, lambda: self._push_saved(tunnels))
+            await on_each_save(self.path, known, lambda: self._push_saved(tunnels))
 
     async def _push_saved(self, tunnels: Tunnels) -> None:
-        """Push the file, and print the result or the error: the next save may be pushed."""
+        """Push the file, and print the result or the error; the push after a later save may succeed."""
         from relay_client.push.render import as_object, show_briefly
 
         name = self.arguments.file

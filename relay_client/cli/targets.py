@@ -23,8 +23,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "targets",
         run,
         summary="list the processes that can be debugged",
-        description="Lists the node, rank, logical port, process id, script and state of each process that can "
-        "be debugged.",
+        description="Lists each process that can be debugged, with its node, rank, logical port, process id, script "
+        "and state. If the job was started with --debug-monitor, also lists CPU, memory and GPU usage.",
     )
     add_json(parser)
 
@@ -49,15 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_rich_table(lines: list[tuple[str, ...]]) -> bool:
-    """Print a formatted table; False if stdout is not a terminal or rich is not installed."""
-    if not sys.stdout.isatty():
-        return False
-    try:
-        from rich.console import Console
-    except ImportError:
-        return False
+    """Print a formatted table; return False if stdout is not a terminal or rich is not installed."""
+    from relay_client.ui.console import rich_console
     from relay_client.ui.target_table import rich_table
 
-    console = Console()
+    console = rich_console() if sys.stdout.isatty() else None
+    if console is None:
+        return False
     console.print(rich_table(lines, console.width))
     return True

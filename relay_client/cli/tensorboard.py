@@ -1,4 +1,4 @@
-"""`relay-client tensorboard`: shows the runs of jobs in a local TensorBoard, or prints the URL of a forwarded one."""
+"""`relay-client tensorboard`: shows the runs of jobs in a local TensorBoard, or forwards a node's TensorBoard."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection
 from relay_client.ui.text import printable
 from relay_core.errors import RelayDebugError, TimedOut
 from relay_core.program.options import argument_type
-from relay_core.values import named, parse_port
+from relay_core.value_parsers import named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.roster import Destination
@@ -42,28 +42,31 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "tensorboard",
         run,
-        summary="show runs in a local TensorBoard, or open that of a node",
-        description="Without --runs and --experiment: waits until an agent forwards the port, prints the URL, and "
-        "forwards until stopped with Ctrl-C. With one of them: copies the event files of these runs to this machine, "
-        "those of running jobs as they grow, and shows them in one local TensorBoard. Jobs name the directories with "
-        "--debug-tensorboard; runs that have ended are read with MLflow, if it is installed here.",
+        summary="show runs in TensorBoard, or open a node's TensorBoard",
+        description="Without --runs and --experiment, waits until an agent forwards the port, prints the URL, and "
+        "forwards the port until you press Ctrl-C. With either option, copies the event files of the chosen runs to "
+        "this machine, updates the copies while the jobs run, and shows them in one local TensorBoard. A running "
+        "job serves the directories that its --debug-tensorboard option lists; the files of runs that have ended are "
+        "downloaded through MLflow if it is installed on this machine.",
     )
-    parser.add_argument("--runs", default=None, metavar="LIST", help="all, or ids of runs such as run_1,run_2")
-    parser.add_argument("--experiment", default=None, metavar="NAME", help="all runs of an MLflow experiment")
+    parser.add_argument(
+        "--runs", default=None, metavar="LIST", help="runs to show: all, or a list of run ids, such as run_1,run_2"
+    )
+    parser.add_argument("--experiment", default=None, metavar="NAME", help="show all runs in this MLflow experiment")
     parser.add_argument(
         "--filters",
         default=DEFAULT_FILTERS,
         metavar="LIST",
-        help="states of runs: Running, Completed, Failed, Canceled (default: %(default)s)",
+        help="show only runs in these states: Running, Completed, Failed, Canceled (default: %(default)s)",
     )
     parser.add_argument(
-        "--logdir", default=None, metavar="DIR", help="keep the copies here (default: a temporary directory)"
+        "--logdir", default=None, metavar="DIR", help="keep the copies in this directory (default: a temporary one)"
     )
     parser.add_argument(
         "--port",
         default="6006",
         metavar="[NODE/]PORT[:LOCAL]",
-        help="port to open; with --runs, the port of the local TensorBoard (default: %(default)s)",
+        help="port to open; with --runs or --experiment, the port of the local TensorBoard (default: %(default)s)",
     )
     add_quiet(parser, default=argparse.SUPPRESS)
     parser.set_defaults(keeps_running=True)
@@ -100,12 +103,12 @@ def _show_runs(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as at_end:
         folder = arguments.logdir or at_end.enter_context(tempfile.TemporaryDirectory(prefix="relay-tensorboard-"))
         runs = _Runs(selection, Path(folder).absolute(), port)
-        return run_with_tunnels(arguments, runs.show, closing="TensorBoard")
+        return run_with_tunnels(arguments, runs.show, closing="closing the tunnels and stopping TensorBoard")
 
 
 @dataclass(frozen=True)
 class _Runs:
-    """The chosen runs, where their files are copied, and the port of TensorBoard."""
+    """The chosen runs, the directory for copies of their files, and TensorBoard's port."""
 
     selection: Selection
     directory: Path
@@ -116,7 +119,7 @@ class _Runs:
 
         Raises:
             ConfigurationError: TensorBoard is missing, or MLflow is missing and an experiment is chosen.
-            RelayDebugError: TensorBoard ended, or the tracking server cannot be asked.
+            RelayDebugError: TensorBoard has exited, or the tracking server cannot be queried.
         """
         from relay_client.tensorboard.live_files import LiveFiles
         from relay_client.tensorboard.server import running_tensorboard
@@ -133,10 +136,10 @@ class _Runs:
             else:
                 tunnels.keep_searching()
                 await first_completed(live.copy_always(), process.wait())
-        raise RelayDebugError("TensorBoard has ended")
+        raise RelayDebugError("TensorBoard has exited")
 
     async def _download(self) -> set[str]:
-        """Download the files of the runs that have ended, and return the ids of all chosen ones."""
+        """Download the files of the runs that have ended, and return the ids of all chosen runs."""
         import asyncio
 
         from relay_client.tensorboard.ended_runs import download_ended, find_runs, is_available
@@ -148,7 +151,13 @@ class _Runs:
         for run, name, status in runs:
             if status in self.selection.ended:
                 count = await asyncio.to_thread(download_ended, run, name, self.directory)
-                logger.info("run %s (%s): %d event file%s", printable(name), printable(run), count, "s" * (count != 1))
+                logger.info(
+                    "run %s (%s): downloaded %d event file%s",
+                    printable(name),
+                    printable(run),
+                    count,
+                    "s" * (count != 1),
+                )
         return {run for run, _, _ in runs}
 
 
@@ -161,7 +170,7 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
         within: Seconds to wait for the agent.
 
     Raises:
-        TimedOut: no agent has served the port within this time.
+        TimedOut: no agent served the port within this time.
         LocalPortInUse: the local port cannot be opened.
         RelayDebugError: the relay or the credentials are unusable.
     """

@@ -7,22 +7,36 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import INTERRUPTED, Commands, add_command, parse_positive_duration, run_with_tunnels
+from relay_client.cli.common import Commands, add_command, parse_positive_duration, run_with_tunnels
 from relay_client.number_lists import parse_ranks
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.errors import RelayDebugError, TimedOut
+from relay_core.errors import NoListener, RelayDebugError, TimedOut
+from relay_core.exit_codes import INTERRUPTED
 from relay_core.program.options import argument_type
-from relay_core.values import named
+from relay_core.value_parsers import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
 
-__all__ = ["STATES", "add_parser", "missing_ranks"]
+__all__ = ["STATES", "add_parser", "missing_ranks", "waiting_text"]
 
 ANY = "any"
 ATTACHED = "attached"
 STATES = (ANY, State.WAITING.value, ATTACHED, State.CRASHED.value)
+_AWAITED = {
+    ANY: "{} to register",
+    State.WAITING.value: "{} to wait for a debugger",
+    ATTACHED: "a debugger to attach to {}",
+    State.CRASHED.value: "{} to crash",
+}
+"""What is awaited, by state, with a placeholder for the ranks."""
+_CONDITIONS = {
+    State.UNKNOWN: "registered",
+    State.RUNNING: "running",
+    State.WAITING: "waiting for a debugger",
+    State.CRASHED: "held at an exception",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +48,16 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "wait",
         run,
         summary="wait until ranks are registered",
-        description="Exits with status 0 once all given ranks are registered, or with 14 if the timeout expires first.",
+        description="Waits until all given ranks are registered or, with --state, are in the given state. Exits with "
+        "status 0 as soon as they are, or with status 14 if the timeout expires first.",
     )
     parser.add_argument("--ranks", required=True, metavar="LIST", help="global ranks, such as 3, 0-7 or 0,3-5")
     parser.add_argument(
         "--state",
         choices=STATES,
         default=ANY,
-        help="state to wait for: waiting for a debugger, debugger attached, or held at an exception (default: "
-        "%(default)s)",
+        help="state to wait for: any, waiting (for a debugger), attached (a debugger is attached) or crashed (held at "
+        "an exception) (default: %(default)s)",
     )
     parser.add_argument(
         "--timeout",
@@ -86,20 +101,56 @@ def _is_in(target: TargetInfo, state: str) -> bool:
     return state in {ANY, target.state.value}
 
 
+def waiting_text(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str, why: RelayDebugError) -> str:
+    """Return what is shown while ranks are awaited: `waiting for rank 0 to crash; rank 0 is running`.
+
+    Args:
+        ranks: The ranks that have not reached the state.
+        targets: All reachable targets.
+        state: One of `STATES`.
+        why: Why the last search did not find more.
+    """
+    text = f"waiting for {_AWAITED[state].format(format_ranks(ranks))}"
+    registered = {target.rank for target in targets if target.rank is not None}
+    if not registered or not isinstance(why, NoListener):
+        return f"{text}: {why.sentence}"
+    if state == ANY:
+        return f"{text}; registered: {format_ranks(registered)}"
+    return f"{text}; {_present(ranks, targets)}"
+
+
+def _present(ranks: Sequence[int], targets: Sequence[TargetInfo]) -> str:
+    """Return the conditions of ranks, as in `ranks 0-2 are running, rank 3 is not registered`."""
+    found: dict[str, set[int]] = {}
+    for rank in ranks:
+        for condition in [_condition(target) for target in targets if target.rank == rank] or ["not registered"]:
+            found.setdefault(condition, set()).add(rank)
+    return ", ".join(
+        f"{format_ranks(those)} {'is' if len(those) == 1 else 'are'} {condition}" for condition, those in found.items()
+    )
+
+
+def _condition(target: TargetInfo) -> str:
+    return f"held by {target.attachment.user}" if target.attachment is not None else _CONDITIONS[target.state]
+
+
 async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str, within: float) -> None:
     """Wait until all ranks have a target in a state.
 
     Raises:
-        TimedOut: some ranks have not reached it within `within` seconds.
-        RelayDebugError: waiting cannot help.
+        TimedOut: some ranks did not reach the state within `within` seconds.
+        RelayDebugError: a permanent error occurred, such as invalid credentials.
     """
     from relay_core.compat import TIMEOUT_ERRORS, timeout
 
+    def targets() -> list[TargetInfo]:
+        return [claim.target for claim in tunnels.reachable_targets()]
+
     def missing() -> list[int]:
-        return missing_ranks(ranks, [claim.target for claim in tunnels.reachable_targets()], state)
+        return missing_ranks(ranks, targets(), state)
 
     def show_waiting(why: RelayDebugError) -> None:
-        logger.info("waiting for %s: %s", format_ranks(missing()), why.sentence)
+        logger.info("%s", waiting_text(missing(), targets(), state, why))
 
     async with tunnels:
         try:

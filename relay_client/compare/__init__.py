@@ -1,1 +1,1 @@
-"""One expression in all ranks: equal values grouped, the odd one first, and where values differ."""
+"""Evaluates one expression in all ranks, groups equal values with outliers first, and finds where values differ."""

@@ -1,4 +1,4 @@
-"""Commands of the debug console: `@all EXPRESSION`, `@diff EXPRESSION` and `@stats EXPRESSION`; sans-IO."""
+"""Commands in the debug console: `@all EXPRESSION`, `@diff EXPRESSION`, `@stats EXPRESSION` and `@hang`; sans-IO."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_core.agent_api.requests import Collectives
 from relay_core.dap.messages import Request
-from relay_core.dap.prefetch import arguments_of
+from relay_core.dap.parsing import arguments_of
 
-__all__ = ["DIFF_SECONDS", "VALUE_SECONDS", "OnComparison", "comparison_of", "with_statistics"]
+__all__ = ["DIFF_SECONDS", "VALUE_SECONDS", "OnQuestion", "Question", "question_of", "with_statistics"]
 
-OnComparison = Callable[[Request, Evaluate], None]
-"""Evaluates in all ranks, and then answers the request of the editor."""
+Question = Evaluate | Collectives
+"""A question to all ranks."""
+OnQuestion = Callable[[Request, Question], None]
+"""Asks all ranks, and then answers the editor's request."""
 
 VALUE_SECONDS = 5.0
-"""Time limit for a value in each rank."""
+"""Seconds that each rank has to evaluate a value."""
 DIFF_SECONDS = 60.0
-"""The same for a comparison: a checksum of a gigabyte takes two seconds, and longer from a device."""
+"""Seconds that each rank has for a comparison; a gigabyte takes two seconds, or longer if it is on a device."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +29,21 @@ class _Command:
     expression: str
 
 
-def comparison_of(request: Request) -> Evaluate | None:
-    """Return what `@all` or `@diff` in an `evaluate` of the console asks all ranks; None if it is something else."""
+def question_of(request: Request) -> Question | None:
+    """Return the question that `@all`, `@diff` or `@hang` in the debug console asks all ranks; None for other input."""
     command = _command(request)
     match command:
         case _Command("all", expression) if expression:
             return Evaluate(expression, seconds=VALUE_SECONDS)
+        case _Command("hang", ""):
+            return Collectives()
         case _Command("diff", expression) if expression:
             return Evaluate(expression, seconds=DIFF_SECONDS, selection=Selection())
     return None
 
 
 def with_statistics(request: Request) -> Request:
-    """Return a request of the console in which `@stats x` is replaced by an expression for the job."""
+    """Return a request from the console, with `@stats x` replaced by an expression for the job."""
     match _command(request):
         case _Command("stats", expression) if expression:
             changed = f"__import__('relay_agent').stats({expression})"

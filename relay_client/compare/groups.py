@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.members import Member
 from relay_core.ranges import format_ranges
 
-__all__ = ["Reply", "label", "odd_ones_first"]
+__all__ = ["Reply", "label", "odd_ones_first", "shared_ranks"]
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The response of one agent, or why there is none."""
+    """The response of one agent, or the reason why there is none."""
 
     host: str
     values: tuple[Value, ...] = ()
@@ -24,7 +25,7 @@ class Reply:
 def odd_ones_first(replies: Iterable[Reply]) -> list[Value]:
     """Return each value once, with the ranks that have it: those without a value first, then the rarest values.
 
-    Where it was evaluated does not count; that of a group is empty if it differs.
+    The place of evaluation does not affect the grouping; a group's `place` is empty if its members' places differ.
     """
     found: dict[object, Value] = {}
     for value in _values(replies):
@@ -34,17 +35,38 @@ def odd_ones_first(replies: Iterable[Reply]) -> list[Value]:
             found[key] = value
             continue
         place = before.place if before.place == value.place else ""
-        found[key] = replace(before, members=(*before.members, *value.members), place=place)
+        difference = before.difference or value.difference
+        members, starts = (*before.members, *value.members), (*before.starts, *value.starts)
+        found[key] = replace(before, members=members, place=place, difference=difference, starts=starts)
     groups = [replace(value, members=tuple(sorted(value.members, key=_order))) for value in found.values()]
     return sorted(groups, key=lambda value: (not value.error, len(value.members), [_order(m) for m in value.members]))
 
 
-def label(members: Sequence[Member]) -> str:
-    """Return processes as text: `rank 5`, `ranks 0-4,6-7`, or `port 6000` for one without a rank."""
-    ranks = [member.rank for member in members if member.rank is not None]
+def shared_ranks(groups: Iterable[Value]) -> set[int]:
+    """Return the ranks that several processes have; such ranks exist only if several jobs are connected."""
+    ports = defaultdict(set)
+    for group in groups:
+        for member in group.members:
+            if member.rank is not None:
+                ports[member.rank].add(member.port)
+    return {rank for rank, found in ports.items() if len(found) > 1}
+
+
+def label(members: Sequence[Member], shared: Collection[int] = ()) -> str:
+    """Return processes as text: `rank 5`, `ranks 0-4,6-7`, or `port 6000` for a process without a rank.
+
+    Args:
+        members: The processes.
+        shared: Ranks that occur in several jobs; their ports are added, as in `rank 5 (port 5683)`.
+    """
+    ranks = {member.rank for member in members if member.rank is not None}
     texts = [f"port {member.port}" for member in members if member.rank is None]
     if ranks:
-        texts.insert(0, f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ranges(ranks)}")
+        text = f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ranges(sorted(ranks))}"
+        if not ranks.isdisjoint(shared):
+            ports = sorted(member.port for member in members if member.rank is not None)
+            text += f" ({'port' if len(ports) == 1 else 'ports'} {format_ranges(ports)})"
+        texts.insert(0, text)
     return ", ".join(texts)
 
 

@@ -1,35 +1,39 @@
-"""Values of many ranks as a table, or as JSON objects."""
+"""Renders the values of many ranks as a table or as JSON objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 
-from relay_client.compare.groups import label
-from relay_client.compare.search import Difference
-from relay_core.agent_api.evaluation import Value
+from relay_client.compare.groups import label, shared_ranks
+from relay_core.agent_api.evaluation import Difference, Value
 
-__all__ = ["as_objects", "show_values"]
+__all__ = ["as_objects", "hint_about_jobs", "hint_for", "show_values"]
 
+MAIN = "__main__"
+"""The `place` of a value that was evaluated in a running rank."""
+UNDEFINED = re.compile("NameError: name ('[^']+') is not defined")
 MAX_LINE = 500
-"""Characters of a value in the table; --json has all that the agents have sent."""
+"""Maximum number of characters in a value in the table; --json prints everything that the agents sent."""
 
 
 def show_values(groups: Sequence[Value], differences: Mapping[Value, Difference] | None = None) -> str:
-    """Return one line for each group, and below it how it differs from the last one.
+    """Return one line for each group, with its value or its difference from the last group, and where it was evaluated.
 
     Args:
-        groups: Outliers first.
-        differences: Of a comparison; None if values are shown.
+        groups: The groups, outliers first.
+        differences: For a comparison, how groups differ from the last one; None to show values.
     """
     if not groups:
         return "no matching process"
-    labels = [label(group.members) or group.text for group in groups]
+    shared = shared_ranks(groups)
+    labels = [label(group.members, shared) or group.text for group in groups]
     width = min(max(map(len, labels)), 40)
     lines = []
     for name, group in zip(labels, groups, strict=True):
         what = _outcome(group, differences, is_last=group is groups[-1], is_only=len(groups) == 1)
         lines.append(f"{name:{width}}  {what}")
-    return "\n".join([*lines, "", *_places(groups)]).rstrip()
+    return "\n".join([*lines, "", *_places(groups, shared)]).rstrip()
 
 
 def as_objects(
@@ -37,6 +41,27 @@ def as_objects(
 ) -> list[dict[str, object]]:
     """Return the groups as JSON objects."""
     return [_as_object(group, (differences or {}).get(group)) for group in groups]
+
+
+def hint_for(groups: Sequence[Value]) -> str:
+    """Return what to do if a name is unknown among the globals of a running program; "" if there is no such name."""
+    errors = [group.error for group in groups if group.place == MAIN]
+    names = [found.group(1) for error in errors if (found := UNDEFINED.match(error)) is not None]
+    if not names:
+        return ""
+    return (
+        f"{names[0]} is not a global variable of the program; if it is a local variable of a function, stop the rank "
+        "in that function, or use 'relay-client stacks --locals'"
+    )
+
+
+def hint_about_jobs(groups: Sequence[Value]) -> str:
+    """Return a hint on how to choose one of several jobs on the command line; "" if there is only one job."""
+    shared = shared_ranks(groups)
+    if not shared:
+        return ""
+    port = min(member.port for group in groups for member in group.members if member.rank in shared)
+    return f"several jobs are connected; choose one by the ports of its processes, as in --ports {port}"
 
 
 def _outcome(group: Value, differences: Mapping[Value, Difference] | None, *, is_last: bool, is_only: bool) -> str:
@@ -49,26 +74,29 @@ def _outcome(group: Value, differences: Mapping[Value, Difference] | None, *, is
     size = f"{group.leaves} tensors and values" if group.leaves != 1 else "one value"
     if not is_last:
         return f"differs, checksum {group.digest} ({size})"
-    return f"{'equal' if is_only and len(group.members) > 1 else 'the others'}, checksum {group.digest} ({size})"
+    if is_only:
+        return f"{'equal' if len(group.members) > 1 else 'the only value'}, checksum {group.digest} ({size})"
+    return f"reference value, checksum {group.digest} ({size})"
 
 
 def describe_difference(difference: Difference) -> str:
-    """Return a difference as a sentence, such as `differs first at 'fc.weight' [64, 64] float32, element 7: ...`."""
+    """Return a difference as a sentence, such as `first differs at 'fc.weight' [64, 64] float32, element 7: ...`."""
     name = f"'{difference.leaf}'" if difference.leaf else "the value"
     where = f"{name} {difference.description}".rstrip()
     if difference.note:
         return f"differs at {where}: {difference.note}"
     if difference.element is None:
-        return f"differs first at {where}: {difference.first}, others {difference.second}"
-    return f"differs first at {where}, element {difference.element:,}: {difference.first}, others {difference.second}"
+        return f"first differs at {where}: {difference.first} instead of {difference.second}"
+    element = f"element {difference.element:,}"
+    return f"first differs at {where}, {element}: {difference.first} instead of {difference.second}"
 
 
-def _places(groups: Sequence[Value]) -> list[str]:
+def _places(groups: Sequence[Value], shared: Collection[int]) -> list[str]:
     """Return where the values were evaluated."""
     places: dict[str, list[str]] = {}
     for group in groups:
         if not group.is_silent:
-            places.setdefault(group.place or "different places", []).append(label(group.members))
+            places.setdefault(group.place or "different places", []).append(label(group.members, shared))
     if len(places) == 1:
         return [f"evaluated in {next(iter(places))}"]
     return [f"evaluated in {place}: {', '.join(labels)}" for place, labels in places.items()]

@@ -15,7 +15,7 @@ CONNECTED, CONNECTING, LOST = "connected", "connecting", "lost"
 
 
 def changes(before: Status, after: Status) -> Iterator[Event]:
-    """Yield an event for each difference; changes of round trips and byte counts produce no events."""
+    """Yield an event for each difference; changes in round trips and byte counts produce no events."""
     old_nodes, new_nodes = ({node.agent: node for node in status.nodes} for status in (before, after))
     now = after.time
     for agent, node in old_nodes.items():
@@ -60,7 +60,7 @@ def _how_ended(node: Node, target: Target) -> str | None:
 
 
 def _about(node: Node, target: Target, now: float) -> Event:
-    """Return an event about a target, without its kind and with only the start of its text."""
+    """Return an event about a target, with an empty kind and only the beginning of its text."""
     is_ambiguous = any(other.label == target.label and other.port != target.port for other in node.targets)
     text = f"{target.label} on {node.host}{f' (port {target.port})' if is_ambiguous else ''}"
     return Event("", now, text, agent=node.agent, host=node.host, rank=target.rank, port=target.port)
@@ -69,7 +69,8 @@ def _about(node: Node, target: Target, now: float) -> Event:
 def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterator[Event]:
     known, name = old or Target(new.port), about.text
     if old is None or (old.state, old.detail, old.pid) != (new.state, new.detail, new.pid):
-        text = f"{name} is {new.state or 'registered'}{f': {new.detail}' if new.detail else ''}"
+        verb = "has" if new.state == "crashed" else "is"
+        text = f"{name} {verb} {new.state or 'registered'}{f': {new.detail}' if new.detail else ''}"
         yield replace(about, event="state", text=text, state=new.state, detail=new.detail, pid=new.pid)
     if new.holder is not None and new.holder != known.holder:
         yield replace(about, event="held", text=f"{name} is held by {new.holder}", holder=new.holder)

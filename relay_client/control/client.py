@@ -44,8 +44,8 @@ class ControlClient:
         """Connect, and wait for the relay-client's greeting.
 
         Raises:
-            ConnectionRefusedError, FileNotFoundError: nothing is listening there any more.
-            RelayDebugError: something else listens there, or does not answer.
+            ConnectionRefusedError, FileNotFoundError: nothing is listening at the address any more.
+            RelayDebugError: another program is listening at the address, or the relay-client does not answer.
         """
         token = None
         if isinstance(address, TcpAddress):
@@ -56,10 +56,10 @@ class ControlClient:
         client = cls(reader, writer, ClientProtocol(token=token, nonce=secrets.token_hex(16)))
         try:
             async with timeout(HELLO_TIMEOUT):
-                client.about = (await client._next("hello")).hello  # type: ignore[assignment] # `_next` returns one with it
+                client.about = (await client._next("hello")).hello  # type: ignore[assignment] # `_next` checks it
         except TIMEOUT_ERRORS:
             await client.close()
-            raise ConnectionLost(f"a relay-client does not answer ({address.path})") from None
+            raise ConnectionLost(f"a relay-client is not answering ({address.path})") from None
         except BaseException:
             await client.close()
             raise
@@ -97,7 +97,7 @@ class ControlClient:
         with contextlib.suppress(ConnectionLost):
             while True:
                 event = (await self._next("event")).event
-                assert event is not None  # noqa: S101 - for mypy: `_next` has looked
+                assert event is not None  # noqa: S101 - for mypy: `_next` has checked it
                 yield event
 
     async def until_closed(self) -> None:
@@ -112,7 +112,8 @@ class ControlClient:
             ConnectionLost: the relay-client has exited.
         """
         while True:
-            self._writer.write(self._protocol.data_to_send())
+            if (data := self._protocol.data_to_send()) and not self._writer.is_closing():
+                self._writer.write(data)
             for received in self._received:
                 found = getattr(received, field)
                 if found is not None and (value is None or found == value):
@@ -137,7 +138,8 @@ async def running_clients(directory: ControlDirectory | None = None) -> list[Con
     try:
         addresses = list(where.addresses())
     except PermissionError as error:
-        raise ConfigurationError(str(error), hint="remove it, or set RELAY_CLIENT_DIR to one with mode 0700") from None
+        hint = "remove it, or set RELAY_CLIENT_DIR to a directory with mode 0700"
+        raise ConfigurationError(str(error), hint=hint) from None
     found = await asyncio.gather(*(_try_to_connect(where, address) for address in addresses))
     return sorted((client for client in found if client is not None), key=lambda client: client.about.started)
 
@@ -169,7 +171,7 @@ async def _ports_of(client: ControlClient) -> set[Port]:
     try:
         async with timeout(HELLO_TIMEOUT):
             return set((await client.request(GetStatus())).ports)
-    except (*TIMEOUT_ERRORS, RelayDebugError):  # it is exiting, or suspended
+    except (*TIMEOUT_ERRORS, RelayDebugError):  # the relay-client is exiting, or suspended
         return set()
 
 
@@ -177,7 +179,7 @@ async def _try_to_connect(directory: ControlDirectory, address: Address) -> Cont
     try:
         return await ControlClient.connect(address)
     except (ConnectionRefusedError, FileNotFoundError, ProtocolError, Unauthorized):
-        directory.remove(address)  # it was killed, and another program may have taken its port
+        directory.remove(address)  # the relay-client was killed, and another program may have taken its port
     except (OSError, RelayDebugError) as error:
         logger.warning("%s", error)
     return None

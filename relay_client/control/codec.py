@@ -1,4 +1,4 @@
-"""Conversion between JSON and frozen dataclasses: the only place where messages of the control socket are validated.
+"""Conversion between JSON and frozen dataclasses: the only place where control socket messages are validated.
 
 Fields that are None are omitted. Unknown fields are ignored, so that a newer program can add fields. A missing field
 gets its default. Field types are str, int, float, bool, `object` (any JSON), dataclasses, `X | None` and `tuple[X,
@@ -35,7 +35,7 @@ def decode(kind: type[T], value: object) -> T:
     """Return the dataclass for a JSON object.
 
     Raises:
-        ProtocolError: it is not an object, a required field is missing, or a field has the wrong type.
+        ProtocolError: the value is not an object, a required field is missing, or a field has the wrong type.
     """
     if not isinstance(value, Mapping):
         raise ProtocolError(f"invalid {kind.__name__}: not a JSON object")
@@ -73,4 +73,4 @@ def _decoded(form: Any, value: object, where: str) -> Any:
         return float(value)
     if type(value) is form:
         return value
-    raise ProtocolError(f"invalid {where}: {type(value).__name__}")
+    raise ProtocolError(f"invalid {where}: unexpected type {type(value).__name__}")

@@ -1,10 +1,10 @@
-"""The addresses of the control sockets of this user's relay-clients: one file each, in the user's private directory.
+"""The addresses of this user's control sockets: one file for each relay-client, in the user's private directory.
 
     control-1a2b3c4d.sock       a Unix socket
     control-1a2b3c4d.json       on systems without Unix sockets: {"port": 50123, "token": "..."}, mode 0600
 
-A file is renamed into place once its relay-client is listening. The relay-client removes it when it exits. If the
-relay-client was killed, the next program that finds nothing listening removes the file.
+A file is renamed into place once its relay-client is listening. The relay-client removes the file when it exits. If the
+relay-client was killed, the next program that finds that nothing is listening removes the file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from relay_client.user_directory import make_private, require_private, user_dire
 __all__ = ["Address", "ControlDirectory", "TcpAddress", "UnixAddress"]
 
 MAX_SOCKET_PATH = 103
-"""Maximum bytes of a path, without the terminating zero; a Unix socket address holds 108 bytes on Linux and 104 on
-macOS."""
+"""Maximum number of bytes in a path, without the terminating zero; a Unix socket address holds 108 bytes on Linux and
+104 on macOS."""
 BACKLOG = 16
 _NAME = re.compile(r"control-([0-9a-f]{8})\.(?:sock|json)", re.ASCII)
 
@@ -39,10 +39,10 @@ class UnixAddress:
 
 @dataclass(frozen=True)
 class TcpAddress:
-    """A port on 127.0.0.1, and the token that its users must know."""
+    """A port on 127.0.0.1, and the token that a program must know to use it."""
 
     path: Path
-    """The file that contains port and token."""
+    """The file that contains the port and the token."""
     port: int
     token: str
 
@@ -54,10 +54,10 @@ Address = UnixAddress | TcpAddress
 
 
 class ControlDirectory:
-    """The files in one directory.
+    """The control sockets' address files in one directory.
 
     Args:
-        root: By default the directory of this user.
+        root: The directory; by default, this user's private directory.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -81,7 +81,7 @@ class ControlDirectory:
                 yield address
 
     def listen(self, client_id: str) -> tuple[socket.socket, Address]:
-        """Return a listening socket and its address, which other programs can find from now on.
+        """Return a listening socket and its address, which other programs can now find.
 
         Raises:
             OSError: the directory is not private, or cannot be written to.
@@ -97,7 +97,7 @@ class ControlDirectory:
     def remove(self, address: Address) -> None:
         """Remove an address at which nothing is listening any more, and the directory if it is empty."""
         address.path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # it contains other files
+        with contextlib.suppress(OSError):  # the directory contains other files
             self.root.rmdir()
 
 

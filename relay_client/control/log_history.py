@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable
 
 from relay_client.control.messages import LogLine
-from relay_core.values import escape_controls
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["LogHistory"]
 
 MAX_LINES = 2000
-"""Lines that are kept: about a day of log lines for a job with occasional debug sessions."""
+"""Number of lines to keep: about one day of log lines for a job with occasional debug sessions."""
 LOGGERS = ("relay_client", "relay_core")
 
 
@@ -45,7 +45,7 @@ class LogHistory(logging.Handler):
         return tuple(self._lines)[-count:] if count > 0 else ()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the first line of a record; a traceback appears only on the terminal."""
+        """Keep the message of a record; its traceback appears only on the terminal."""
         line = LogLine(record.created, record.levelname.lower(), escape_controls(record.getMessage()))
         self._lines.append(line)
         self.on_line(line)

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 VERSION = 1
-"""Version of the protocol. A new version may add requests, events and fields; a changed meaning needs a new name."""
+"""Version of the protocol. A new version may add requests, events and fields; a changed meaning requires a new name."""
 
 EVENTS = (
     "connected",
@@ -75,7 +75,7 @@ class Event:
     host: str | None = None
     rank: int | None = None
     port: int | None = None
-    """Logical port of the rank; for `opened` to `detached`, the local port."""
+    """Logical port of the rank; for events about local ports and their connections, the local port."""
     pid: int | None = None
     connection: int | None = None
     state: str | None = None
@@ -112,12 +112,14 @@ class Attached:
     """Logical port of the rank."""
     local_port: int
     host: str
-    """Address of this machine."""
+    """Address on this machine at which the port is open."""
     is_new: bool
-    """True if the local port was opened for this request."""
+    """True if the local port has been opened for this request."""
     rank: int | None = None
     node: str = ""
     """Host name of the node."""
+    holder: str | None = None
+    """`user@host` of the debugger that is attached now; any other debugger is refused until this one disconnects."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class AttachedAll:
 
     local_port: int
     host: str
-    """Address of this machine."""
+    """Address on this machine at which the port is open."""
     is_new: bool
     """True if the port was opened for this request."""
 
@@ -138,7 +140,7 @@ class Released:
     connections: int
     """Number of connections that were closed."""
     closed_ports: tuple[int, ...] = ()
-    """Local ports that `Attach` had opened."""
+    """Local ports that `Attach` had opened and that were closed."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class HangVerdict:
     verdict: object
     """What `relay-client hang --json` prints."""
     is_hanging: bool
-    """Whether ranks wait for others."""
+    """True if ranks are waiting for other ranks."""
 
 
 @dataclass(frozen=True)
@@ -204,12 +206,12 @@ class Logs:
     result: ClassVar[type[LogLines]] = LogLines
     lines: int = 200
     follow: bool = False
-    """Send later lines as events `log`."""
+    """Whether to also send later lines, as `log` events."""
 
 
 @dataclass(frozen=True)
 class Attach:
-    """Start the debugger of a rank, and open a local port that leads to it. Either `rank` or `port` is required."""
+    """Start a rank's debugger, and open a local port that leads to the rank. Either `rank` or `port` is required."""
 
     name: ClassVar[str] = "attach"
     result: ClassVar[type[Attached]] = Attached
@@ -217,9 +219,9 @@ class Attach:
     port: int | None = None
     """Logical port, for a target whose rank is ambiguous or missing."""
     local_port: int | None = None
-    """By default the logical port, or a free port if that one is in use."""
+    """Local port to open; by default the logical port, or a free port if the logical port is in use."""
     wait: bool = False
-    """Wait until the rank has registered."""
+    """Whether to wait until the rank has registered."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ class AttachAll:
 
 @dataclass(frozen=True)
 class Release:
-    """Disconnect the debuggers of this machine from a rank; the process continues."""
+    """Disconnect this machine's debuggers from a rank; the process continues."""
 
     name: ClassVar[str] = "release"
     result: ClassVar[type[Released]] = Released
@@ -242,12 +244,12 @@ class Release:
 
 @dataclass(frozen=True)
 class ChooseGroup:
-    """Choose the ranks that move together in the debug sessions of all ranks, or return the choice."""
+    """Choose the ranks that move together in the debug sessions of all ranks, or return the current choice."""
 
     name: ClassVar[str] = "group"
     result: ClassVar[type[ChosenGroup]] = ChosenGroup
     group: str | None = None
-    """`all`, `here` or a list of ranks; None to leave it as it is."""
+    """`all`, `here` or a list of ranks; None to leave the choice unchanged."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,7 @@ class Stacks:
 
 @dataclass(frozen=True)
 class Hang:
-    """Look at all processes and report which ranks are missing in a collective operation."""
+    """Examine all processes and report which ranks are missing from a collective operation."""
 
     name: ClassVar[str] = "hang"
     result: ClassVar[type[HangVerdict]] = HangVerdict
@@ -271,7 +273,7 @@ class Hang:
 
 @dataclass(frozen=True)
 class Push:
-    """Replace the code of running ranks by that of a file of this machine."""
+    """Replace the code of running ranks with the code in a file on this machine."""
 
     name: ClassVar[str] = "push"
     result: ClassVar[type[Pushed]] = Pushed
@@ -283,7 +285,7 @@ class Push:
     seconds: float = 60.0
     """Seconds to wait until all ranks are at the same step."""
     now: bool = False
-    """Whether to replace the code in each rank at once."""
+    """Whether to replace the code in each rank immediately, without waiting until all ranks are at the same step."""
 
 
 @dataclass(frozen=True)
@@ -293,12 +295,12 @@ class Subscribe:
     name: ClassVar[str] = "subscribe"
     result: ClassVar[type[Status]] = Status
     events: tuple[str, ...] | None = None
-    """Kinds of events; by default all but `log`."""
+    """Kinds of events; by default, all kinds except `log`."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop this relay-client, like Ctrl-C."""
+    """Stop this relay-client, as Ctrl-C does."""
 
     name: ClassVar[str] = "stop"
     result: ClassVar[type[Stopping]] = Stopping

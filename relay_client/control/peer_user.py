@@ -1,4 +1,4 @@
-"""Finds out which user is at the other end of a Unix socket."""
+"""Determines which user is at the other end of a Unix socket."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOCAL_PEERCRED = 1
 
 
 def is_own_user(connection: socket.socket) -> bool:
-    """Return whether the peer is a process of this user, or of root.
+    """Return whether the peer is a process of this user or of root.
 
-    Return True if the system does not show the peer's user: only this user can enter the socket's directory.
+    If the system does not show the peer's user, return True, because only this user can enter the socket's directory.
     """
     try:
         user = _peer_user(connection)

@@ -31,9 +31,9 @@ from relay_core.errors import ProtocolError, RelayDebugError, Unauthorized, Usag
 __all__ = ["MAX_REQUEST", "MAX_RESULT", "ClientProtocol", "Received", "ReceivedRequest", "ServerProtocol"]
 
 MAX_REQUEST = 64 * 1024
-"""Maximum bytes of a line from the client; requests are short."""
+"""Maximum number of bytes in a line from the client; requests are short."""
 MAX_RESULT = 64 * 1024 * 1024
-"""Maximum bytes of a line from the server; stacks of 256 ranks with variables are the longest."""
+"""Maximum number of bytes in a line from the server; the longest lines have the stacks of 256 ranks with variables."""
 
 _ERRORS: dict[int, type[RelayDebugError]] = {
     kind.exit_code: kind
@@ -60,7 +60,7 @@ class _Lines:
         *lines, rest = self._received.split(b"\n")
         self._received = rest
         if max(map(len, [*lines, rest])) > self._limit:
-            raise ProtocolError("a line of the control connection is too long")
+            raise ProtocolError("a line on the control connection is too long")
         return [_object(bytes(line)) for line in lines if line.strip()]
 
     def send(self, message: Mapping[str, object]) -> None:
@@ -78,7 +78,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ProtocolError("a line of the control connection is not a JSON object")
+        raise ProtocolError("a line on the control connection is not a JSON object")
     return found
 
 
@@ -108,7 +108,7 @@ class ServerProtocol:
 
     Args:
         hello: Identity of this relay-client.
-        token: What the client must know; None if the socket shows that the client belongs to the same user.
+        token: The token that the client must know; None if the socket shows that the client belongs to the same user.
         challenge: A random text, used once; required with a token.
     """
 
@@ -149,11 +149,12 @@ class ServerProtocol:
     def _request(self, message: Mapping[str, object]) -> ReceivedRequest | None:
         number, name = message.get("id"), message.get("request")
         if not isinstance(number, int) or isinstance(number, bool):
-            raise ProtocolError("a request of the control connection has no id")
+            raise ProtocolError("a request on the control connection has no id")
         kind = next((kind for kind in REQUESTS if kind.name == name), None)
         try:
             if kind is None:
-                raise UsageError(f"unknown request: {str(name)[:40]!r}", hint="this relay-client may be older")
+                sentence = f"unknown request: {str(name)[:40]!r}"
+                raise UsageError(sentence, hint="restart the running relay-client; it may be an older version")
             return ReceivedRequest(number, decode(kind, message))
         except RelayDebugError as error:
             self.send_error(number, error)
@@ -192,7 +193,7 @@ class ClientProtocol:
     """The client's end of one connection.
 
     Args:
-        token: What both sides must know; None for a Unix socket.
+        token: The token that both sides must know; None for a Unix socket.
         nonce: A random text, used once; required with a token.
     """
 
@@ -211,7 +212,7 @@ class ClientProtocol:
         """Process received bytes, and return the messages in them.
 
         Raises:
-            ProtocolError: they do not follow the protocol.
+            ProtocolError: the bytes do not follow the protocol.
             Unauthorized: the server does not know the token.
         """
         received = [self._received(message) for message in self._lines.feed(data)]
@@ -255,7 +256,7 @@ class ClientProtocol:
 
 
 def _error(found: Mapping[str, object]) -> RelayDebugError:
-    """Return the error, of the class that has its exit code."""
+    """Return a received error as an instance of the class that has its exit code."""
     code = found.get("exit_code")
     kind = _ERRORS.get(code, RelayDebugError) if isinstance(code, int) else RelayDebugError
     return kind(str(found.get("sentence", "")), hint=str(found.get("hint", "")))

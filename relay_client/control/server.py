@@ -1,4 +1,4 @@
-"""The server of the control socket: accepts this user's programs and passes their requests to the service."""
+"""The control socket's server: accepts connections from this user's programs and passes requests to the service."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def client_id(command: str, endpoint: Endpoint) -> ClientId:
 
 
 def namespace_of(endpoint: Endpoint) -> str:
-    """Return host and port of a relay, as in a `ClientId`."""
+    """Return the host and port of a relay, as in a `ClientId`."""
     return urlsplit(str(endpoint)).netloc
 
 
@@ -116,7 +116,7 @@ class ControlServer:
 
 
 class _Connection:
-    """One program."""
+    """The connection from one program."""
 
     def __init__(self, service: ControlService, protocol: ServerProtocol, writer: asyncio.StreamWriter) -> None:
         self._service = service
@@ -155,11 +155,11 @@ class _Connection:
 
     def _send_event(self, event: Event) -> None:
         if self._writer.transport.get_write_buffer_size() > MAX_RESULT:
-            self._writer.transport.abort()  # the program does not read
+            self._writer.transport.abort()  # the program is not reading
             return
         self._protocol.send_event(event)
         self._flush()
 
     def _flush(self) -> None:
-        if data := self._protocol.data_to_send():
+        if (data := self._protocol.data_to_send()) and not self._writer.is_closing():
             self._writer.write(data)

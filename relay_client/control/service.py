@@ -1,4 +1,4 @@
-"""Executes the requests of other programs in a running relay-client, and produces the events for them."""
+"""Executes requests from other programs in a running relay-client, and produces events for those programs."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ from relay_client.hang.examine import examine
 from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.job_session.groups import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
-from relay_client.ports.rank_port import claims_of, open_rank_port, single_claim, wake
+from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
 from relay_client.push.deliver import push_file, read_source
 from relay_client.push.render import as_object, show_outcome
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.render import grouped_stacks, show_stacks
-from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import Attachment
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
+from relay_core.ranges import format_ranges
 
 __all__ = ["ControlService", "Subscriber"]
 
 LOG = "log"
 RELEASED = "the rank was released on request"
-"""Shown to the editors that are disconnected."""
+"""The reason that is shown to the editors that are disconnected."""
 RELEASE_TIMEOUT = 5.0
-"""Seconds for the agent to announce that a released target is free: one round trip, unless the tunnel is
-interrupted."""
+"""Seconds to wait until the agent announces that a released target is free; this takes one round trip, unless the
+tunnel is interrupted."""
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class ControlService:
     """Answers requests and produces events, for any number of connections.
 
     Args:
-        client: Which relay-client this is.
+        client: Identity of this relay-client.
         tunnels: Its tunnels.
         forwarder: Its ports.
         logs: Its log.
@@ -101,14 +101,14 @@ class ControlService:
         self.client = client
         self.subscribers: set[Subscriber] = set()
         self.stopping = asyncio.Event()
-        """Set when another program has requested this one to stop."""
+        """Set when another program has requested that this one stop."""
         self._tunnels = tunnels
         self._forwarder = forwarder
         self._logs = logs
         self._on_demand: set[int] = set()
-        """Local ports that requests have opened."""
+        """Local ports that were opened for requests."""
         self._last: Status | None = None
-        """The state as last sent to subscribers; None while there are none."""
+        """The state as last sent to subscribers; None while nobody has subscribed."""
         tunnels.on_change = self._changed
         forwarder.on_change = self._changed
         logs.on_line = self._logged
@@ -121,7 +121,7 @@ class ControlService:
 
         Args:
             request: The request.
-            subscriber: The connection that it came from.
+            subscriber: The connection on which the request arrived.
 
         Raises:
             RelayDebugError: the request failed.
@@ -145,7 +145,7 @@ class ControlService:
         return result
 
     async def _ask_ranks(self, request: Attach | AttachAll | Release | Stacks | Hang | Push) -> Result:
-        """Return the result of a request that needs their nodes."""
+        """Return the result of a request that the nodes of the ranks must answer."""
         result: Result
         match request:
             case Attach():
@@ -163,8 +163,8 @@ class ControlService:
         return result
 
     async def look_for_agents(self) -> None:
-        """Search for agents until one is found, as often as for a waiting editor, because somebody is watching."""
-        with contextlib.suppress(RelayDebugError):  # the program itself reports it
+        """Search as frequently as for a waiting editor until an agent is found, because a user is watching."""
+        with contextlib.suppress(RelayDebugError):  # the program itself reports the error
             await self._tunnels.search.wait_for(lambda: len(self._tunnels.roster) or None, lambda _why: None)
 
     # Events:
@@ -219,8 +219,9 @@ class ControlService:
             if is_new:
                 await self._close(port)
             raise
-        logger.info("press F5 on port %d to debug %s on %s", port, target.label, claim.agent.host)
-        return Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host)
+        logger.info("%s", how_to_attach(claim, port))
+        holder = target.attachment.user if target.attachment else None
+        return Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host, holder)
 
     async def _attach_all(self) -> AttachedAll:
         for local in self._forwarder.ports:
@@ -229,7 +230,7 @@ class ControlService:
         local = await self._forwarder.open_free(Destination(0, is_all_ranks=True))
         self._on_demand.add(local.port)
         self._changed()
-        logger.info("press F5 on port %d to debug all ranks", local.port)
+        logger.info("press F5 to debug all ranks on port %d", local.port)
         return AttachedAll(local.port, LOCAL_HOST, is_new=True)
 
     async def _claim(self, request: Attach) -> Claim:
@@ -253,12 +254,12 @@ class ControlService:
     def _unknown(self, request: Attach | Release) -> NoListener:
         name = f"port {request.port}" if request.port is not None else f"rank {request.rank}"
         claims = self._tunnels.reachable_targets()
-        ranks = format_ranks(claim.target.rank for claim in claims if claim.target.rank is not None)
-        hint = f"registered now: {ranks}" if claims else "no rank has registered yet"
+        ranks = format_ranges(sorted({claim.target.rank for claim in claims if claim.target.rank is not None}))
+        hint = f"use a registered rank: {ranks}" if ranks else "wait until a rank is registered"
         return NoListener(f"{name} is not registered on '{self.client.hc}'", hint=hint)
 
     async def _open(self, claim: Claim, wanted: int | None) -> int:
-        """Open a port for a target and return it; if none was requested and the default is in use, open a free port."""
+        """Open a local port for a target, and return it; by default the logical port, or a free one if it is in use."""
         try:
             local = await open_rank_port(self._forwarder, claim, wanted)
         except LocalPortInUse:
@@ -321,8 +322,8 @@ class ControlService:
     def _choose_group(self, request: ChooseGroup) -> ChosenGroup:
         sessions = [connection.session for connection in self._forwarder.job_sessions]
         if not sessions:
-            hint = "attach to the port that --all-ranks or the request attach_all has opened"
-            raise NoListener("no editor is attached to all ranks", hint=hint)
+            hint = "attach to the port opened by --all-ranks or by an 'attach_all' request"
+            raise NoListener("no editor is attached to the session of all ranks", hint=hint)
         if request.group is not None:
             group = Group.parse(request.group)
             for connection in self._forwarder.job_sessions:
@@ -335,7 +336,7 @@ class ControlService:
 
     async def _stacks(self, request: Stacks) -> StackGroups:
         if not len(self._tunnels.roster):
-            raise NoListener(f"no agent is connected on '{self.client.hc}'")
+            raise NoListener(f"no agent is connected to '{self.client.hc}'")
         ranks = None if request.ranks is None else set(request.ranks)
         replies = await collect_stacks(self._tunnels, ranks, with_locals=request.locals)
         text = show_stacks(replies, ranks=ranks, locals=request.locals, all_threads=request.all_threads)
@@ -343,7 +344,7 @@ class ControlService:
 
     async def _hang(self) -> HangVerdict:
         if not len(self._tunnels.roster):
-            raise NoListener(f"no agent is connected on '{self.client.hc}'")
+            raise NoListener(f"no agent is connected to '{self.client.hc}'")
         verdicts = await examine(self._tunnels, None)
         is_hanging = any(verdict.groups for verdict in verdicts)
         return HangVerdict(verdict_as_text(verdicts), verdict_as_object(verdicts), is_hanging)
@@ -352,6 +353,8 @@ class ControlService:
 def _nothing_to_release(label: str, holder: str | None) -> RelayDebugError:
     if holder is not None:
         return RelayDebugError(
-            f"{label} is held by {holder}, not through this relay-client", hint="ask them to disconnect"
+            f"{label} is held by {holder}, not through this relay-client", hint="ask that user to disconnect"
         )
-    return RelayDebugError(f"no debugger is attached to {label}", hint="there is nothing to release")
+    return RelayDebugError(
+        f"no debugger is attached to {label}", hint="run 'relay-client status' to list the ranks that are held"
+    )

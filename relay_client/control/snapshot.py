@@ -1,16 +1,29 @@
-"""Builds the state that other programs see from the tunnels and the open ports. It changes nothing."""
+"""Builds, from the tunnels and the open ports, the state that other programs see. Changes nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from relay_client.agents.roster import Claim
 from relay_client.agents.tunnels import Tunnels
-from relay_client.control.state import ClientId, Connection, Ended, Gpu, Node, Port, Status, Stop, Target, Usage
-from relay_client.editor.sentences import how_ended
+from relay_client.control.state import (
+    Allocator,
+    ClientId,
+    Connection,
+    Ended,
+    Gpu,
+    Node,
+    Port,
+    Status,
+    Stop,
+    Target,
+    Usage,
+)
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
+from relay_client.ui.endings import how_ended
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 
@@ -21,7 +34,7 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
     """Return the current state.
 
     Args:
-        client: Which relay-client this is.
+        client: Identity of this relay-client.
         tunnels: Its tunnels.
         forwarder: Its open ports.
         on_demand: The local ports that requests have opened.
@@ -80,7 +93,7 @@ def _usage(agent: AgentInfo) -> Usage | None:
 
 
 def _owns(owners: dict[int, Claim], agent: AgentInfo, target: TargetInfo) -> bool:
-    """Return True if a target's port leads to it, and not to another target that claims the same port."""
+    """Return True if a target's port leads to that target, and not to another target that claims the same port."""
     owner = owners.get(target.port)
     return owner is not None and owner.agent.id == agent.id
 
@@ -101,7 +114,7 @@ def _target(found: TargetInfo, agent: AgentInfo, ports: Sequence[Port], connecti
         script=found.script or None,
         state=found.state.value or None,
         detail=found.detail or None,
-        since=found.since,
+        since=found.activity_since,
         until=found.until,
         holder=found.attachment.user if found.attachment else None,
         held_since=found.attachment.since if found.attachment else None,
@@ -110,11 +123,12 @@ def _target(found: TargetInfo, agent: AgentInfo, ports: Sequence[Port], connecti
         stop=_latest(mine),
         cpu=used.cpu if used else None,
         memory=used.memory if used else None,
+        allocator=Allocator(**asdict(used.allocator)) if used and used.allocator else None,
         activity=(found.attachment.activity or None) if found.attachment else None,
     )
 
 
 def _latest(connections: Sequence[Connection]) -> Stop | None:
-    """Return the latest stop: a process and each of its children have their own connection."""
+    """Return the latest stop; a process and each of its children have separate connections, each with its own stop."""
     stops = [connection.stop for connection in connections if connection.stop is not None]
     return max(stops, key=lambda stop: stop.since, default=None)

@@ -6,9 +6,10 @@ All times are Unix times. Texts from other machines are sanitized for display (`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-__all__ = ["ClientId", "Connection", "Ended", "Gpu", "Node", "Port", "Status", "Stop", "Target", "Usage"]
+from relay_client.ports.connection_state import Connection, Stop
+
+__all__ = ["Allocator", "ClientId", "Connection", "Ended", "Gpu", "Node", "Port", "Status", "Stop", "Target", "Usage"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class ClientId:
     """Eight hexadecimal digits, chosen at startup."""
     pid: int
     namespace: str
-    """Host, and port unless it is 443."""
+    """Host of the relay, with its port unless the port is 443."""
     hc: str
     """Name of the hybrid connection."""
     command: str
@@ -31,24 +32,19 @@ class ClientId:
 
 
 @dataclass(frozen=True)
-class Stop:
-    """Where a process is stopped, as reported by its debugger to the editor."""
+class Allocator:
+    """Memory of torch's CUDA allocator in a process, on all of its GPUs."""
 
-    reason: str
-    """The reason as the debugger reports it: `breakpoint`, `step`, `exception`, `pause`, ..."""
-    since: float
-    file: str | None = None
-    """None until the editor has requested the stack; a path on this machine if the `pathMappings` lead to one."""
-    line: int | None = None
-    function: str | None = None
-
-    @property
-    def place(self) -> str:
-        """File name and line, as in `train.py:41`; "" if unknown."""
-        if self.file is None:
-            return ""
-        name = self.file.replace("\\", "/").rpartition("/")[2]
-        return name if self.line is None else f"{name}:{self.line}"
+    allocated: int
+    """Bytes that tensors occupy."""
+    reserved: int
+    """Bytes that the allocator holds."""
+    peak: int
+    """The highest value of `allocated` so far."""
+    ooms: int
+    """Number of allocations that failed."""
+    retries: int
+    """Number of allocations that freed unused memory first."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +61,25 @@ class Target:
     """`running`, `waiting`, `crashed`, or None if not announced."""
     detail: str | None = None
     since: float | None = None
+    """Unix time when its state began, or when an attached debugger last stopped or resumed it."""
     until: float | None = None
     holder: str | None = None
     """`user@host` of the attached debugger."""
     held_since: float | None = None
     local_ports: tuple[int, ...] = ()
-    """Ports on this machine that lead to it."""
+    """Ports on this machine that lead to this process."""
     attached_here: bool = False
-    """True if a connection through one of these ports has reached it."""
+    """True if a connection through one of `local_ports` has reached this process."""
     stop: Stop | None = None
-    """None if it is running, or if somebody else's debugger has stopped it."""
+    """Where the process is stopped; None if it is running, or if somebody else's debugger has stopped it."""
     cpu: float | None = None
-    """Processors in use; 1.0 is one of them all the time. None without `--debug-monitor`."""
+    """Processors in use; 1.0 means that one processor is fully used. None without `--debug-monitor`."""
     memory: int | None = None
-    """Bytes of its resident set; likewise."""
+    """Size of the resident set in bytes. None without `--debug-monitor`."""
+    allocator: Allocator | None = None
+    """GPU memory; None without `--debug-monitor`, or if this process has not used CUDA through torch."""
     activity: str | None = None
-    """What its node announces of a process with a debugger: `running`, `stopped` or `stopped at train.py:41`."""
+    """What the node announces about an attached process: `running`, `stopped` or `stopped at train.py:41`."""
 
     @property
     def label(self) -> str:
@@ -95,7 +94,7 @@ class Ended:
     port: int
     """Its logical port."""
     how: str
-    """How it ended, as in `ended with status 1`."""
+    """How the process ended, as in `ended with status 1`."""
     pid: int | None = None
 
 
@@ -105,7 +104,7 @@ class Gpu:
 
     name: str
     busy: float
-    """Share of the time in which it executed kernels, 0 to 1."""
+    """Share of the time in which the GPU executed kernels, from 0 to 1."""
     memory: int
     """Bytes in use."""
     total: int
@@ -113,10 +112,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a node uses, averaged over one sampling interval."""
+    """Resource usage of a node, averaged over one sampling interval."""
 
     time: float
-    """By the node's clock."""
+    """Unix time according to the node's clock."""
     cpu: float
     """Processors in use."""
     cores: int
@@ -143,11 +142,11 @@ class Node:
     node_rank: int | None = None
     run: str | None = None
     run_url: str | None = None
-    """Address of the run's page, such as that in Azure ML studio."""
+    """Address of the run's page, such as the one in Azure ML studio."""
     cwd: str | None = None
     """Working directory of the job."""
     usage: Usage | None = None
-    """None without `--debug-monitor`."""
+    """Resource usage; None without `--debug-monitor`."""
     targets: tuple[Target, ...] = ()
     forwards: tuple[int, ...] = ()
     """Other ports of the node that the agent forwards."""
@@ -166,44 +165,20 @@ class Port:
 
     port: int
     remote_port: int
-    """Logical port of a target, or with `is_forward` a port of the node."""
+    """Logical port of a target; with `is_forward`, a port on the node."""
     is_forward: bool = False
     node_rank: int | None = None
     is_on_demand: bool = False
-    """True if an `attach` request opened it; then `release` closes it."""
+    """True if an `attach` request opened this port; then `release` closes it."""
     is_all_ranks: bool = False
-    """True if it leads to all ranks at once; then `remote_port` is 0."""
+    """True if this port leads to all ranks at once; `remote_port` is then 0."""
     is_editor: bool = False
-    """True if an editor is listening on it, to which the target connects."""
-
-
-@dataclass(frozen=True)
-class Connection:
-    """One connection of a local program to a port, or of a target to an editor that is listening on the port."""
-
-    WAITING: ClassVar[str] = "waiting"
-    CONNECTED: ClassVar[str] = "connected"
-    CLOSED: ClassVar[str] = "closed"
-
-    number: int
-    port: int
-    state: str
-    """`waiting` for a target, or `connected`; `closed` only while it is being removed."""
-    since: float
-    reason: str | None = None
-    """Why it is waiting or has closed."""
-    sent: int = 0
-    """Bytes read from the local program."""
-    received: int = 0
-    """Bytes written to the local program."""
-    stop: Stop | None = None
-    remote_port: int | None = None
-    """Logical port of its rank, for a connection to the port of all ranks: its editor has one to each."""
+    """True if an editor is listening on this port; the target then connects to the editor."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """The whole state."""
+    """The complete state of a relay-client."""
 
     client: ClientId
     time: float

@@ -1,1 +1,1 @@
-"""A small client of the debug adapter protocol, facts about debugpy, and an observer of the sessions of others."""
+"""A small client for the Debug Adapter Protocol, its connection over TCP, and facts about debugpy."""

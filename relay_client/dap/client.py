@@ -1,6 +1,6 @@
 """A DAP client without a user interface: requests, events, and debugpy's attach sequence.
 
-The demo, the tests and `relay-client pdb` use it. Every wait returns immediately when the connection closes.
+The demo, the tests and `relay-client pdb` use it. Every wait ends as soon as the connection closes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from relay_client.dap.tcp import TcpStream
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Body, Event, Message, Request, Response
-from relay_core.dap.prefetch import is_message
+from relay_core.dap.parsing import is_message
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.streams.stream import ByteStream
 from relay_core.net.tasks import TaskSet
@@ -25,16 +25,16 @@ __all__ = ["Body", "DapClient", "RequestFailed"]
 DEFAULT_TIMEOUT = 10.0
 """Seconds to wait for one response or event; a debugger on the same machine needs milliseconds."""
 MAX_KEPT_EVENTS = 10_000
-"""Maximum number of events kept for `wait_for_event`; beyond it the oldest are dropped. A job sends one or two events
-for each line that it prints."""
+"""Maximum number of events kept for `wait_for_event`; if there are more, the oldest are dropped. A job sends one or two
+events for each line that it prints."""
 CLOSE_TIMEOUT = 2.0
-"""Seconds to send the last bytes; then the connection is aborted."""
+"""Seconds to wait until the last bytes have been sent; after that, the connection is aborted."""
 
 T = TypeVar("T")
 
 
 class RequestFailed(RelayDebugError):
-    """The debug adapter rejected a request, or did not respond in time; the sentence contains its reason.
+    """The debug adapter rejected a request, or did not respond in time; the sentence contains the adapter's reason.
 
     Args:
         reason: The `message` of the adapter's response, or "" if it did not respond.
@@ -52,11 +52,11 @@ class DapClient:
             await client.attach({"train.py": [{"line": 40}]})
             stopped = await client.wait_for_event("stopped")
 
-    All methods that wait raise RequestFailed if the adapter rejects the request or `within` seconds have passed (None:
-    no limit), and ConnectionLost or ProtocolError if the connection has ended.
+    All methods that wait raise RequestFailed if the adapter rejects the request or `within` seconds have passed, and
+    ConnectionLost or ProtocolError if the connection has ended. If `within` is None, they wait without limit.
 
     Args:
-        stream: Connected to the adapter; this client closes it.
+        stream: A stream that is connected to the adapter; this client closes it.
     """
 
     def __init__(self, stream: ByteStream) -> None:
@@ -84,7 +84,7 @@ class DapClient:
         """Return a client that is connected to a debug adapter, or to a port that is forwarded to one.
 
         Raises:
-            ConnectionLost: nothing is listening there, or it did not accept in time.
+            ConnectionLost: nothing is listening there, or the connection was not accepted in time.
         """
         try:
             async with timeout(within):
@@ -107,7 +107,7 @@ class DapClient:
         Without names, any event matches.
         """
         return await self._wait_for(
-            lambda: self._pop_event(names, matching), f"no event '{' or '.join(names)}'", within
+            lambda: self._pop_event(names, matching), f"no event {' or '.join(map(repr, names)) or 'at all'}", within
         )
 
     async def attach(
@@ -125,7 +125,8 @@ class DapClient:
             breakpoints: DAP SourceBreakpoints by source path.
             exceptions: Exceptions that stop the job: debugpy's filters "uncaught", "raised" and "userUnhandled"; None
                 for debugpy's default.
-            pause: Stop the job before it continues; a job that waits for its debugger then stops right after the wait.
+            pause: Whether to stop the job before it continues; a job that is waiting for its debugger then stops right
+                after the wait.
             within: Seconds for each response of the sequence.
             arguments: Further attach arguments, such as pathMappings.
         """
@@ -223,7 +224,7 @@ class DapClient:
         self._notify()
 
     async def _reject(self, request: Request) -> None:
-        """Respond with an error to a request of the adapter, which would otherwise wait."""
+        """Reject a request from the adapter, which would otherwise wait for a response."""
         response: Response = {
             "seq": next(self._sequence),
             "type": "response",

@@ -1,4 +1,4 @@
-"""How debugpy answers `initialize` from version 1.8.14 on, without what `prefetch.response_cache` removes."""
+"""The response of debugpy 1.8.14 and later to `initialize`, without what `prefetch.response_cache` removes."""
 
 from __future__ import annotations
 

@@ -29,14 +29,16 @@ class TcpStream:
     async def write(self, data: bytes) -> None:
         """Send bytes."""
         try:
-            self._writer.write(data)
+            if not self._writer.is_closing():  # if it is, `drain` reports why
+                self._writer.write(data)
             await self._writer.drain()
         except OSError as error:
             raise _connection_lost(error) from error
 
     async def write_eof(self) -> None:
         """Close the sending direction."""
-        self._writer.write_eof()
+        if not self._writer.is_closing():
+            self._writer.write_eof()
 
     async def close(self) -> None:
         """Close both directions."""
@@ -45,7 +47,7 @@ class TcpStream:
             await self._writer.wait_closed()
 
     def abort(self, reason: str = "") -> None:  # noqa: ARG002 - TCP cannot transmit a reason
-        """Close the connection without sending what is buffered."""
+        """Close the connection without sending the buffered bytes."""
         self._writer.transport.abort()
 
 

@@ -5,8 +5,8 @@
         proxy.down.blackhole = True      # towards the client: bytes are lost, sockets stay open
         proxy.cut()                      # closes every connection now
 
-`python -m relay_client.demo.chaos --to localhost:8443 --listen 9443 --cut-every 5` starts one between a client and its
-relay. `relay-client demo --chaos` and the tests use it.
+`python -m relay_client.demo.chaos --to localhost:8443 --listen 9443 --cut-every 5` starts a proxy between a client and
+its relay. `relay-client demo --chaos` and the tests use this module.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["ChaosProxy", "Lane", "main"]
 
 READ_SIZE = 64 * 1024
 QUEUED_CHUNKS = 256
-"""Maximum chunks in transit in one direction: up to 16 MiB, enough for high latency at full speed."""
+"""Maximum number of chunks in transit in one direction: up to 16 MiB, enough for full speed at high latency."""
 LOCAL_HOST = "127.0.0.1"
 
 
 @dataclass
 class Lane:
-    """Network conditions in one direction, for every connection; may be changed at any time."""
+    """Network conditions in one direction, for every connection; they may be changed at any time."""
 
     latency: float = 0.0
     """Seconds, one way."""
@@ -44,11 +44,11 @@ class Lane:
     bandwidth: float | None = None
     """Bytes per second, or None for no limit."""
     blackhole: bool = False
-    """Bytes are accepted and discarded."""
+    """Whether bytes are accepted and then discarded."""
     stalled: bool = False
-    """Bytes are not accepted: the sender's buffers fill up."""
+    """Whether no bytes are accepted, in which case the sender's buffers fill up."""
     cut_after: int | None = None
-    """Bytes after which each new connection is closed on both sides; these bytes are still delivered."""
+    """Number of bytes after which each new connection is closed on both sides; these bytes are still delivered."""
 
 
 class _Connection:
@@ -68,7 +68,7 @@ class _Connection:
 
 
 class ChaosProxy:
-    """Listens on a port of 127.0.0.1 and forwards connections to `host:port`.
+    """Listens on a port on 127.0.0.1 and forwards connections to `host:port`.
 
     Args:
         host: Host name of the server.
@@ -82,7 +82,7 @@ class ChaosProxy:
         """From the client to the server."""
         self.down = Lane()
         self.accepting = True
-        """Whether new connections are forwarded; if not, they are closed at once."""
+        """Whether new connections are forwarded; if not, they are closed immediately."""
         self.connections = 0
         """Connections accepted so far."""
         self.random = random.Random(seed)  # noqa: S311 - reproducible, not secret
@@ -99,7 +99,7 @@ class ChaosProxy:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the proxy listens on."""
         return self._listen
 
     @property
@@ -119,10 +119,10 @@ class ChaosProxy:
         await self._tasks.cancel_all()
 
     def cut(self, *, reset: bool = False) -> int:
-        """Close every connection, in both directions at once, and return their number.
+        """Close every connection in both directions at once, and return the number of connections.
 
         Args:
-            reset: Close with RST instead of FIN.
+            reset: Whether to close them with RST instead of FIN.
         """
         ended = list(self._live)
         for connection in ended:
@@ -152,7 +152,7 @@ class ChaosProxy:
                 down = lanes.spawn(self._direction(self.down, server_reader, writer), name="down")
                 if not await first_completed(up, down):  # one side has sent EOF; the other may still send
                     await asyncio.wait({up, down})
-        except OSError:  # the server does not accept the connection
+        except OSError:  # the server did not accept the connection
             writer.transport.abort()
         finally:
             self._live.discard(connection)
@@ -160,7 +160,7 @@ class ChaosProxy:
                 end.close()
 
     async def _direction(self, lane: Lane, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Forward one direction until EOF; return True if `cut_after` or an error ended the connection."""
+        """Forward one direction until EOF; return True if `cut_after` or an error closed the connection."""
         in_transit: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS)
         budget = lane.cut_after
         async with TaskSet() as tasks:
@@ -193,11 +193,13 @@ async def _deliver(in_transit: asyncio.Queue[tuple[float, bytes]], lane: Lane, w
             due, data = await in_transit.get()
             await asyncio.sleep(max(0.0, due - _now()))
             if not data:
-                writer.write_eof()
+                if not writer.is_closing():
+                    writer.write_eof()
                 return
             if lane.blackhole:
                 continue
-            writer.write(data)
+            if not writer.is_closing():  # otherwise `drain` raises
+                writer.write(data)
             await writer.drain()
             if lane.bandwidth:
                 await asyncio.sleep(len(data) / lane.bandwidth)
@@ -225,7 +227,7 @@ def main(argv: list[str]) -> int:
         prog="python -m relay_client.demo.chaos", description="A TCP proxy that behaves like a bad network."
     )
     parser.add_argument("--to", required=True, metavar="HOST:PORT", help="server to connect to")
-    parser.add_argument("--listen", type=int, default=0, metavar="PORT", help="port of 127.0.0.1 (default: a free one)")
+    parser.add_argument("--listen", type=int, default=0, metavar="PORT", help="port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--latency", type=float, default=0.0, metavar="S", help="latency in seconds, each way")
     parser.add_argument("--jitter", type=float, default=0.0, metavar="S", help="maximum random delay in seconds")
     parser.add_argument("--bandwidth", type=float, metavar="BYTES", help="bytes per second, each way")
@@ -239,7 +241,7 @@ async def _run(arguments: argparse.Namespace, log: Callable[[str], None]) -> Non
     async with ChaosProxy(host, int(port), listen=arguments.listen, seed=arguments.seed) as proxy:
         for lane in (proxy.up, proxy.down):
             lane.latency, lane.jitter, lane.bandwidth = arguments.latency, arguments.jitter, arguments.bandwidth
-        log(f"chaos: listening on {LOCAL_HOST}:{proxy.port} for {arguments.to}")
+        log(f"chaos: listening on {LOCAL_HOST}:{proxy.port}, forwarding to {arguments.to}")
         while True:
             await asyncio.sleep(arguments.cut_every or 3600.0)
             if arguments.cut_every:

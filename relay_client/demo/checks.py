@@ -15,12 +15,12 @@ def expect(what: str, expected: object, actual: object) -> None:
     """Check that two values are equal.
 
     Args:
-        what: Description of the values, the subject of the error sentence.
+        what: Description of the values, which becomes the subject of the error sentence.
         expected: The value that the demo expects.
         actual: The value that was observed.
 
     Raises:
-        DemoFailed: they differ.
+        DemoFailed: the values differ.
     """
     if expected != actual:
-        raise DemoFailed(f"{what} should be {expected!r} but is {actual!r}")
+        raise DemoFailed(f"{what}: expected {expected!r}, found {actual!r}")

@@ -1,6 +1,6 @@
 """Environment of the demo: a relay, a training job with its agent, and relay-client, in a temporary directory.
 
-The three programs are the real ones, started as a user would start them. The job runs a copy of the sample in a
+The three programs are the actual ones, started as a user would start them. The job runs a copy of the sample in a
 separate directory, as it would on another machine.
 """
 
@@ -27,25 +27,25 @@ __all__ = ["HYBRID_CONNECTION", "DemoEnvironment"]
 
 HYBRID_CONNECTION = "demo"
 START_TIMEOUT = 30.0
-"""Seconds for a program to start; its imports take one or two."""
+"""Seconds to wait for a program to start; its imports take one or two seconds."""
 
 
 class DemoEnvironment:
-    """The running programs of one demo.
+    """The running programs in one demo.
 
         async with DemoEnvironment(sample, directory, epochs=60, wait=60) as environment:
             await run_walkthrough(environment.port, sample, environment.job, print)
 
     Args:
         sample: The training script that the job runs.
-        directory: For keys, logs and the job's copy of the sample; the caller removes it.
-        epochs: Number of epochs of the training.
+        directory: A directory for keys, logs and the job's copy of the sample; the caller removes it.
+        epochs: Number of training epochs.
         wait: Seconds that the job waits for a debugger.
-        port: The preferred local port to attach to; if it is 0 or in use, a free one.
-        chaos: Put a ChaosProxy between the client and the relay.
+        port: The preferred local port to attach to; a free port is used if this one is 0 or in use.
+        chaos: Whether to put a ChaosProxy between the client and the relay.
 
     Raises:
-        DemoFailed: a program does not start; raised on entering.
+        DemoFailed: on entering: a program does not start.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class DemoEnvironment:
         await self.close()
 
     async def close(self) -> None:
-        """Terminate the programs in reverse order of their start; if this is interrupted, kill them."""
+        """Terminate the programs in the reverse order of their start; if this is interrupted, kill them."""
         try:
             for child in reversed(self.children):
                 await child.end()
@@ -96,7 +96,7 @@ class DemoEnvironment:
         """Return when the event is set.
 
         Raises:
-            DemoFailed: the relay or the client exited first.
+            DemoFailed: the relay or the client exited before the event was set.
         """
         needed = [child for child in self.children if child.name in {"relay", "client"}]
         await first_completed(until.wait(), *(_fail_on_exit(child) for child in needed))
@@ -155,7 +155,7 @@ class DemoEnvironment:
 
 
 class _Files:
-    """Connection strings and CA certificate, created by `relay-server init` and `serve`."""
+    """Paths of the connection strings and the CA certificate, created by `relay-server init` and `serve`."""
 
     def __init__(self, directory: Path, ca_file: str) -> None:
         self.agent_secret = str(directory / f"{HYBRID_CONNECTION}.agent.connection")
@@ -178,7 +178,7 @@ def _environment_variables() -> dict[str, str]:
 
 
 def _free_port(preferred: int = 0) -> int:
-    """Return a free port of 127.0.0.1, the preferred one if possible."""
+    """Return a free port on 127.0.0.1, if possible the preferred one."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
@@ -200,4 +200,4 @@ async def _until(ready: Callable[[], bool], program: Child) -> None:
                     raise DemoFailed(f"the {program.name} exited during startup")
                 await asyncio.sleep(0.02)
     except TIMEOUT_ERRORS:
-        raise DemoFailed(f"the {program.name} is not ready after {START_TIMEOUT:g} s") from None
+        raise DemoFailed(f"the {program.name} was not ready after {START_TIMEOUT:g} s") from None

@@ -14,11 +14,11 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 __all__ = ["Child"]
 
 END_TIMEOUT = 5.0
-"""Seconds for a program to exit after SIGTERM before SIGKILL is sent; all programs of the demo need less than one."""
+"""Seconds that a program has to exit after SIGTERM before it is killed; the demo's programs exit within a second."""
 
 
 class Child:
-    """One started program."""
+    """A program that was started."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, stdout: Path, stderr: Path) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Child:
     async def start(
         cls, name: str, command: Sequence[str], *, logs: Path, cwd: Path, environment: Mapping[str, str]
     ) -> Child:
-        """Start a program in a separate session: Ctrl-C reaches only the demo, which then terminates the program."""
+        """Start a program in a separate session: Ctrl-C then reaches only the demo, which terminates the program."""
         stdout, stderr = logs / f"{name}.out", logs / f"{name}.err"
         with stdout.open("wb") as out, stderr.open("wb") as err:
             process = await asyncio.create_subprocess_exec(
@@ -54,22 +54,22 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """True until it has exited."""
+        """True until the program has exited."""
         return self._process.returncode is None
 
     def lines(self) -> list[str]:
-        """Return the lines of its stdout so far."""
+        """Return the lines that the program has written to stdout so far."""
         return self._stdout.read_text(errors="replace").splitlines()
 
     def output(self) -> str:
-        """Return its output so far, stderr before stdout."""
+        """Return the program's output so far, stderr before stdout."""
         return self._stderr.read_text(errors="replace") + self._stdout.read_text(errors="replace")
 
     async def wait(self, *, within: float | None = None) -> int:
-        """Wait until it has exited, and return its exit status.
+        """Wait until the program has exited, and return its exit status.
 
         Raises:
-            DemoFailed: it is still running after `within` seconds.
+            DemoFailed: the program is still running after `within` seconds.
         """
         try:
             async with timeout(within):
@@ -78,7 +78,7 @@ class Child:
             raise DemoFailed(f"{self.name} is still running after {within:g} s") from None
 
     async def end(self) -> None:
-        """Terminate it; kill it if it does not exit in time."""
+        """Terminate the program; kill it if it does not exit in time."""
         for send_signal in (self._process.terminate, self._process.kill):
             if not self.running:
                 return
@@ -87,7 +87,7 @@ class Child:
                 await self.wait(within=END_TIMEOUT)
 
     def kill(self) -> None:
-        """Kill it if it is still running."""
+        """Kill the program if it is still running."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()

@@ -1,4 +1,4 @@
-"""The two modes of the demo: an automatic walkthrough, and `--hold`, where the user attaches an editor."""
+"""The two modes of the demo: an automatic walkthrough, and `--hold`, in which the user attaches an editor."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["run_demo"]
 
 PROGRAM = "relay-client"
 EPOCHS, LONG_EPOCHS = 60, 5000
-"""A few seconds of training for the walkthrough, some minutes for `--hold`."""
+"""Numbers of epochs: training takes a few seconds in the walkthrough, and a few minutes with `--hold`."""
 WAIT, LONG_WAIT = 60.0, 3600.0
-"""Seconds that the job waits for a debugger, in the same two modes."""
+"""Seconds for which the job waits for a debugger, in the walkthrough and with `--hold`."""
 CUT_INTERVAL = 10.0
-"""Seconds between the cuts of `--hold --chaos`."""
+"""Seconds between cuts with `--hold --chaos`."""
 PREFERRED_PORT = 5678
 """The port in the sample's launch.json."""
 
@@ -38,12 +38,12 @@ PREFERRED_PORT = 5678
 def run_demo(
     *, hold: bool = False, chaos: bool = False, verbose: bool = False, condition: str = BREAKPOINT_CONDITION
 ) -> int:
-    """Run a demo and return the exit status: 0 if every step succeeded, or on Ctrl-C.
+    """Run a demo and return the exit status: 0 if every step succeeded, or if the user pressed Ctrl-C.
 
     Args:
-        hold: Set everything up and wait until the job ends, so that the user can attach an editor.
-        chaos: Cut the tunnel at the breakpoint; with `hold`, every few seconds.
-        verbose: Print the output of the programs at the end; a failed demo always does.
+        hold: Whether to set everything up and wait until the job ends, so that the user can attach an editor.
+        chaos: Whether to cut the tunnel at the breakpoint or, with `hold`, every few seconds.
+        verbose: Whether to print the output of the programs at the end; a failed demo always prints it.
         condition: Condition of the breakpoint; if it is never true, the demo fails.
     """
     try:
@@ -57,32 +57,48 @@ async def _demo(*, hold: bool, chaos: bool, verbose: bool, condition: str) -> No
     _stop_on_hangup()
     sample, report = find_sample(), _make_reporter()
     report("starting a relay, a training job with its agent, and relay-client, all on this machine")
+    try:
+        await _run_in_directory(sample, report, hold=hold, chaos=chaos, verbose=verbose, condition=condition)
+    except asyncio.CancelledError:
+        report("all programs have been stopped")
+        raise
+    report("all programs have been stopped" + ("" if hold else "; every step above was checked"))
+
+
+async def _run_in_directory(
+    sample: Sample, report: Callable[[str], None], *, hold: bool, chaos: bool, verbose: bool, condition: str
+) -> None:
     with tempfile.TemporaryDirectory(prefix="relay-demo-", ignore_cleanup_errors=True) as directory:
         epochs, wait, port = (LONG_EPOCHS, LONG_WAIT, PREFERRED_PORT) if hold else (EPOCHS, WAIT, 0)
         running = DemoEnvironment(sample, Path(directory), epochs=epochs, wait=wait, port=port, chaos=chaos)
+
+        async def debug() -> None:
+            if hold:
+                await _hold(running, sample, report)
+            else:
+                cut = running.chaos.cut if running.chaos is not None else None
+                await run_walkthrough(running.port, sample, running.job, report, condition, cut=cut)
+
         try:
             async with running:
                 report(
                     f"the relay is listening on {running.relay_address}; "
                     f"the job (pid {running.job.pid}) is waiting for a debugger"
                 )
-                cut = running.chaos.cut if running.chaos is not None else None
-                walkthrough = run_walkthrough(running.port, sample, running.job, report, condition, cut=cut)
-                await _run_supervised(running, _hold(running, sample, report) if hold else walkthrough)
+                await _run_supervised(running, debug)
         except RelayDebugError:
             _show_output(running)
             raise
         if verbose:
             _show_output(running)
-    report("all programs have been stopped" + ("" if hold else "; every step above was checked"))
 
 
-async def _run_supervised(running: DemoEnvironment, mode: Coroutine[None, None, None]) -> None:
+async def _run_supervised(running: DemoEnvironment, mode: Callable[[], Coroutine[None, None, None]]) -> None:
     """Run one mode of the demo; raise DemoFailed if the relay or the client exits meanwhile."""
     over = asyncio.Event()
 
     async def until_over() -> None:
-        await mode
+        await mode()
         over.set()
 
     await run_together(until_over(), running.watch(over))
@@ -91,11 +107,11 @@ async def _run_supervised(running: DemoEnvironment, mode: Coroutine[None, None, 
 async def _hold(running: DemoEnvironment, sample: Sample, report: Callable[[str], None]) -> None:
     """Print instructions for attaching an editor, and wait until the job has ended."""
     print(f"""
-127.0.0.1:{running.port} is now the debugger port of the job. Open the folder of its source in VS Code,
+127.0.0.1:{running.port} is now the job's debugger port. Open the job's source folder in VS Code:
 
     {sample.directory}
 
-set a breakpoint in train.py, and press F5. The .vscode/launch.json in that folder needs this configuration:
+Then set a breakpoint in train.py and press F5. The .vscode/launch.json in that folder needs this configuration:
 
 {textwrap.indent(json.dumps(_launch_configuration(running.port), indent=4), "    ")}
 
@@ -128,7 +144,7 @@ def _launch_configuration(port: int) -> dict[str, object]:
 
 
 def _make_reporter() -> Callable[[str], None]:
-    """Return a function that prints a sentence, preceded by the seconds since this call."""
+    """Return a function that prints a sentence, preceded by the number of seconds since this call."""
     started = time.monotonic()
     return lambda sentence: print(f"{time.monotonic() - started:5.1f} s  {sentence}", flush=True)
 
@@ -139,6 +155,6 @@ def _show_output(running: DemoEnvironment) -> None:
 
 
 def _stop_on_hangup() -> None:
-    """Shut down when the terminal is closed, because the programs run in separate sessions and would continue."""
+    """Shut down when the terminal is closed; the programs run in separate sessions and would otherwise continue."""
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)

@@ -24,12 +24,13 @@ class Sample:
         """Return the number of the only line that contains `code`.
 
         Raises:
-            DemoFailed: the sample was changed, so that no line or several lines contain `code`.
+            DemoFailed: no line, or more than one line, contains `code`, because the sample was changed.
         """
         found = [number for number, line in enumerate(self._lines, start=1) if code in line]
         if len(found) != 1:
             raise DemoFailed(
-                f"'{code}' is in {len(found)} lines of {self.script}, expected one", hint="restore the original file"
+                f"'{code}' is on {len(found)} lines of {self.script}; expected exactly one",
+                hint="restore the original file",
             )
         return found[0]
 

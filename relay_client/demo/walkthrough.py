@@ -1,4 +1,4 @@
-"""The demo's debug session: what a developer does after F5, step by step, with a check of each step.
+"""The demo's debug session: what a developer does after pressing F5, step by step, with a check of each step.
 
 Each step is a function that does one thing, raises DemoFailed if the debugger or the job does not behave as expected,
 and returns the sentence that the demo prints. The walkthrough needs only a local port and the job.
@@ -21,14 +21,14 @@ __all__ = ["BREAKPOINT_CONDITION", "Job", "run_walkthrough"]
 BREAKPOINT_CONDITION = "epoch == 3"
 LOCAL_HOST = "127.0.0.1"
 ATTACH_TIMEOUT = 30.0
-"""Seconds for each response of the job's debugger; its agent may still be connecting to the relay."""
+"""Seconds to wait for each response from the job's debugger; its agent may still be connecting to the relay."""
 STOP_TIMEOUT = 30.0
-"""Seconds until a breakpoint is hit; tracing makes the job several times slower."""
+"""Seconds to wait until a breakpoint is hit; tracing makes the job several times slower."""
 HOLD = 0.5
-"""Seconds for which the stopped job is observed; a running one computes ten epochs in that time."""
+"""Seconds for which the stopped job is observed; a running job computes ten epochs in that time."""
 
 CUTS = 5
-"""Number of cuts of the tunnel while the job is stopped at its breakpoint."""
+"""Number of times that the tunnel is cut while the job is stopped at its breakpoint."""
 
 _CALL = "activations, probability = forward(model, x, y)"
 _AFTER_CALL = "loss -= math.log("
@@ -40,10 +40,10 @@ class Job(Protocol):
     """The job's output and its exit status."""
 
     def lines(self) -> list[str]:
-        """Return the lines that it has printed so far."""
+        """Return the lines that the job has printed so far."""
 
     async def wait(self, *, within: float | None = None) -> int:
-        """Wait until it has exited, and return its exit status."""
+        """Wait until the job has exited, and return its exit status."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Context:
         """Set the only breakpoint of the script, at the line with `code`, and return the line number."""
         line = self.sample.line_of(code)
         results = await self.client.set_breakpoints(str(self.sample.script), [{"line": line, **options}])
-        expect(f"whether the breakpoint in line {line} is accepted", [True], [one.get("verified") for one in results])
+        expect(f"whether the breakpoint on line {line} is accepted", [True], [one.get("verified") for one in results])
         return line
 
     async def wait_for_stop(self, reason: str, code: str, function: str) -> str:
@@ -73,7 +73,7 @@ class Context:
         event = await self.client.wait_for_event("stopped", "terminated", within=STOP_TIMEOUT)
         line = self.sample.line_of(code)
         if event["event"] == "terminated":
-            raise DemoFailed(f"the job ended and did not stop at train.py:{line}")
+            raise DemoFailed(f"the job ended without stopping at train.py:{line}")
         expect("the reason for the stop", reason, event["body"]["reason"])
         self.thread = event["body"]["threadId"]
         stack = await self.client.request("stackTrace", {"threadId": self.thread, "levels": 1})
@@ -96,7 +96,7 @@ async def attach(context: Context) -> str:
     mapping = {"localRoot": str(context.sample.directory), "remoteRoot": "."}
     breakpoints = {script: [{"line": line, "condition": context.condition}]}
     results = await context.client.attach(breakpoints, within=ATTACH_TIMEOUT, pathMappings=[mapping], justMyCode=False)
-    expect(f"whether the breakpoint in line {line} is accepted", True, results[script][0].get("verified"))
+    expect(f"whether the breakpoint on line {line} is accepted", True, results[script][0].get("verified"))
     return f"attached, with a breakpoint at train.py:{line} if {context.condition}"
 
 
@@ -130,7 +130,7 @@ async def verify_stop(context: Context) -> str:
     await asyncio.sleep(HOLD)
     expect("what the stopped job has printed and computed", before, await progress())
     printed = before[0]
-    return f"the job is stopped: {HOLD:g} s later its last line of output is still '{printed[-1]}'"
+    return f"the job is stopped: {HOLD:g} s later, its last line of output is still '{printed[-1]}'"
 
 
 async def survive_cuts(context: Context) -> str:
@@ -144,8 +144,8 @@ async def survive_cuts(context: Context) -> str:
         slowest = max(slowest, time.monotonic() - started)
     cut()
     return (
-        f"cut the tunnel {CUTS} times: the job is still stopped there, and the debugger responded within "
-        f"{slowest:.2f} s; cut it once more"
+        f"cut the tunnel {CUTS} times: the job is still stopped at the breakpoint, and the debugger responded within "
+        f"{slowest:.2f} s; then cut the tunnel once more"
     )
 
 
@@ -156,7 +156,7 @@ async def step_into(context: Context) -> str:
 
 
 async def step_out(context: Context) -> str:
-    """Step out of that function, and over the rest of the calling line."""
+    """Step out of the called function, and over the rest of the calling line."""
     await context.client.request("stepOut", {"threadId": context.thread})
     await context.wait_for_stop("step", _CALL, "train_step")
     await context.client.request("next", {"threadId": context.thread})
@@ -168,7 +168,8 @@ async def evaluate_expression(context: Context) -> str:
     expression = "sum(label for _, _, label in batch), len(batch)"
     inside, size = (await context.evaluate(expression)).strip("()").split(", ")
     expect("the size of the batch", "20", size)
-    expect("whether the number of labels inside the circle is possible", True, 0 <= int(inside) <= int(size))
+    if not 0 <= int(inside) <= int(size):
+        expect("the number of labels inside the circle", f"0 to {size}", inside)
     return f"evaluated in the job: {inside} of the {size} points of this batch are inside the circle"
 
 

@@ -1,1 +1,1 @@
-"""The checks of `relay-client doctor` beyond those that the agent has too."""
+"""The checks of `relay-client doctor` that `relay-agent doctor` does not have."""

@@ -1,7 +1,7 @@
 """Checks from the relay to the process to debug: right, hybrid connection, listener, tunnel key, agent and target.
 
-One search for agents, the one of every command, shows all of them. No connection is made to a target, because a process
-accepts one debugger at a time.
+A single search for agents, the same as in every other command, provides all results. No connection is made to a target,
+because a process accepts one debugger at a time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Collection
 
-from relay_client.agents.events import describe_agent
+from relay_client.agents.announcement_changes import describe_agent
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
@@ -25,7 +25,7 @@ __all__ = ["AgentChecks"]
 RIGHT, HYBRID_CONNECTION, LISTENER, TUNNEL_KEY = "Send right", "hybrid connection", "listener", "tunnel key"
 AGENT, TARGET = "agent", "target"
 SEARCH_LIMIT = 60.0
-"""Seconds for the search for agents, in which each connection has a time-out of 10 s."""
+"""Maximum duration of the search for agents in seconds; each connection in the search has a timeout of 10 s."""
 
 
 class AgentChecks:
@@ -62,7 +62,7 @@ class AgentChecks:
         if isinstance(self._error, (Unauthorized, RelayUnreachable)):
             raise self._error
         if isinstance(self._error, HybridConnectionNotFound):
-            raise Skipped("the relay did not check it")
+            raise Skipped("the relay did not check the token's rights")
         return "the relay accepts the token for sending"
 
     async def _search(self) -> None:
@@ -73,9 +73,9 @@ class AgentChecks:
             except RelayDebugError as error:
                 self._error = error
             self._agents = list(tunnels.roster)
-            if self._agents:  # the search may still end with an error: other listeners may be unusable or just closing
+            if self._agents:  # the search may still end with an error: other listeners may be unusable or closing
                 self._error = None
-            # also if a tunnel is being replaced at this moment
+            # the roster also has the targets of an agent whose tunnel is being replaced at this moment
             self.targets = [claim.target for claim in tunnels.roster.targets(self._now)]
             self._descriptions = [describe_agent(agent, self._now) for agent in self._agents]
 
@@ -87,17 +87,17 @@ class AgentChecks:
     async def _listener(self) -> str:
         if isinstance(self._error, NoListener):
             raise self._error
-        # Senders learn from the relay whether there is a listener, but not how many.
+        # Senders learn from the relay whether there is a listener, but not how many listeners there are.
         return f"{len(self._agents)} with a usable agent" if self._agents else "at least one"
 
     async def _tunnel_key(self) -> str:
         if isinstance(self._error, (TunnelKeyMissing, WrongTunnelKey)):
             raise self._error
         if self._error is not None:
-            raise Skipped("no agent has completed the handshake")
+            raise Skipped("no tunnel to an agent could be established")
         if self._access.tunnel_key is None:
             raise Skipped(NO_TUNNEL_KEY)
-        return "the same on both sides: the tunnel is encrypted end to end"
+        return "the same on both sides, so the tunnel is encrypted end to end"
 
     async def _agent(self) -> str:
         if self._error is not None:
@@ -109,13 +109,13 @@ class AgentChecks:
         missing = [rank for rank in sorted(self._ranks or ()) if rank not in registered]
         if missing:
             raise NoListener(
-                f"{format_ranks(missing)} not registered",
-                hint="run 'relay-client targets' to see what is registered; the job may not have started them yet",
+                f"{format_ranks(missing)} {'are' if len(missing) > 1 else 'is'} not registered",
+                hint="run 'relay-client targets' to see what is registered; the job may not have started all ranks yet",
             )
         if not self.targets:
             raise NoListener(
                 "no process is registered",
-                hint="look for 'relay-agent:' lines in the job's log, and start it in debug mode",
+                hint="make sure that the job was started in debug mode, and look for 'relay-agent:' lines in its log",
             )
         return ", ".join(f"{target.label} on port {target.port}" for target in self.targets[:8]) + (
             f" and {len(self.targets) - 8} more" if len(self.targets) > 8 else ""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from relay_client.editor_setup.jsonc.parser import parse
+from relay_client.ui.text import format_ports
 from relay_core.diagnosis.checks import Skipped
 from relay_core.errors import ConfigurationError
-from relay_core.ranges import format_ranges
 
 __all__ = ["check_launch_json"]
 
@@ -18,15 +18,15 @@ HINT = "run: relay-client init vscode --write"
 
 
 def check_launch_json(folder: Path, ports: Collection[int]) -> str:
-    """Return which configurations of a folder attach to debuggers.
+    """Return which ports the configurations in a folder attach to.
 
     Args:
         folder: The folder that VS Code opens.
         ports: Local ports that must have a configuration.
 
     Raises:
-        Skipped: The folder has no launch.json.
-        ConfigurationError: The file is invalid, has a configuration of a removed type, or lacks a port.
+        Skipped: the folder has no launch.json.
+        ConfigurationError: the file is invalid, has a configuration of a deprecated type, or lacks a port.
     """
     try:
         text = (folder / FILE).read_text(encoding="utf-8")
@@ -40,14 +40,11 @@ def check_launch_json(folder: Path, ports: Collection[int]) -> str:
             f"{FILE}: '{old[0]}' has the deprecated type 'python'", hint=f"use 'debugpy', or {HINT}"
         )
     found = {port for each in attaching if (port := _port(each)) is not None}
-    if missing := sorted(set(ports) - found):
-        several = "s" if len(missing) > 1 else ""
-        raise ConfigurationError(
-            f"{FILE}: no configuration attaches to port{several} {format_ranges(missing)}", hint=HINT
-        )
+    if missing := set(ports) - found:
+        raise ConfigurationError(f"{FILE}: no configuration attaches to {format_ports(missing)}", hint=HINT)
     if not found:
         raise ConfigurationError(f"{FILE}: no configuration attaches to a port", hint=HINT)
-    return f"{FILE} attaches to {format_ranges(sorted(found))}"
+    return f"{FILE} attaches to {format_ports(found)}"
 
 
 def _configurations(text: str) -> list[dict[str, Any]]:
@@ -58,7 +55,7 @@ def _configurations(text: str) -> list[dict[str, Any]]:
 
 
 def _port(configuration: dict[str, Any]) -> int | None:
-    """Return the port of `connect` or `listen`, where debugpy takes a number or its text."""
+    """Return the port in `connect` or `listen`; debugpy accepts it as a number or as text."""
     for name in ("connect", "listen"):
         place = configuration.get(name)
         port = place.get("port") if isinstance(place, dict) else None

@@ -25,7 +25,7 @@ async def examine(
     """Run all checks and return their results.
 
     Args:
-        settings: Explicit settings; environment variables are used for the others.
+        settings: Explicit settings; all others come from environment variables.
         ranks: Ranks that must be registered; None for any process.
         ports: Local ports for which the editor must be configured; None for those of the registered processes.
         folder: The folder that the editor opens.

@@ -1,1 +1,1 @@
-"""Informs an editor about its connection: what it waits for, interruptions, and why a session has ended."""
+"""Informs an editor about its connection: what it is waiting for, interruptions, and why a session has ended."""

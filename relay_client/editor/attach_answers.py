@@ -1,4 +1,4 @@
-"""A layer that answers the requests of an attaching editor whose responses are known before debugpy has sent them.
+"""A layer that answers those requests of an attaching editor whose responses are known before debugpy sends them.
 
     editor                       this layer                        debugpy
       | initialize                  | initialize                      |
@@ -15,12 +15,12 @@
       |    response                 |        response                 |  removed
       |    stopped                  |        stopped                  |
 
-So an editor attaches in two round trips, for the responses to `setBreakpoints` and for `stopped`, instead of four or
-more. Every request reaches debugpy, in the same order; its adapter handles them in order. A response that is
-other than expected is reported when it arrives:
+As a result, an editor needs two round trips to attach, one for the responses to `setBreakpoints` and one for `stopped`,
+instead of four or more. Every request reaches debugpy, in the editor's order, and debugpy's adapter handles requests in
+order. A response that differs from the expected one is reported when it arrives:
 
     initialize, other capabilities      `capabilities` event
-    initialize, a failure               the same failure is the response to `attach`
+    initialize, a failure               this failure becomes the response to `attach`
     another failure                     an `output` event
 """
 
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from relay_client.dap.debugpy_capabilities import DEBUGPY_CAPABILITIES
 from relay_core.dap.messages import Body, Event, Request, Response
-from relay_core.dap.prefetch import arguments_of
+from relay_core.dap.parsing import arguments_of
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
@@ -38,7 +38,7 @@ __all__ = ["AttachAnswers"]
 class AttachAnswers(Layer):
     """One editor's connection until it has attached: the editor is the local program, the debugger is the peer.
 
-    It lives as long as the connection, while streams come and go.
+    It exists as long as the connection, which may use several streams one after another.
     """
 
     longest_local = longest_peer = MAX_PARSED
@@ -50,11 +50,11 @@ class AttachAnswers(Layer):
         self._attach: Request | None = None
         """The editor's `attach`, until it is answered."""
         self._answered: dict[int, Request] = {}
-        """Requests that the editor has a response to and the debugger has not answered, by number."""
+        """Requests, by number, that were answered here and that the debugger has not answered yet."""
         self._is_early = False
         """Whether `initialize` was answered here."""
         self._has_initialized = False
-        """Whether the editor has received `initialized`, and the debugger has not sent it."""
+        """Whether the editor has received `initialized` although the debugger has not sent it yet."""
         self._is_configured = False
         """Whether the editor has sent `configurationDone`."""
         self._failure: Response | None = None
@@ -66,11 +66,11 @@ class AttachAnswers(Layer):
         return f"<AttachAnswers {len(self._answered)} unconfirmed>"
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Begin with a stream; an `initialize` that has waited for it is answered."""
+        """Begin to use a stream; answer an `initialize` that has been waiting for the stream."""
         return self._answer_initialize()
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take a message of the editor; return it for the debugger, and the response."""
+        """Take a message from the editor; return it for the debugger, and the response to it if that is known."""
         self.is_finished |= piece.is_foreign
         request = piece.request()
         answer = self._answer(request) if request else []
@@ -78,12 +78,11 @@ class AttachAnswers(Layer):
         return [piece, *answer]
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take a message of the debugger; return what the editor receives in its place."""
-        head = piece.head
-        self._last_seq = max(self._last_seq, head.seq)
-        if head.type == "response" and (response := piece.response()):
+        """Take a message from the debugger; return what the editor receives in its place."""
+        self._last_seq = max(self._last_seq, piece.seq)
+        if piece.type == "response" and (response := piece.response()):
             passed = self._checked_response(response, piece)
-        elif self._has_initialized and head.type == "event" and head.name == "initialized":
+        elif self._has_initialized and piece.type == "event" and piece.name == "initialized":
             self._has_initialized, passed = False, []
         else:
             passed = [piece]
@@ -119,7 +118,7 @@ class AttachAnswers(Layer):
         return [self._respond(self._initialize, DEBUGPY_CAPABILITIES)]
 
     def _answer_attach(self, request: Request) -> list[Output]:
-        """Send what debugpy sends when it is ready for breakpoints; its adapter makes them wait until then."""
+        """Send what debugpy sends when it is ready for breakpoints; its adapter delays breakpoints until then."""
         if self._failure is not None:
             return [self._as_failure_of(request, self._failure)]
         self._attach, self._has_initialized = request, True
@@ -150,11 +149,11 @@ class AttachAnswers(Layer):
             self._attach = None
             self._note_failure(response)
         elif not self._is_early and self._initialize and response["request_seq"] == self._initialize["seq"]:
-            self.is_finished = True  # the debugger's capabilities may be others
+            self.is_finished = True  # the debugger's capabilities may differ
         return [piece]
 
     def _compared(self, request: Request, response: Response) -> list[Output]:
-        """Return what the editor has to know about a response other than the one that it has received."""
+        """Return messages for the editor if the debugger's response differs from the one that the editor received."""
         if response.get("success") is True:
             body = response.get("body")
             if request["command"] != "initialize" or body == DEBUGPY_CAPABILITIES:
@@ -175,7 +174,7 @@ class AttachAnswers(Layer):
             self._failure, self._has_initialized = response, False
 
     def _as_failure_of(self, request: Request, response: Response) -> ToLocal:
-        """Return a failed response as the response to another request, after which the editor expects no more."""
+        """Return a failed response as the response to another request; the editor then expects no more messages."""
         self._attach = None
         self._has_initialized = False
         changed: Response = {**response, "request_seq": request["seq"], "command": request["command"]}

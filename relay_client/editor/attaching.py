@@ -1,4 +1,4 @@
-"""How an editor attaches: its mappings and children, who holds the job, and breakpoints that were not set."""
+"""How an editor attaches: path mappings, child processes, who holds the job, and breakpoints that were not set."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from relay_client.editor.job_view import JobView
 from relay_client.editor.mappings import FindRoot, map_paths, remote_path
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.outbox import Outbox
-from relay_client.editor.sentences import CANNOT_FOLLOW, different_text, equal_text
+from relay_client.editor.sentences import CANNOT_FOLLOW, NOT_FOLLOWED, different_text, equal_text
 from relay_core.dap.messages import Arguments, Request, Response
-from relay_core.dap.prefetch import arguments_of
+from relay_core.dap.parsing import arguments_of
 
 __all__ = ["Attaching", "OnSource"]
 
 FOLLOWS_CHILDREN = "supportsStartDebuggingRequest"
 """The capability of an editor that opens a session for each child process that the debugger offers."""
 OnSource = Callable[[str, str], None]
-"""Called with a file of the laptop, and the file of the node that it is mapped to."""
+"""Called with a file on the laptop, and the file on the node to which it is mapped."""
 HELD = "already being debugged"
-"""Part of the message of debugpy if another debugger is attached."""
+"""Part of debugpy's message if another debugger is attached."""
 
 
 class Attaching:
@@ -29,7 +29,7 @@ class Attaching:
     Args:
         outbox: The messages for the editor.
         find_root: Finds the job's script on this machine.
-        on_source: Called with each file that has breakpoints, and again after code of the job was replaced.
+        on_source: Called with each file that has breakpoints, and again after the job's code has been replaced.
     """
 
     def __init__(self, outbox: Outbox, find_root: FindRoot, on_source: OnSource) -> None:
@@ -37,21 +37,21 @@ class Attaching:
         self._find_root = find_root
         self._on_source = on_source
         self._sources: dict[str, str] = {}
-        """Files for which the editor has set breakpoints, and those of the node that they are mapped to."""
+        """The files in which the editor has set breakpoints, each with the file on the node to which it is mapped."""
         self._different: set[str] = set()
-        """Paths of the files that differ from those of the node."""
+        """Paths of the local files that differ from the files on the node."""
         self._request: Request | None = None
-        """The arguments of `attach` as sent to the debugger."""
+        """The `attach` request as sent to the debugger."""
         self._breakpoints = UnsetBreakpoints()
         self._has_different = False
-        """True if the user was notified of a differing file; one notification is enough."""
+        """True if the user has been notified of a differing file; one notification is enough."""
 
     def __repr__(self) -> str:
         return f"<Attaching {'child' if self.is_child else 'process'}>"
 
     @property
     def is_child(self) -> bool:
-        """True if the debugger is that of a child process, whose end its agent does not announce."""
+        """True if the debugger belongs to a child process; an agent does not announce how a child process ends."""
         return self._request is not None and "subProcessId" in arguments_of(self._request)
 
     def requested(self, request: Request, initialize: Arguments, view: JobView) -> Request:
@@ -60,10 +60,10 @@ class Attaching:
         if line:
             self._outbox.show(line)
         can_follow = initialize.get(FOLLOWS_CHILDREN) is True
-        if "subProcess" not in arguments and can_follow:
-            arguments = {**arguments, "subProcess": True}
-        if arguments.get("subProcess") is True and not can_follow and "subProcessId" not in arguments:
-            self._outbox.show(CANNOT_FOLLOW)
+        if can_follow:
+            arguments = {"subProcess": True, **arguments}
+        elif arguments.get("subProcess") is not False and "subProcessId" not in arguments:
+            self._outbox.show(CANNOT_FOLLOW if arguments.get("subProcess") is True else NOT_FOLLOWED)
         changed = arguments != arguments_of(request)
         self._request = {**request, "arguments": arguments} if changed else request
         return self._request
@@ -78,13 +78,13 @@ class Attaching:
             self._on_source(path, self._sources[path])
 
     def compare_again(self) -> None:
-        """Have all files compared again, because code of the job was replaced."""
+        """Have all files compared again, because the job's code has been replaced."""
         for path, remote in self._sources.items():
             if remote:
                 self._on_source(path, remote)
 
     def source_compared(self, path: str, view: JobView, *, is_different: bool) -> None:
-        """Show that a file differs from the job's, or that it does not any more."""
+        """Show that a file differs from the job's file, or no longer differs from it."""
         if is_different and path not in self._different:
             self._different.add(path)
             self._outbox.show(different_text(view, path), CONSOLE if self._has_different else IMPORTANT)
@@ -94,7 +94,7 @@ class Attaching:
             self._outbox.show(equal_text(view, path))
 
     def responded(self, response: Response, view: JobView) -> bool:
-        """Show what a response of the debugger means; return True if the editor receives another response instead."""
+        """Show what a response from the debugger means; return True if the editor receives a different response."""
         request = self._request
         if request is not None and response["request_seq"] == request["seq"] and _is_refusal(response):
             self._outbox.fail(request, f"{view.name} is {view.holder or 'held by another debugger'}")
@@ -105,5 +105,5 @@ class Attaching:
 
 
 def _is_refusal(response: Response) -> bool:
-    """True if the debugger has refused to attach because another one is attached."""
+    """True if the debugger has refused the `attach` because another debugger is attached."""
     return response.get("success") is False and HELD in response.get("message", "")

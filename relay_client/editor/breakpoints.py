@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from relay_client.editor.job_view import JobView
 from relay_client.editor.mappings import mapping_text
 from relay_core.dap.messages import Request, Response
-from relay_core.dap.prefetch import arguments_of
+from relay_core.dap.parsing import arguments_of
 
 __all__ = ["UnsetBreakpoints"]
 
 MISSING = "does not exist"
-"""Part of debugpy's message for a file that it does not find on the node."""
+"""Part of debugpy's message about a file that it cannot find on the node."""
 EXCLUDED = "excluded by filters"
-"""Part of debugpy's message for code that `justMyCode` excludes."""
+"""Part of debugpy's message about code that `justMyCode` excludes."""
 
 
 class UnsetBreakpoints:
@@ -41,10 +41,10 @@ class UnsetBreakpoints:
         return path
 
     def answered(self, response: Response, view: JobView, mapped: Mapping[str, str]) -> str:
-        """Return a line about the breakpoints of a file that were not set, once for each file; otherwise "".
+        """Return a line about those breakpoints in a file that were not set, once for each file; otherwise "".
 
         Args:
-            response: To `setBreakpoints`.
+            response: The response to `setBreakpoints`.
             view: What is known about the job.
             mapped: The file on the node to which each local file is mapped, as `remote_path` returns it.
         """
@@ -73,13 +73,13 @@ def _line(message: str, path: str, remote: str, view: JobView) -> str:
         return f'{begin}: {path} is excluded by justMyCode. hint: set "justMyCode": false'
     if MISSING not in message:
         return ""
-    # Without a mapping, the debugger looks for the file at the path that it has on the laptop.
+    # Without a mapping, the debugger looks for the file at its path on the laptop.
     begin += f": {view.host or 'the node'} has no file {posixpath.join(view.cwd, remote) if remote else path}"
     if not view.cwd:
         return f"{begin}. hint: check pathMappings in launch.json"
     begin += f". The job was started in {view.cwd}. hint: "
     if name == view.script:
-        return f"{begin}in launch.json, {mapping_text(folder, '.')}"
-    if remote and not posixpath.isabs(remote):  # in the job's directory: another remoteRoot would not help
-        return f"{begin}check that the job's code contains this file, and localRoot in launch.json"
-    return f"{begin}in launch.json, {mapping_text('${workspaceFolder}', '.')}"
+        return f"{begin}in launch.json, set {mapping_text(folder, '.')}"
+    if remote and not posixpath.isabs(remote):  # inside the job's directory: a different remoteRoot would not help
+        return f"{begin}check that the job's code contains this file, and check localRoot in launch.json"
+    return f"{begin}in launch.json, set {mapping_text('${workspaceFolder}', '.')}"

@@ -5,18 +5,19 @@ from __future__ import annotations
 from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.outbox import Outbox
-from relay_client.editor.sentences import debugger_ended_text, ended_text, exit_code
+from relay_client.editor.sentences import debugger_ended_text, ended_text
+from relay_client.ui.endings import exit_code
 from relay_core.dap.messages import Request
 from relay_core.layers.layer import EndLocal, Output, ToLocal
 
 __all__ = ["END_PATIENCE", "EXIT_PATIENCE", "SessionEnd"]
 
 END_PATIENCE = 1.0
-"""Seconds for the announcement of how a job has ended; the editor waits meanwhile."""
+"""Seconds to wait for the announcement of how a job has ended; the editor waits in the meantime."""
 EXIT_PATIENCE = 5.0
-"""Seconds for the status of a process that is announced as exiting."""
+"""Seconds to wait for the exit status of a process that has been announced as exiting."""
 RESTARTING_CLIENTS = frozenset({"vscode", "neovim"})
-"""Editors that attach again when `terminated` has `restart`; others would report a session that has failed."""
+"""Editors that attach again if `terminated` contains `restart`; other editors would report a failed session."""
 
 
 class SessionEnd:
@@ -28,7 +29,7 @@ class SessionEnd:
 
     def __init__(self, outbox: Outbox) -> None:
         self.deadline: float | None = None
-        """When to end the session even if the reason is unknown; None if it has not ended."""
+        """When to end the session even if the reason is still unknown; None if the session has not ended."""
         self._outbox = outbox
         self._held: list[Output] = []
         """The debugger's `terminated`, and its EOF."""
@@ -38,7 +39,7 @@ class SessionEnd:
 
     @property
     def is_held(self) -> bool:
-        """True if the debugger has ended the session and the editor has not been notified."""
+        """True if the debugger has ended the session and the editor has not been notified yet."""
         return bool(self._held)
 
     def hold(self, end: ToLocal | EndLocal, view: JobView, now: float) -> None:
@@ -84,11 +85,11 @@ class SessionEnd:
         return held
 
     def refuse(self, initialize: Request, view: JobView, reason: str) -> None:
-        """Fail the first request of a session that does not begin."""
+        """Fail the first request of a session that cannot begin."""
         self._outbox.fail(initialize, f"cannot debug {view.name}: {reason}")
 
     def show(self, view: JobView, reason: str, client: object = None) -> None:
-        """Show how the job has ended, or another reason and whether the editor attaches again.
+        """Show how the job has ended or, if that is unknown, the reason and whether the editor attaches again.
 
         Args:
             view: What is known about the job.
@@ -104,6 +105,6 @@ class SessionEnd:
             self._outbox.report("exited", {"exitCode": code})
 
     def terminate(self, client: object) -> None:
-        """Report the end of the session; an editor that is able to attach again does so if `client` names it."""
+        """Report the end of the session; an editor that can attach again does so if `client` names it."""
         restarts = client in RESTARTING_CLIENTS
         self._outbox.report("terminated", {"restart": {"relay-client": "attach again"}} if restarts else {})

@@ -17,16 +17,16 @@ class JobView:
     """The logical port."""
     hybrid_connection: str = ""
     label: str = ""
-    """Name of the target, with its node if known: `rank 0 on node-1`."""
+    """Name of the target, with its node if known: `rank 0 on node-1`; with its port if several jobs have a rank 0."""
     is_alone: bool = False
-    """True if the target is the only one of its job."""
+    """True if the target is the only one in its job."""
     host: str = ""
     cwd: str = ""
     """The directory in which the target was started."""
     script: str = ""
-    """The file or module that it runs, without its directory."""
+    """The file or module that the target runs, without its directory."""
     holder: str = ""
-    """Who has attached a debugger, as in `held by bob@laptop since 12:03`."""
+    """Who has attached a debugger, as in `held by bob@laptop (since 12:03)`."""
     away_reason: str = ""
     """Why the tunnel has no connection at the moment; "" if it has one."""
     is_running: bool = False
@@ -36,7 +36,7 @@ class JobView:
     ending: Ending | None = None
     """How the target has ended."""
     pushes: int = 0
-    """Number of times that code of the target was replaced."""
+    """Number of times that the target's code has been replaced."""
 
     @property
     def name(self) -> str:

@@ -1,9 +1,9 @@
-"""The `pathMappings` of an editor's `attach`: which directory on the laptop corresponds to which one on the node.
+"""The `pathMappings` of an editor's `attach`: which directories on the laptop and on the node correspond.
 
-missing                     set, if the job's script is in the editor's folder (or in relay-client's directory)
+missing                     set, if the job's script is in the editor's folder (or in relay-client's current directory)
 a relative `remoteRoot`     becomes absolute: it is relative to the directory in which the job was started, but debugpy
 would use the job's current directory
-anything else               passes unchanged
+any other mapping           passes unchanged
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def map_paths(arguments: Arguments, view: JobView, find_root: FindRoot) -> Mappe
 
 
 def mapping_text(local: str, remote: str) -> str:
-    """Return the line of launch.json that maps a local directory to a directory on the node."""
+    """Return the line for launch.json that maps a local directory to a directory on the node."""
     return f'"pathMappings": {json.dumps([{"localRoot": local, "remoteRoot": remote}], ensure_ascii=False)}'
 
 

@@ -16,7 +16,7 @@ CONSOLE = "console"
 IMPORTANT = "important"
 """Category of output that requires action by the user; VS Code also shows it as a notification."""
 PREFIX = "relay-client: "
-"""Distinguishes these lines from the output of the job."""
+"""A prefix that distinguishes relay-client's lines from the output of the job."""
 
 
 def make_event(name: str, body: Mapping[str, object], seq: int) -> Event:
@@ -30,7 +30,7 @@ def make_output(text: str, category: str, seq: int) -> Event:
 
 
 def make_success(request: Request, seq: int, body: Mapping[str, object] | None = None) -> Response:
-    """Return the response to a request."""
+    """Return the response to a request that has succeeded."""
     response = _response(request, seq, success=True)
     return response if body is None else {**response, "body": dict(body)}
 

@@ -11,11 +11,11 @@ __all__ = ["InterruptionNotices", "Notice", "WaitingNotices"]
 FIRST_LINE = 1.0
 """Seconds of waiting before the first line; an agent that is already running answers sooner."""
 SECOND_LINE = 10.0
-"""Seconds of waiting before the second line; the time doubles for each further line."""
+"""Seconds of waiting before the second line; the waiting time doubles before each further line."""
 MAX_PAUSE = 600.0
 """Maximum seconds between two lines."""
 INTERRUPTION = 1.0
-"""Seconds without a connection before a line is shown; replacing a transport takes less."""
+"""Seconds without a connection before a line is shown; replacing a transport takes less time."""
 
 Notice = tuple[str, str]
 """Text and category of an output event."""
@@ -45,7 +45,7 @@ class WaitingNotices:
             self.next_deadline = min(self.next_deadline, max(now, self._accepted_at + FIRST_LINE))
 
     def due(self, view: JobView, now: float) -> list[Notice]:
-        """Return the line that is due now."""
+        """Return the line that is due now, if any."""
         if now < self.next_deadline:
             return []
         waited = now - self._accepted_at
@@ -60,7 +60,7 @@ class WaitingNotices:
 
 
 class InterruptionNotices:
-    """One line when the tunnel has no connection, and one when it has a connection again."""
+    """One line when the tunnel has lost its connection, and one when the connection has been restored."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -75,7 +75,7 @@ class InterruptionNotices:
         return None if self._since is None or self._is_shown else self._since + INTERRUPTION
 
     def update(self, view: JobView, now: float) -> list[Notice]:
-        """Handle a change; return the second line if it is due."""
+        """Handle a change in what is known about the job; return the second line if it is due."""
         if view.away_reason:
             self._since = now if self._since is None else self._since
             return []

@@ -1,4 +1,4 @@
-"""Holds messages from relay-client to an editor until they can be sent between two messages of the debugger."""
+"""Holds messages from relay-client to an editor until they can be sent between two messages from the debugger."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Outbox"]
 
 
 class Outbox:
-    """The queue of one editor; its messages repeat the debugger's last number, so that numbers never decrease."""
+    """The queue of one editor; its messages repeat the last `seq` of the debugger, so that `seq` never decreases."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
-        self._last_seq = 0
+        self._last_seq = 1
 
     def __bool__(self) -> bool:
         return bool(self._messages)
@@ -26,7 +26,7 @@ class Outbox:
         return f"<Outbox {len(self._messages)}>"
 
     def note(self, seq: int) -> None:
-        """Note the number of a message that the debugger sends to the editor."""
+        """Record the `seq` of a message from the debugger to the editor."""
         self._last_seq = max(self._last_seq, seq)
 
     def show(self, text: str, category: str = CONSOLE) -> None:
@@ -43,7 +43,7 @@ class Outbox:
         self._messages.append(make_event(name, body, self._last_seq))
 
     def succeed(self, request: Request, body: Mapping[str, object] | None = None) -> None:
-        """Add the response to a request."""
+        """Add the response to a request that has succeeded."""
         self._messages.append(make_success(request, self._last_seq, body))
 
     def fail(self, request: Request, reason: str) -> None:

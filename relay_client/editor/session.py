@@ -1,16 +1,17 @@
-"""The layer next to an editor: it shows the editor what relay-client knows, and answers what no job can answer.
+"""The layer next to an editor: it shows what relay-client knows, and answers requests that no job can answer.
 
-    WAITING    no debugger has answered `initialize`: lines in the debug console show who is waited for, and why
-    ANSWERED   the debugger answers; lines show when the tunnel is interrupted and restored
+    WAITING    no debugger has answered `initialize`: lines in the debug console show what is awaited, and why
+    ANSWERED   the debugger has answered; lines show when the tunnel is interrupted and restored
     CONCLUDED  the editor has received `terminated`, with the reason before it
 
-Everything but the messages named here passes unchanged, and so does a connection that is not DAP. The local program is
-the editor, or debugpy's adapter next to an editor that listens. The adapter passes events on once `attach` has
-succeeded, so an editor that listens is shown nothing before that, and its state is ANSWERED from the beginning.
+Only the messages listed below are changed; the bytes of a program that does not use DAP pass unchanged. The local
+program is the editor, or debugpy's adapter next to an editor that is listening. The adapter passes events on only after
+`attach` has succeeded, so an editor that is listening is shown nothing before that, and its state is ANSWERED from the
+beginning.
 
-    initialize                  failed response if the job cannot be reached and waiting cannot help
+    initialize                  answered with a failure if the job cannot be reached and waiting cannot help
     attach, setBreakpoints      `attaching`: mappings, children, who holds the job, breakpoints that are not set
-    disconnect, terminate       `leaving`: never end the job; answered here while no debugger is connected
+    disconnect, terminate       `disconnect_guard`: only detach by default; answered here if no debugger is connected
     terminated                  `ending`: delayed until the agent has announced how the job has ended
 """
 
@@ -18,17 +19,17 @@ from __future__ import annotations
 
 import enum
 
-from relay_client.compare.console import OnComparison, comparison_of, with_statistics
+from relay_client.compare.console import OnQuestion, question_of, with_statistics
 from relay_client.editor.attaching import Attaching, OnSource
+from relay_client.editor.disconnect_guard import DisconnectGuard
 from relay_client.editor.ending import SessionEnd
 from relay_client.editor.job_view import JobView
-from relay_client.editor.leaving import Leaving
 from relay_client.editor.mappings import FindRoot
 from relay_client.editor.messages import IMPORTANT
 from relay_client.editor.notices import InterruptionNotices, WaitingNotices
 from relay_client.editor.outbox import Outbox
 from relay_core.dap.messages import Request
-from relay_core.dap.prefetch import arguments_of
+from relay_core.dap.parsing import arguments_of
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
@@ -36,6 +37,7 @@ __all__ = ["EditorSession"]
 
 _COMMANDS = frozenset({"initialize", "attach", "disconnect", "terminate", "setBreakpoints"})
 """Requests whose responses are read."""
+_READ = _COMMANDS | {"terminated"}
 
 
 class State(enum.Enum):
@@ -49,19 +51,20 @@ class State(enum.Enum):
 class EditorSession(Layer):
     """One editor's connection: the editor is the local program, the debugger is the peer.
 
-    It lives as long as the connection, while streams come and go.
+    It exists as long as the connection, which may use several streams one after another.
 
     Args:
         view: What is known about the job.
         now: When the connection was accepted.
-        allow_terminate: Whether the editor may end the job.
-        listens: Whether the editor listens and the job has connected to its adapter.
+        allow_terminate: Whether the editor may terminate the job.
+        listens: Whether the editor is listening and the job has connected to its adapter.
         find_root: Finds the job's script on this machine.
-        on_source: Called with each file that has breakpoints, and again after code of the job was replaced.
-        on_comparison: Called with each `@all` and `@diff` of the debug console, and what it asks all ranks.
+        on_source: Called with each file that has breakpoints, and again after the job's code has been replaced.
+        on_question: Called with each `@all`, `@diff` or `@hang` from the debug console, and its question to all ranks.
     """
 
     longest_local = longest_peer = MAX_PARSED
+    local_names = _COMMANDS | {"evaluate"}
 
     def __init__(
         self,
@@ -72,22 +75,22 @@ class EditorSession(Layer):
         listens: bool = False,
         find_root: FindRoot = lambda _folder, _script: "",
         on_source: OnSource = lambda _local, _remote: None,
-        on_comparison: OnComparison = lambda _request, _evaluation: None,
+        on_question: OnQuestion = lambda _request, _evaluation: None,
     ) -> None:
         self.has_stream = False
         """True while a stream leads to the debugger."""
         self._view = view
-        self._on_comparison = on_comparison
+        self._on_question = on_question
         self._listens = listens
         self._state = State.ANSWERED if listens else State.WAITING
         self._is_inside = False
-        """Whether the editor has received part of a message, after which nothing can be added."""
+        """Whether the editor has received only part of a message, so that nothing can be inserted after it."""
         self._initialize: Request | None = None
         self._refusal = ""
-        """The reason for which `initialize` will fail."""
+        """The reason to send when `initialize` fails; "" if it will not fail."""
         self._outbox = Outbox()
         self._attach = Attaching(self._outbox, find_root, on_source)
-        self._leaving = Leaving(self._outbox, allow_terminate=allow_terminate)
+        self._disconnect_guard = DisconnectGuard(self._outbox, allow_terminate=allow_terminate)
         self._end = SessionEnd(self._outbox)
         self._waiting = WaitingNotices(now)
         self._interruption = InterruptionNotices()
@@ -103,16 +106,16 @@ class EditorSession(Layer):
     @property
     def has_left(self) -> bool:
         """True if the editor has requested the end of the session."""
-        return self._leaving.has_begun
+        return self._disconnect_guard.has_begun
 
-    # Called by the owner; what these queue is sent with the next bytes or `tick`:
+    # Called by the owner; messages that these methods queue are sent with the next bytes or `tick`:
 
     def wait_for(self, reason: str, now: float, *, must_act: bool = False) -> None:
-        """Set why the debugger has not answered yet; `must_act` is True if only the user can change that."""
+        """Record why the debugger has not answered yet; `must_act` is True if only the user can change that."""
         self._waiting.set_reason(reason, now, must_act=must_act)
 
     def update(self, view: JobView, now: float) -> None:
-        """Handle a change of what is known about the job."""
+        """Handle a change in what is known about the job."""
         before, self._view = self._view, view
         self._outbox.show_all(self._interruption.update(view, now))
         if view.pushes > before.pushes and self.has_stream:
@@ -121,11 +124,11 @@ class EditorSession(Layer):
             self._end.announced(is_final=view.ending.is_final, now=now)
 
     def source_compared(self, path: str, *, is_different: bool) -> None:
-        """Show that a file differs from the job's, or that it does not any more."""
+        """Show that a file differs from the job's file, or no longer differs from it."""
         self._attach.source_compared(path, self._view, is_different=is_different)
 
-    def compared(self, request: Request, text: str) -> None:
-        """Answer a request of the debug console with the values of all ranks."""
+    def ranks_answered(self, request: Request, text: str) -> None:
+        """Answer a request from the debug console with the answers from all ranks."""
         self._outbox.succeed(request, {"result": text, "variablesReference": 0})
 
     def show_refusal(self, text: str) -> None:
@@ -133,7 +136,7 @@ class EditorSession(Layer):
         self._outbox.show(text, IMPORTANT)
 
     def conclude(self, reason: str, *, may_return: bool) -> None:
-        """Queue the last messages for the editor, with the reason; the owner then ends the connection.
+        """Queue the last messages for the editor, with the reason; the owner then closes the connection.
 
         Args:
             reason: One sentence.
@@ -147,11 +150,11 @@ class EditorSession(Layer):
             return
         if self._state is State.WAITING:
             self._end.refuse(self._initialize, self._view, reason)
-        elif not self._leaving.has_begun:
+        elif not self._disconnect_guard.has_begun:
             client = self._returning_client if may_return and self._view.ending is None else None
             self._end.show(self._view, reason, client)
             self._end.terminate(client)
-        self._leaving.answer()
+        self._disconnect_guard.answer()
         self._state = State.CONCLUDED
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
@@ -159,27 +162,29 @@ class EditorSession(Layer):
         return self._outbox.take()
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
-        """Take a message of the editor."""
+        """Take a message from the editor."""
         self.is_finished |= piece.is_foreign
         request = piece.request()
         passed = self._received(request, piece) if request else [piece]
-        ends = [EndLocal(), EndPeer()] if self._leaving.has_begun and not self.has_stream else []
+        ends = [EndLocal(), EndPeer()] if self._disconnect_guard.has_begun and not self.has_stream else []
         return [*passed, *self._outbox.take(), *ends]
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Pass the end on."""
-        self._leaving.has_begun = True
+        """Pass EOF on, and record that the editor has left."""
+        self._disconnect_guard.has_begun = True
         return super().receive_local_eof(now)
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
-        """Take a message of the debugger."""
+        """Take a message from the debugger."""
         self._is_inside = not piece.can_be_followed
-        self._outbox.note(piece.head.seq)
-        passed = [] if self._is_held(piece, now) else self._checked(piece)
-        return [*passed, *self._outbox.take(), *self._due_end(now)]
+        self._outbox.note(piece.seq)
+        passed: list[Output] = self._read(piece, now) if piece.name in _READ else [piece]
+        if self._outbox or self._end.deadline is not None:
+            passed += [*self._outbox.take(), *self._due_end(now)]
+        return passed
 
     def receive_peer_eof(self, now: float) -> list[Output]:
-        """Pass the end on; if the debugger has ended without a word, after the reason."""
+        """Pass EOF on; if the editor expects the session to continue, hold EOF back until the reason can be shown."""
         if self._is_inside or not self._is_open:
             return [*self._end.release(), EndLocal()]
         self._end.hold(EndLocal(), self._view, now)
@@ -193,8 +198,9 @@ class EditorSession(Layer):
 
     def next_deadline(self) -> float | None:
         """Return when to show that the connection is waiting or interrupted, or when to stop delaying its end."""
-        deadlines = (self._end.deadline, self._notices.next_deadline if self._notices else None)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        end, notices = self._end.deadline, self._notices
+        notice = notices.next_deadline if notices else None
+        return notice if end is None else end if notice is None else min(end, notice)
 
     def tick(self, now: float) -> list[Output]:
         """Show the lines that are due."""
@@ -209,26 +215,28 @@ class EditorSession(Layer):
                 self._initialize = request
                 if self._refusal:
                     self._end.refuse(request, self._view, self._refusal)
-                    self._leaving.has_begun, self._state = True, State.CONCLUDED
+                    self._disconnect_guard.has_begun, self._state = True, State.CONCLUDED
             case "attach":
                 changed = self._attach.requested(request, arguments_of(self._initialize or {}), self._view)
                 return [piece if changed is request else ToPeer.of(changed)]
             case "setBreakpoints":
                 self._attach.breakpoints_requested(request, self._view)
             case "disconnect" | "terminate":
-                return self._leaving.requested(request, piece, has_stream=self.has_stream)
-            case "evaluate" if (evaluation := comparison_of(request)) is not None:
-                self._on_comparison(request, evaluation)
+                return self._disconnect_guard.requested(request, piece, has_stream=self.has_stream)
+            case "evaluate" if (question := question_of(request)) is not None:
+                self._on_question(request, question)
                 return []
             case "evaluate" if (changed := with_statistics(request)) is not request:
                 return [ToPeer.of(changed)]
         return [piece]
 
-    def _checked(self, piece: ToLocal) -> list[Output]:
+    def _read(self, piece: ToLocal, now: float) -> list[Output]:
         """Return what the editor receives in place of a message."""
-        if piece.head.name not in _COMMANDS or (response := piece.response()) is None:
+        if self._is_held(piece, now):
+            return []
+        if (response := piece.response()) is None:
             return [piece]
-        if self._leaving.responded(response["request_seq"]) or self._attach.responded(response, self._view):
+        if self._disconnect_guard.responded(response["request_seq"]) or self._attach.responded(response, self._view):
             return []
         if self._state is State.WAITING and self._initialize and response["request_seq"] == self._initialize["seq"]:
             self._state = State.ANSWERED
@@ -244,12 +252,12 @@ class EditorSession(Layer):
     @property
     def _is_open(self) -> bool:
         """True if the editor expects the session to continue."""
-        return self.is_editor and self._state is State.ANSWERED and not self._leaving.has_begun
+        return self.is_editor and self._state is State.ANSWERED and not self._disconnect_guard.has_begun
 
     def _is_held(self, piece: ToLocal, now: float) -> bool:
-        """Hold `terminated` back if its reason will be announced; True if so."""
+        """Hold `terminated` back if its reason will be announced; return True if it is held back."""
         has_reason = self._is_open and self._view.announces_endings and not self._attach.is_child
-        is_end = has_reason and piece.head.name == "terminated" and piece.event() is not None
+        is_end = has_reason and piece.name == "terminated" and piece.event() is not None
         if is_end:
             self._end.hold(piece, self._view, now)
         return is_end
@@ -259,7 +267,7 @@ class EditorSession(Layer):
         return self._conclusion() if self._end.is_due(self._view, now) and not self._is_inside else []
 
     def _conclusion(self) -> list[Output]:
-        """Return the reason, and `terminated` of the debugger or in its place."""
+        """Return the reason, and `terminated`, which comes from the debugger or is sent in its place."""
         if self._is_open:
             self._end.conclude(self._view, self._returning_client)
         self._state = State.CONCLUDED
@@ -267,5 +275,5 @@ class EditorSession(Layer):
 
     @property
     def _returning_client(self) -> object:
-        """The editor's name, unless it must not attach again, or its adapter decides that."""
+        """The editor's `clientID`; None if the editor must not attach again, or if its adapter makes that decision."""
         return None if self._attach.is_child or self._listens else arguments_of(self._initialize or {}).get("clientID")

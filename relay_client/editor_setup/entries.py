@@ -4,7 +4,7 @@
 --ranks 4-5                          ranks 4 and 5 on 5682 and 5683: 5678 plus the rank
 --ranks 4-5 --ports 7004,7005        ranks 4 and 5 on these ports
 --from-targets                       the processes that are registered now
---all-ranks 5600                     also one for the debug session of all ranks, on this port
+--all-ranks 5600                     an additional configuration for the debug session of all ranks, on this port
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from relay_core.agent_api.announcement import TargetInfo
 from relay_core.errors import UsageError
-from relay_core.values import MAX_PORT
+from relay_core.value_parsers import MAX_PORT
 
 __all__ = ["DEFAULT_PORT", "PREFIX", "WHOLE_JOB", "Entry", "entries_for", "entries_of"]
 
@@ -46,14 +46,14 @@ class Entry(NamedTuple):
 
 
 def entries_for(ports: Sequence[int] | None, ranks: Sequence[int] | None) -> list[Entry]:
-    """Return the entries of a command line.
+    """Return the entries for the ports and ranks on a command line.
 
     Args:
         ports: Value of `--ports`, or None.
         ranks: Value of `--ranks`, or None.
 
     Raises:
-        UsageError: the numbers of ranks and ports differ, or a rank is too large for a port.
+        UsageError: the number of ranks differs from the number of ports, or a rank is too large for a port.
     """
     ranks = ranks if ranks is not None else range(len(ports or [DEFAULT_PORT]))
     if ports is None:
@@ -64,7 +64,10 @@ def entries_for(ports: Sequence[int] | None, ranks: Sequence[int] | None) -> lis
             hint=f"give one port for each rank, or omit --ports: rank n then has port {DEFAULT_PORT} plus n",
         )
     if max(ports) > MAX_PORT:
-        raise UsageError(f"rank {max(ranks)} would have port {max(ports)}", hint="give its port with --ports")
+        raise UsageError(
+            f"rank {max(ranks)} would have port {max(ports)}, but the highest port is 65535",
+            hint="specify the port of that rank with --ports",
+        )
     return [Entry(f"rank {rank}", port) for rank, port in zip(ranks, ports, strict=True)]
 
 

@@ -1,6 +1,6 @@
-"""Configurations for editors whose files are programs or undocumented: printed for the user to paste.
+"""Configurations for the user to paste, for editors whose configuration files are programs or are undocumented.
 
-None sets `subProcess`: children are offered only to editors that can follow them or set `subProcess`.
+No configuration sets `subProcess`: child processes are offered only to editors that can follow them or that set this.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 def nvim(entries: Sequence[Entry], _folder: str) -> str:
     """Return Lua for nvim-dap."""
     lines = [
-        "-- Neovim with nvim-dap: put this into init.lua.",
+        "-- Neovim with nvim-dap: put this in init.lua.",
         "local dap = require('dap')",
         "dap.adapters.debugpy = function(callback, config)",
         "  callback({ type = 'server', host = config.connect.host, port = config.connect.port })",
@@ -43,19 +43,19 @@ def pycharm(entries: Sequence[Entry], folder: str) -> str:
     """Return what to enter in PyCharm's dialogue."""
     rows = [f"    {entry.name:<24} {HOST}:{entry.port}" for entry in entries]
     lines = [
-        "PyCharm 2025.3 or later: Run > Edit Configurations > + > Attach to DAP, one configuration for each of",
+        "PyCharm 2025.3 or later: Run > Edit Configurations > + > Attach to DAP, one configuration for each of these:",
         "",
         f"    {'Name':<24} Remote address",
         *rows,
         "",
         f"    Local project path:   {folder}",
-        "    Remote project path:  . (the working directory of the job)",
+        "    Remote project path:  . (the job's working directory)",
     ]
     return "\n".join(lines)
 
 
 def zed(entries: Sequence[Entry], _folder: str) -> str:
-    """Return the whole of Zed's debug.json."""
+    """Return the complete contents of Zed's debug.json."""
     scenarios = [
         {
             "label": entry.name,
@@ -73,7 +73,7 @@ def zed(entries: Sequence[Entry], _folder: str) -> str:
 def emacs(entries: Sequence[Entry], folder: str) -> str:
     """Return Emacs Lisp for dape."""
     configs = "\n".join(_dape_config(entry, folder) for entry in entries)
-    return f";; Emacs with dape: put this into your init file.\n(with-eval-after-load 'dape\n{configs})"
+    return f";; Emacs with dape: put this in your init file.\n(with-eval-after-load 'dape\n{configs})"
 
 
 def _dape_config(entry: Entry, folder: str) -> str:
@@ -87,7 +87,7 @@ def _dape_config(entry: Entry, folder: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a string literal of Lua and Emacs Lisp."""
+    """Return a string literal that is valid both in Lua and in Emacs Lisp."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -97,4 +97,4 @@ SNIPPETS: Mapping[str, Callable[[Sequence[Entry], str], str]] = {
     "zed": zed,
     "emacs": emacs,
 }
-"""By editor name: a function that returns the configuration for entries and a folder, given as an absolute path."""
+"""For each editor name, a function that returns the configuration for entries and the absolute path of a folder."""

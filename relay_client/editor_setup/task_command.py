@@ -1,8 +1,8 @@
-"""The command line of the task in tasks.json: the options that `relay-client init` was given, without secrets.
+"""The command line of the task in tasks.json: the options that `relay-client init` received, without secrets.
 
 Options become options of the task, and environment variables become variables of the task. The task therefore finds the
 same credentials as the shell in which `init` ran, even if VS Code was started elsewhere. Paths are written relative to
-the opened folder or the user's home directory, because people share tasks.json.
+the opened folder or the user's home directory, because tasks.json is often shared with other people.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SECRETS = {
     OLD_STRING_VARIABLE: (_STRING_FIELDS, "--connection-string-file"),
     TUNNEL_KEY_VARIABLE: (_KEY_FIELDS, "--tunnel-key-file"),
 }
-"""Variables that hold a secret, with the options that replace them and the recommended option."""
+"""Variables that hold a secret: for each, the settings that replace it, and the recommended option."""
 
 
 class Places(NamedTuple):
-    """Directories for which VS Code has variables, and the directory of relative paths; all absolute."""
+    """Directories for which VS Code has variables, and the base of relative paths; all absolute."""
 
     folder: PurePath
     """The folder that VS Code opens."""
@@ -58,7 +58,7 @@ def access_arguments(settings: AccessSettings, places: Places) -> list[str]:
     given = settings.given()
     if "connection_string" in given:
         raise UsageError(
-            "--connection-string is a secret and cannot be written into tasks.json", hint="use --connection-string-file"
+            "--connection-string is a secret and cannot be written to tasks.json", hint="use --connection-string-file"
         )
     arguments = []
     for option in ACCESS_OPTIONS:
@@ -79,7 +79,7 @@ def task_environ(settings: AccessSettings, environ: Mapping[str, str], places: P
 
 
 def missing_secrets(settings: AccessSettings, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with a secret that the task would need, with the option to use instead."""
+    """Return the secret variables that the task would need, each with the option to use instead."""
     given = settings.given().keys()
     return {
         variable: option

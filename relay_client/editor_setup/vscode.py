@@ -3,12 +3,13 @@
 VS Code matches relay-client's lines `starting`, `ready` and `error: ...`. The following behaviour of VS Code explains
 the task:
 
-- If the program of a task is not found, VS Code waits without limit for a `process` task but not for a `shell` task.
-- A failed task does not keep VS Code from attaching. An error in the Problems view prevents it, at every F5 until the
-  task starts again. Therefore errors of a single connection, which begin with its port, must not appear there.
+- If a task's program is not found, VS Code waits without limit for a `process` task but not for a `shell` task.
+- A failed task does not prevent VS Code from attaching. An error in the Problems view prevents this each time the user
+  presses F5, until the task starts again. Therefore, errors about a single connection, which begin with the port, must
+  not appear there.
 - When a task exits after its end pattern has matched, VS Code removes its errors from the Problems view. Therefore
   `failed` is not an end pattern. With `reveal: silent` and without `close`, the terminal is shown as well.
-- A problem pattern requires a file. There is none, so the message is also matched as the file.
+- A problem pattern requires a file. No file is involved, so the program's name is matched as the file.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ TASK = "relay-client"
 
 _KEPT_IN_CONFIGURATION = ("justMyCode", "pathMappings", "presentation", "subProcess")
 _KEPT_IN_TASK = ("presentation", "runOptions")
-"""Members that users change: existing values are kept."""
+"""Members that users may change; existing values are kept."""
 
 
 def launch_json(text: str, entries: Sequence[Entry], name: str) -> str:
-    """Return a launch.json with a configuration per entry, and a compound if there are several.
+    """Return a launch.json with one configuration per entry, and a compound if there are several ranks.
 
     Args:
         text: The file; "" if there is none.
-        entries: At least one.
+        entries: The entries; at least one.
         name: Name of the file, for errors.
 
     Raises:
@@ -60,14 +61,14 @@ def _configuration(entry: Entry, order: int) -> dict[str, Any]:
         "connect": {"host": "127.0.0.1", "port": entry.port},
         "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
         "justMyCode": False,
-        "subProcess": not entry.is_job,  # the session of all ranks does not follow child processes
+        "subProcess": not entry.is_job,  # all ranks together may start hundreds of data loaders
         "preLaunchTask": TASK,
         "presentation": {"group": "relay", "order": order},
     }
 
 
 def _compound(entries: Sequence[Entry], existing: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the compound of all entries; the user's other members are kept, ranks no longer listed are not."""
+    """Return the compound of all entries; it keeps members that the user added, but drops ranks without an entry."""
     names = [entry.name for entry in entries]
     members = existing.get("configurations")
     kept = [each for each in members if not _is_ours(each) or each in names] if isinstance(members, list) else []
@@ -120,7 +121,7 @@ def tasks_json(text: str, command: str, arguments: Sequence[str], environ: Mappi
 
 
 _LINE = r"^(?:[0-9-]+ [0-9:]+ )?relay-client: "
-"""The start of a log line; it has the time if the task's output is not a terminal."""
+"""The start of a log line; it includes the time if the task's output is not a terminal."""
 
 
 def _task(command: str, arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def _task(command: str, arguments: Sequence[str], environ: Mapping[str, str]) ->
             "source": TASK,
             "fileLocation": "absolute",
             "pattern": {
-                # VS Code shows the file above the message, so a message in its place would be shown twice.
+                # VS Code shows the file above the message, so a message in place of the file would be shown twice.
                 "regexp": r"^(relay-client): (error): ((?!port \d+(?::| connection )).*)$",
                 "file": 1,
                 "severity": 2,

@@ -1,1 +1,1 @@
-"""The verdict on a job that hangs: which collective operation waits, who has entered it, who is missing, and where."""
+"""The verdict on a job that hangs: where ranks are waiting, which ranks are missing, and where these ranks are."""

@@ -1,4 +1,4 @@
-"""Asks all agents for the process groups and main threads of their processes, each with the same deadline."""
+"""Asks all agents for the process groups and main threads of their processes, with the same deadline for each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 __all__ = ["collect_replies"]
 
 DEADLINE = 5.0
-"""Seconds for an agent, which waits less long for each of its processes and for NCCL RAS."""
+"""Seconds to wait for an agent's response; the agent waits less time for its processes and for NCCL RAS."""
 RETRY_INTERVAL = 0.1
 """Seconds between attempts while the tunnel to an agent is interrupted."""
 
 
 async def collect_replies(tunnels: Tunnels, *, within: float = DEADLINE) -> list[NodeReply]:
-    """Return the response of each known agent, or why there is none; takes at most `within` seconds."""
+    """Return, within `within` seconds, the response of each known agent, or the reason why there is none."""
     return list(await asyncio.gather(*(_reply_of(agent, tunnels, within) for agent in tunnels.roster)))
 
 

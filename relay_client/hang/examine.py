@@ -1,4 +1,4 @@
-"""Examines all jobs once, and a second time those that may only be waiting for a moment."""
+"""Examines all jobs once, and a second time if ranks may be waiting only briefly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["examine", "examine_once"]
 
 
 async def examine_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
-    """Return the verdict on each job as it is now.
+    """Return the current verdict on each job.
 
     Args:
         tunnels: The client's tunnels, which know all agents.
@@ -24,7 +24,7 @@ async def examine_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[
 
 
 async def examine(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
-    """Return the verdict on each job, without the groups that wait only for a moment in a job that makes progress."""
+    """Return the verdict on each job, without groups that are waiting only briefly in a job that is making progress."""
     first = await examine_once(tunnels, ports)
     if not any(verdict.is_young for verdict in first):
         return first

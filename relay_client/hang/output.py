@@ -1,4 +1,4 @@
-"""Printed forms of the verdict on all jobs: text, and JSON."""
+"""Renders the verdicts on all jobs as text or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["verdict_as_object", "verdict_as_text"]
 
 
 def verdict_as_text(verdicts: Sequence[JobVerdict]) -> str:
-    """Return one paragraph for each group; several jobs have a heading each."""
+    """Return one paragraph for each group; if there are several jobs, each has a heading."""
     blocks = []
     for verdict in verdicts:
         job = verdict.job
@@ -22,7 +22,7 @@ def verdict_as_text(verdicts: Sequence[JobVerdict]) -> str:
 
 
 def verdict_as_object(verdicts: Sequence[JobVerdict]) -> dict[str, object]:
-    """Return the same as JSON."""
+    """Return the verdicts as a JSON object."""
     return {"jobs": [_job(verdict) for verdict in verdicts]}
 
 

@@ -12,11 +12,11 @@ from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.stacks import ThreadStack
-from relay_core.values import escape_controls
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["NOT_REGISTERED", "Job", "NodeReply", "RankReport", "read_jobs"]
 
-NOT_REGISTERED = "is not registered: ended, without relay-debug, or on a node that is not found"
+NOT_REGISTERED = "is not registered (ended, running without relay-debug, or on a node that was not found)"
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,18 @@ class RankReport:
     """One rank of a job."""
 
     rank: int
-    """Its global rank: the one of `torch.distributed`, or else the one that its launcher has set."""
+    """The global rank in `torch.distributed` or, if that is unknown, the rank that the launcher has set."""
     target: TargetInfo | None = None
-    """Its announcement; None if it has ended."""
+    """The rank's announcement; None if no agent announces the rank."""
     collectives: ProcessCollectives | None = None
-    """Its answer; None without one."""
+    """The rank's answer; None if the rank has not answered."""
     silence: str = ""
-    """Why its groups are unknown, as the end of a sentence."""
+    """Why the rank's groups are unknown, as the end of a sentence."""
     has_ended: bool = False
 
     @property
     def main(self) -> ThreadStack | None:
-        """Its main thread; None if no method could read it."""
+        """The rank's main thread; None if no method could read its stack."""
         threads = self.collectives.stacks.threads if self.collectives is not None else ()
         return next((thread for thread in threads if thread.frames), None)
 
@@ -65,7 +65,7 @@ class RankReport:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a debugger has stopped it, or it waits for one."""
+        """Whether a debugger has stopped the rank, or the rank is waiting for a debugger."""
         if self.target is not None and self.target.state in {State.WAITING, State.CRASHED}:
             return True
         return self.collectives is not None and self.collectives.activity == "stopped"
@@ -80,11 +80,11 @@ class Job:
     ranks: Mapping[int, RankReport] = field(default_factory=dict)
     """By global rank, in ascending order."""
     ras: tuple[RasStatus, ...] = ()
-    """What NCCL RAS reports on its nodes, each different answer once."""
+    """What NCCL RAS reports on the job's nodes, with equal answers listed once."""
 
     @property
     def script(self) -> str:
-        """The name of its script; "" if unknown."""
+        """The name of the job's script; "" if unknown."""
         return next((report.target.script for report in self.ranks.values() if report.target is not None), "")
 
     @property
@@ -122,12 +122,12 @@ def read_jobs(replies: Iterable[NodeReply], ports: Collection[int] | None = None
 
 
 def _reports(reply: NodeReply) -> Iterator[tuple[int, RankReport]]:
-    """Yield the base port and the report of each rank of a node, even if its announcement had no room for it."""
+    """Yield the base port and the report of each rank on a node, including ranks that a long announcement omits."""
     answers = {answer.port: answer for answer in reply.collectives.processes}
     for target in reply.agent.targets:
         launched = target.rank or 0
         if target.port not in answers:
-            silence = reply.error or "did not answer: it has just started or ended"
+            silence = reply.error or "did not answer (possibly only just started, or already ended)"
             yield target.port - launched, RankReport(launched, target, silence=silence)
     targets = {target.port: target for target in reply.agent.targets}
     for port, answer in answers.items():
@@ -149,7 +149,7 @@ def _add_endings(jobs: dict[int, dict[int, RankReport]], endings: Iterable[Endin
 
 
 def _add_absent(jobs: Mapping[int, dict[int, RankReport]], absent: Iterable[AbsentRank]) -> None:
-    """Add the ranks that no agent has announced: whether they have entered a collective is unknown."""
+    """Add the ranks that no agent has announced; it is unknown whether they have entered a collective."""
     for one in absent:
         base = one.port - one.rank
         if base in jobs and not one.has_ended:

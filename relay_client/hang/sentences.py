@@ -1,4 +1,4 @@
-"""The verdict on a job in plain words, one paragraph for each process group; sans-IO."""
+"""The verdict on a job as plain text, with one paragraph for each process group; sans-IO."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
 from relay_client.ui.text import duration, format_ranks
 from relay_core.agent_api.announcement import State
+from relay_core.ranges import format_ranges
 
 __all__ = ["describe_job"]
 
@@ -16,9 +17,9 @@ _ACTIVITIES = {
     "running": "running in C code",
     "blocked": "blocked in a call",
 }
-"""What the main thread of a rank does, by the word of the job."""
-_PLURALS = {"is": "are", "has": "have", "was": "were", "waits": "wait"}
-"""The verbs with which the ends of sentences begin."""
+"""What the main thread of a rank is doing, by the word that the job sends."""
+_PLURALS = {"is": "are", "has": "have", "was": "were"}
+"""Plural forms of the verbs with which the ends of sentences begin."""
 
 
 def describe_job(verdict: JobVerdict) -> list[str]:
@@ -27,6 +28,7 @@ def describe_job(verdict: JobVerdict) -> list[str]:
     return [
         *(_group_paragraph(group, groups, job) for group in groups),
         *_cycles(groups),
+        *_waiting_for_debuggers(job, groups),
         *_rows(job),
         *_ras(job),
         *([] if groups else _without_verdict(job)),
@@ -49,9 +51,10 @@ def _group_paragraph(verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], jo
         parts += [f"collective #{verdict.number}{text}", f"entered by {who}{place}{since}"]
         if whole:
             parts.append(
-                f"not complete in {format_ranks(verdict.waiting)}: it is slow, or a device or the network is stuck"
+                f"not complete in {format_ranks(verdict.waiting)}: the operation is slow, or a device or the network "
+                "is stuck"
             )
-    for word, ranks in (("missing", verdict.missing), ("not known:", verdict.unknown)):
+    for word, ranks in (("missing", verdict.missing), ("unknown:", verdict.unknown)):
         if ranks:
             each = _by_text(ranks, lambda rank: _whereabouts(rank, verdict, verdicts, job))
             clauses = (f"{format_ranks(found)}, which {_agreeing(text, found)}" for text, found in each)
@@ -73,7 +76,7 @@ def _common_place(ranks: Iterable[int], job: Job) -> str:
 
 
 def _by_text(ranks: Iterable[int], text_of: Callable[[int], str]) -> list[tuple[str, list[int]]]:
-    """Group ranks by their texts, in the order of the first rank."""
+    """Group ranks by their texts; order the groups by their first ranks."""
     found: dict[str, list[int]] = {}
     for rank in ranks:
         found.setdefault(text_of(rank), []).append(rank)
@@ -81,7 +84,7 @@ def _by_text(ranks: Iterable[int], text_of: Callable[[int], str]) -> list[tuple[
 
 
 def _agreeing(text: str, ranks: Sequence[int]) -> str:
-    """Return the end of a sentence about one rank as one about these ranks."""
+    """Return the end of a sentence about one rank, with verbs that agree with these ranks."""
     if len(ranks) == 1:
         return text
     verb, _, rest = text.partition(" ")
@@ -100,7 +103,7 @@ def _whereabouts(rank: int, verdict: GroupVerdict, verdicts: Sequence[GroupVerdi
     if other is not None:
         operation = other.entered[rank]
         name = f" {operation.name}" if operation is not None else ""
-        return f"waits in collective #{other.number}{name} of {_group_name(other)}{place}"
+        return f"is waiting in collective #{other.number}{name} of {_group_name(other)}{place}"
     if text := _held(report):
         return f"{text}{place}"
     activity = _ACTIVITIES.get(report.collectives.activity if report.collectives is not None else "", "")
@@ -110,42 +113,72 @@ def _whereabouts(rank: int, verdict: GroupVerdict, verdicts: Sequence[GroupVerdi
 
 
 def _held(report: RankReport) -> str:
-    """Return that a debugger, or the wait for one, holds a rank; "" if none does."""
+    """Return how a debugger, or the wait for one, holds a rank; "" if nothing holds it."""
     target = report.target
-    detail = f" ({target.detail})" if target is not None and target.detail else ""
+    detail = _detail(report)
     if target is not None and target.state is State.CRASHED:
         return f"is held at an exception{detail}"
     if target is not None and target.state is State.WAITING:
-        return f"waits for a debugger{detail}"
+        return f"is waiting for a debugger{detail}"
     return "is stopped by a debugger" if report.is_stopped else ""
 
 
 def _gil(report: RankReport) -> str:
-    """Return that a rank could be read by signal only, which means that C code holds the GIL."""
+    """Return a remark if only a signal could read a rank's stack, which means that C code holds the GIL; else ""."""
     how = report.collectives.stacks.how if report.collectives is not None else ""
     return " (C code holds the GIL)" if how == "faulthandler" else ""
 
 
 def _cycles(verdicts: Sequence[GroupVerdict]) -> Iterator[str]:
-    """Yield, for each two groups whose ranks wait for each other, that these are entered in different orders."""
+    """Yield a sentence for each pair of groups whose ranks wait for each other.
+
+    This happens if the ranks use the groups in different orders.
+    """
     for index, one in enumerate(verdicts):
         for other in verdicts[index + 1 :]:
             here = set(one.waiting).intersection(other.missing)
             there = set(other.waiting).intersection(one.missing)
             if here and there:
                 yield (
-                    f"{_group_name(one)} and {_group_name(other)} wait for each other: {format_ranks(here)} and "
+                    f"{_group_name(one)} and {_group_name(other)} are waiting for each other: {format_ranks(here)} and "
                     f"{format_ranks(there)} enter their collectives in different orders"
                 )
 
 
+def _waiting_for_debuggers(job: Job, groups: Sequence[GroupVerdict]) -> Iterator[str]:
+    """Yield a sentence on ranks that wait for a debugger and are in no group's sentence, if another rank is running.
+
+    Before the first process group exists, for example in `init_process_group`, the other ranks wait for these ranks.
+    """
+    living = [report for report in job.ranks.values() if not report.has_ended]
+    named = {rank for group in groups for rank in (*group.missing, *group.unknown)}
+    waiting = {report.rank: report for report in living if _waits_for_debugger(report) and report.rank not in named}
+    if all(report.is_stopped for report in living):
+        return
+    for text, ranks in _by_text(waiting, lambda rank: _detail(waiting[rank])):
+        ports = [report.target.port for rank in ranks if (report := waiting[rank]).target is not None]
+        debugger = f"a debugger on {'ports' if len(ports) > 1 else 'port'} {format_ranges(ports)}"
+        who = "other ranks" if len(living) > len(waiting) + 1 else "the other rank"
+        verb, awaited = ("is", "that rank") if len(ranks) == 1 else ("are", "those ranks")
+        yield f"{format_ranks(ranks)} {verb} waiting for {debugger}{text}; {who} may be waiting for {awaited}"
+
+
+def _waits_for_debugger(report: RankReport) -> bool:
+    return report.target is not None and report.target.state is State.WAITING
+
+
+def _detail(report: RankReport) -> str:
+    return f" ({report.target.detail})" if report.target is not None and report.target.detail else ""
+
+
 def _rows(job: Job) -> Iterator[str]:
-    """Yield the ranks whose groups are unknown, and why."""
+    """Yield sentences about the ranks whose groups are unknown, with the reasons."""
     silent = [report for report in job.ranks.values() if report.silence]
     for text, ranks in _by_text([report.rank for report in silent], lambda rank: job.ranks[rank].silence):
         yield f"{format_ranks(ranks)} {_agreeing(text, ranks)}"
     answered = [report for report in job.ranks.values() if report.collectives is not None and not report.silence]
-    problems = {report.rank: report.collectives.problem for report in answered if report.collectives}
+    asked = [report for report in answered if not _waits_for_debugger(report)]
+    problems = {report.rank: report.collectives.problem for report in asked if report.collectives}
     for text, ranks in _by_text([rank for rank, problem in problems.items() if problem], lambda rank: problems[rank]):
         yield f"{format_ranks(ranks)}: {text}"
 
@@ -160,11 +193,11 @@ def _ras(job: Job) -> Iterator[str]:
 
 
 def _without_verdict(job: Job) -> Iterator[str]:
-    """Yield why nothing waits."""
+    """Yield the reason why no group is waiting."""
     living = [report for report in job.ranks.values() if not report.has_ended]
     stopped = [report.rank for report in living if report.is_stopped]
     if living and len(stopped) == len(living):
         who = f"all {len(stopped)} ranks are" if len(stopped) > 1 else f"{format_ranks(stopped)} is"
         yield f"{who} stopped by a debugger or waiting for one: this is not a hang"
     elif any(report.collectives is not None and report.collectives.groups for report in living):
-        yield "no rank is waiting in a collective; relay-client stacks shows what each is doing"
+        yield "no rank is waiting in a collective; run 'relay-client stacks' to see what each rank is doing"

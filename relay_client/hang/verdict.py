@@ -1,14 +1,14 @@
-"""Which collective operation of each process group waits, and for whom; sans-IO.
+"""Determines which collective operation in each process group is waiting, and for which ranks; sans-IO.
 
-torch numbers the operations of a group in each rank. The rule: the operation that a group waits for is the first one
-that some rank has entered and not completed. Of the group's ranks
+In each rank, torch numbers the operations of a group. A group is waiting for the first operation that any rank has
+entered but not completed. The group's ranks fall into three categories:
 
-    those that have entered an operation with this or a higher number    have entered it
-    those whose last operation has a lower number, or that have ended    are missing
-    those that do not answer, or have no record of the group any more    are unknown
+    entered    ranks that have entered an operation with this or a higher number
+    missing    ranks whose last operation has a lower number, and ranks that have ended
+    unknown    ranks that do not answer, or that no longer have a record of the group
 
 Later operations of a rank, which it has entered asynchronously, wait for this one. Ranks that have entered different
-operations with the same number wait for each other forever: they call operations in a different order.
+operations with the same number wait for each other forever: they call operations in different orders.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from relay_core.agent_api.collectives import GroupRecord, Operation
 __all__ = ["MIN_AGE", "GroupVerdict", "JobVerdict", "Position", "judge", "positions"]
 
 SAME_INPUTS = frozenset({"all_reduce", "broadcast", "reduce", "reduce_scatter", "_reduce_scatter_base", "barrier"})
-"""Operations whose input tensors have the same shape and type in all ranks; in others, they may differ."""
+"""Operations whose input tensors have the same shape and type in all ranks; in other operations, they may differ."""
 MIN_AGE = 1.0
-"""Seconds; a collective of a job that runs well usually waits less long for its last rank."""
+"""Minimum age of a hang in seconds; in a healthy job, a collective usually waits less time for its last rank."""
 DEFAULT = "default_pg"
 """torch's description of the default group."""
 UNDESCRIBED = "undefined"
-"""torch's description of a group that was made without one."""
+"""torch's description of a group that was created without a description."""
 
 
 @dataclass(frozen=True)
 class GroupVerdict:
-    """A group in which ranks wait for an operation."""
+    """A group in which ranks are waiting for an operation."""
 
     name: str
     """For display: its description, or else torch's name."""
@@ -42,9 +42,9 @@ class GroupVerdict:
     number: int
     """Number of the operation in the group."""
     entered: Mapping[int, Operation | None]
-    """The ranks that have entered it, and what each has called; None if its recorder no longer has it."""
+    """The call of each rank that has entered the operation; None if the rank's recorder no longer has the call."""
     waiting: tuple[int, ...]
-    """The ranks that have entered it and not completed it."""
+    """The ranks that have entered the operation and not completed it."""
     missing: tuple[int, ...]
     unknown: tuple[int, ...]
 
@@ -55,7 +55,7 @@ class GroupVerdict:
 
     @property
     def variants(self) -> list[tuple[str, tuple[int, ...]]]:
-        """The operations that ranks have called, each with these ranks; more than one is an error in the job."""
+        """The operations, each with the ranks that have called it; several operations indicate an error in the job."""
         found: dict[tuple[str, str], list[int]] = {}
         texts: dict[tuple[str, str], str] = {}
         for rank, operation in self.entered.items():
@@ -68,14 +68,14 @@ class GroupVerdict:
 
     @property
     def age(self) -> float | None:
-        """Seconds since the first rank that waits has entered it."""
+        """Seconds since the first of the waiting ranks entered the operation."""
         operations = (self.entered[rank] for rank in self.waiting)
         return max((one.age for one in operations if one is not None and one.age is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far one rank is in a group."""
+    """How far one rank has progressed in a group."""
 
     enqueued: int
     completed: int
@@ -89,23 +89,23 @@ class _Group:
     name: str
     members: tuple[int, ...]
     positions: Mapping[int, Position]
-    """Of the ranks that have a record of it."""
+    """By rank, for the ranks that have a record of the group."""
     absent: tuple[int, ...]
-    """The ranks that have certainly not entered its next operation: they have ended, or have no process group."""
+    """Ranks that have certainly not entered the group's next operation: they have ended, or have no process group."""
 
 
 def judge(ranks: Mapping[int, RankReport]) -> list[GroupVerdict]:
-    """Return the groups of a job in which ranks wait, the one that has waited longest first.
+    """Return the groups of a job in which ranks are waiting, starting with the longest wait.
 
     Args:
-        ranks: All that is known of the job, by global rank.
+        ranks: Everything that is known about the job, by global rank.
     """
     verdicts = [verdict for group in _groups(ranks) if (verdict := _judge_group(group)) is not None]
     return sorted(verdicts, key=lambda verdict: -(verdict.age or 0.0))
 
 
 def positions(ranks: Mapping[int, RankReport]) -> dict[tuple[int, str, str], tuple[int, int]]:
-    """Return how far each rank is in each group, to determine whether a job makes progress between two checks."""
+    """Return how far each rank has progressed in each group; two such results show whether a job is making progress."""
     return {
         (rank, group.recorder, group.name): (group.enqueued, group.completed)
         for rank, report in ranks.items()
@@ -161,7 +161,7 @@ def _position(record: GroupRecord | None) -> Position:
 
 
 def _is_absent(ranks: Mapping[int, RankReport], rank: int) -> bool:
-    """Whether a rank without a record of a group has certainly not entered its operations."""
+    """Whether a rank without a record of a group has certainly not entered the group's operations."""
     report = ranks.get(rank)
     if report is None:
         return False
@@ -177,7 +177,7 @@ def _display_name(name: str, found: Mapping[int, GroupRecord]) -> str:
 
 @dataclass(frozen=True)
 class JobVerdict:
-    """A job, and its groups in which ranks wait."""
+    """A job, and its groups in which ranks are waiting."""
 
     job: Job
     groups: tuple[GroupVerdict, ...]
@@ -189,12 +189,12 @@ class JobVerdict:
 
     @property
     def is_young(self) -> bool:
-        """Whether ranks wait, but none for `MIN_AGE`: in a job that runs well, some rank always does."""
+        """Whether ranks are waiting, but none has waited for `MIN_AGE`; in a healthy job, ranks also wait briefly."""
         ages = [group.age for group in self.groups]
         return bool(ages) and all(age is not None and age < MIN_AGE for age in ages)
 
     def that_still_wait(self, before: JobVerdict) -> JobVerdict:
-        """Return the verdict without the groups that did not wait for the same operation before."""
+        """Return the verdict without groups that were not waiting for the same operation in the verdict `before`."""
         same = {(group.name, group.members, group.number) for group in before.groups}
         groups = tuple(group for group in self.groups if (group.name, group.members, group.number) in same)
         return JobVerdict(self.job, groups)

@@ -1,4 +1,4 @@
-"""Looks at jobs again and again, and reports when nothing has moved for a while."""
+"""Checks jobs at intervals, and reports those that have made no progress for a given time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Progress", "watch"]
 
 MIN_INTERVAL = 0.5
 MAX_INTERVAL = 10.0
-"""Seconds between two checks; each costs a rank up to 20 ms of CPU time."""
+"""Limits of the interval between two checks, in seconds; each check costs a rank up to 20 ms of CPU time."""
 CHECKS = 10
-"""Checks within the time after which a verdict is due."""
+"""Number of checks within `patience`, unless the limits of the interval require fewer or more."""
 
 
 class Progress:
-    """Tracks the progress of jobs: in one that hangs, ranks wait in a collective, and none enters or completes another.
+    """Tracks the progress of jobs: if a job hangs, ranks wait in a collective, and none enters or completes another.
 
     Args:
         patience: Seconds without progress after which a job is reported.
@@ -29,17 +29,17 @@ class Progress:
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._jobs: dict[int, tuple[Mapping[tuple[int, str, str], tuple[int, int]], float]] = {}
-        """By base port: the positions of its ranks, and since when they are the same."""
+        """By base port: the positions of the job's ranks, and since when these have not changed."""
         self._reported: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<Progress jobs={len(self._jobs)} reported={len(self._reported)}>"
 
     def verdicts_due(self, verdicts: Sequence[JobVerdict], now: float) -> list[JobVerdict]:
-        """Return the jobs that have begun to hang; each is returned once, until it has moved again.
+        """Return the jobs that have begun to hang; a job is returned only once until it makes progress again.
 
         Args:
-            verdicts: The jobs as they are.
+            verdicts: The current verdicts on all jobs.
             now: Monotonic time.
         """
         due = []

@@ -1,7 +1,7 @@
-"""The breakpoints of the editor, and what the ranks make of them.
+"""The breakpoints that the editor has set, and the results from the ranks.
 
-Each rank receives all of them before it runs. The editor receives the union: a breakpoint is verified if any rank has
-it, with the number of ranks in its message if others have not. An event follows when that changes.
+Each rank receives all breakpoints before it runs. The editor receives the union: a breakpoint is verified if any rank
+has verified it; if other ranks have not, its message states how many have. Each later change is sent as an event.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from relay_client.job_session.conditions import for_rank
 from relay_client.job_session.members import Member, Members, Phase
 from relay_client.job_session.wire import Wire, reason_of
 from relay_core.dap.messages import Body, Request, Response
-from relay_core.dap.prefetch import arguments_of
+from relay_core.dap.parsing import arguments_of
 
 __all__ = ["BREAKPOINT_PATIENCE", "Breakpoints"]
 
 BREAKPOINT_PATIENCE = 3.0
-"""Seconds for the responses of all ranks; the editor then receives what there is, and events follow."""
-NO_RANK = "no rank has been reached yet"
+"""Seconds to wait for the responses of all ranks; the editor then receives the results so far, and later ones as
+events."""
+NO_RANK = "no rank has confirmed this breakpoint yet"
 _SET = frozenset({"setBreakpoints", "setFunctionBreakpoints"})
 """Requests that list breakpoints."""
 
 
 @dataclass(eq=False)
 class _BreakpointSet:
-    """The breakpoints of one request: those of a file, or those of functions."""
+    """The breakpoints in one request: those in a file, or all function breakpoints."""
 
     request: Request
     ids: list[int]
@@ -35,11 +36,11 @@ class _BreakpointSet:
     results: dict[int, list[Body]] = field(default_factory=dict)
     """The ranks' results, by member."""
     shown: list[Body] = field(default_factory=list)
-    """As the editor knows them."""
+    """The breakpoints as the editor last received them."""
     awaited: set[int] = field(default_factory=set)
     """Members without a result."""
     answer_at: float | None = None
-    """When the editor is answered at the latest; None once it is."""
+    """The latest time at which the editor is answered; None once it has been answered."""
 
     @property
     def wanted(self) -> list[Body]:
@@ -59,7 +60,7 @@ class _BreakpointSet:
 
 
 def _united(results: list[Body]) -> Body:
-    """Return one breakpoint of all ranks."""
+    """Return one breakpoint with the combined results of all ranks."""
     verified = [result for result in results if result.get("verified") is True]
     if not verified:
         first = next(iter(results), {"message": NO_RANK})
@@ -75,11 +76,11 @@ def _without_id(result: Body) -> Body:
 
 
 class Breakpoints:
-    """The breakpoints of one session, exception filters included.
+    """The breakpoints of one session, including exception filters.
 
     Args:
         members: The ranks.
-        wire: Sends and receives.
+        wire: Sends and receives messages.
     """
 
     def __init__(self, members: Members, wire: Wire) -> None:
@@ -87,11 +88,11 @@ class Breakpoints:
         self._wire = wire
         self._numbers = itertools.count(1)
         self._sets: dict[str, _BreakpointSet] = {}
-        """By file; those of functions have the key ""."""
+        """By file; function breakpoints have the key ""."""
         self._others: dict[str, Request] = {}
-        """Other requests that each rank receives before it runs, such as exception filters, by command."""
+        """By command: other requests that each rank receives before it runs, such as those for exception filters."""
         self._found: dict[tuple[int, int], int] = {}
-        """The session's ids of the ranks' breakpoints."""
+        """The session's ids of the ranks' breakpoints, by member and the rank's id."""
 
     def __repr__(self) -> str:
         return f"<Breakpoints files={len(self._sets)}>"
@@ -99,7 +100,7 @@ class Breakpoints:
     # From the editor:
 
     def requested(self, request: Request, now: float) -> None:
-        """Handle a request that sets breakpoints, or exception filters."""
+        """Handle a request that sets breakpoints or exception filters."""
         if request["command"] not in _SET:
             self._others[request["command"]] = request
             for member in self._taking:
@@ -125,7 +126,7 @@ class Breakpoints:
     # From the ranks:
 
     def configure(self, member: Member) -> None:
-        """Send a rank everything that is set; its debugger handles requests in order."""
+        """Send a rank all breakpoints and filters that have been set; its debugger handles requests in order."""
         for request in self._others.values():
             self._wire.ask(member.number, request["command"], arguments_of(request))
         for found in self._sets.values():
@@ -141,7 +142,7 @@ class Breakpoints:
         self._found = {key: number for key, number in self._found.items() if key[0] != member}
 
     def changed(self, member: int, body: Body) -> None:
-        """Handle a rank's event `breakpoint`."""
+        """Handle a rank's `breakpoint` event."""
         changed = body.get("breakpoint")
         local = changed.get("id") if isinstance(changed, dict) else None
         number = self._found.get((member, local)) if isinstance(local, int) else None
@@ -151,7 +152,7 @@ class Breakpoints:
                 self._show_changes(found)
 
     def ids_of(self, member: int, locals_: object) -> list[int]:
-        """Return the session's ids of some of a rank's breakpoints."""
+        """Return the session's ids for a list of the rank's ids of breakpoints."""
         wanted = locals_ if isinstance(locals_, list) else []
         return [self._found[member, local] for local in wanted if (member, local) in self._found]
 
@@ -160,12 +161,12 @@ class Breakpoints:
         return min((found.answer_at for found in self._sets.values() if found.answer_at is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Answer the editor's requests whose time limit has expired."""
+        """Answer those requests from the editor whose time limit has expired."""
         for found in self._sets.values():
             if found.answer_at is not None and now >= found.answer_at:
                 self._answer(found)
 
-    # Between them:
+    # Between the editor and the ranks:
 
     def _send(self, member: Member, found: _BreakpointSet) -> None:
         wanted = [for_rank(each, member.name.rank) for each in found.wanted]
@@ -203,7 +204,7 @@ class Breakpoints:
             self._wire.answer(found.request, {"breakpoints": found.shown})
 
     def _show_changes(self, found: _BreakpointSet) -> None:
-        """Send events for what the editor does not know."""
+        """Send an event for each breakpoint that has changed since the editor received it."""
         if found.answer_at is not None or found not in self._sets.values():
             return
         before, found.shown = found.shown, found.union(self._members)
@@ -213,7 +214,7 @@ class Breakpoints:
 
 
 def _key(request: Request) -> str:
-    """Return what a request replaces the breakpoints of."""
+    """Return the file whose breakpoints a request replaces; "" for function breakpoints."""
     source = arguments_of(request).get("source")
     path = source.get("path") if isinstance(source, dict) else None
     return path if isinstance(path, str) else ""

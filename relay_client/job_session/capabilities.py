@@ -1,4 +1,4 @@
-"""What the session of all ranks supports: what debugpy does, and the stepping of single threads."""
+"""What the session of all ranks supports: everything that debugpy supports, and stepping a single thread."""
 
 from __future__ import annotations
 

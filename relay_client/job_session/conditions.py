@@ -1,10 +1,10 @@
-"""The name `RANK` in conditions and logpoints: each rank receives them with its own number in that place.
+"""The name `RANK` in conditions and logpoints: each rank receives them with its own number in place of the name.
 
     RANK == 3 and loss > 10      rank 3 receives   3 == 3 and loss > 10
     rank {RANK}: {loss}          rank 3 receives   rank {3}: {loss}
 
-The debugger evaluates a condition with the variables of the frame. A name that is put into the job's variables instead
-would be seen by the job, and would be there for every session.
+The debugger evaluates a condition with the variables of the frame. If `RANK` were set as a variable of the job instead,
+the job would see it, and so would every other session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _IN_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def for_rank(breakpoint_: Body, rank: int | None) -> Body:
-    """Return a breakpoint as a rank receives it; unchanged for a process without a rank."""
+    """Return a breakpoint as a rank receives it; it is unchanged for a process without a rank."""
     if rank is None:
         return breakpoint_
     changed = dict(breakpoint_)
@@ -39,11 +39,11 @@ def _has_name(text: object) -> TypeGuard[str]:
 
 
 def _with_number(expression: str, rank: int) -> str:
-    """Return an expression with the number in place of the name; unchanged if it is invalid or binds the name."""
+    """Return an expression with the number in place of the name, or unchanged if it is invalid or binds the name."""
     try:
         tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError):
-        return expression  # the debugger reports it
+        return expression  # the debugger reports the error
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == NAME]
     is_bound = any(not isinstance(node.ctx, ast.Load) for node in names)
     is_bound |= any(isinstance(node, ast.arg) and node.arg == NAME for node in ast.walk(tree))

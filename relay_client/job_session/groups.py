@@ -1,7 +1,7 @@
-"""The ranks that continue, step and pause together: `all`, `here` or a list of ranks such as `0,3-5`.
+"""The ranks that continue, step and pause together: `all`, `here` or a list of ranks, such as `0,3-5`.
 
 all         every rank
-here        the ranks that are stopped at the same place as the one that the editor shows
+here        the ranks that are stopped at the same place as the rank that the editor shows
 0,3-5       these ranks
 bad: 5-3, x, "" (see `relay_core.ranges`)
 """
@@ -17,7 +17,7 @@ from relay_core.ranges import expand_ranges, parse_ranges
 __all__ = ["Group"]
 
 MAX_RANKS = 4096
-"""More than any job has on one hybrid connection."""
+"""Maximum number of ranks in a list; no job has that many ranks on one hybrid connection."""
 _WHAT = "group of ranks"
 
 
@@ -26,7 +26,7 @@ class Group:
     """A choice of ranks."""
 
     ranks: frozenset[int] | None = None
-    """None for all ranks, and for those at the same place."""
+    """The ranks in the list; None for `all` and `here`."""
     is_here: bool = False
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Group:
 
     @classmethod
     def parse(cls, text: str) -> Group:
-        """Read a choice.
+        """Parse the text of a choice.
 
         Raises:
             UsageError: the text does not follow the grammar.

@@ -1,7 +1,7 @@
-"""Ids of one session in place of the ids of each rank: two ranks use the same numbers for different things.
+"""The ids of a session, which replace those of its ranks, because two ranks use the same number for different things.
 
-An id is given to each pair of a rank's connection and an id of that rank, and is never used again. So a request about a
-value of a rank that has gone on, or has been restarted, finds nothing instead of something else.
+Each pair of a rank's connection and one of that rank's ids gets an id of the session, which is never reused. A request
+about a value of a rank that has since continued or restarted therefore finds nothing instead of another value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 __all__ = ["IdTable", "Ids"]
 
 LocalId = int | str
-"""The id of a rank; those of modules may be texts."""
+"""An id that a rank uses; the ids of modules may be strings."""
 
 
 class IdTable:
@@ -30,7 +30,7 @@ class IdTable:
         return f"<IdTable {len(self._given)}>"
 
     def give(self, member: int, local: LocalId) -> int:
-        """Return the id in this session of a rank's id, a new one at the first call."""
+        """Return the session's id for a rank's id; the first call creates it."""
         key = (member, local)
         if key not in self._given:
             number = self._given[key] = next(self._numbers)
@@ -38,7 +38,7 @@ class IdTable:
         return self._given[key]
 
     def find(self, number: object) -> tuple[int, LocalId] | None:
-        """Return the rank's connection and its own id, or None for an id that is not, or no longer, in use."""
+        """Return the rank's connection and the rank's id; None if nothing has the session's id now."""
         return self._meant.get(number) if isinstance(number, int) else None
 
     def forget(self, member: int) -> None:
@@ -54,7 +54,7 @@ class Ids:
         self.threads = IdTable()
         self.frames = IdTable()
         self.values = IdTable()
-        """`variablesReference`, of scopes and of values."""
+        """Each `variablesReference` of a scope or a value."""
         self.sources = IdTable()
         self.modules = IdTable()
         self.goto_targets = IdTable()

@@ -1,4 +1,4 @@
-"""The ranks of a session as its parts see them. A rank that is restarted becomes a new member."""
+"""The members of a session: its ranks, and their child processes. A rank that is restarted becomes a new member."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Member", "Members", "Phase", "Place", "RankName", "Stop", "numbers_o
 
 MAIN_THREAD = "MainThread"
 FIRST_THREAD = 1
-"""The id that debugpy gives to the main thread."""
+"""The id that debugpy assigns to the main thread."""
 
 
 class Phase(enum.Enum):
@@ -21,7 +21,7 @@ class Phase(enum.Enum):
 
     CONNECTING = "connecting"
     CONFIGURING = "configuring"
-    """Its debugger takes breakpoints, and waits for `configurationDone`."""
+    """The rank's debugger accepts breakpoints and is waiting for `configurationDone`."""
     ATTACHED = "attached"
 
 
@@ -30,15 +30,25 @@ class RankName:
     """The name of a member."""
 
     label: str
-    """`rank 3`; of a child process `rank 3 / worker 1`."""
+    """`rank 3`, or `rank 3 / process 4711` for a child process."""
     rank: int | None = None
     where: str = ""
-    """With its node, as in `rank 3 on node-1`; relay-client's lines about its connection contain it."""
+    """The label with the node, such as `rank 3 on node-1`; relay-client's lines about the connection contain it."""
+    child: int | None = None
+    """The process id, if this is a child process of a rank."""
 
     @property
     def is_rank(self) -> bool:
         """True if this is the process of a rank itself, and not a child of it."""
         return self.label == f"rank {self.rank}"
+
+    def of_child(self, pid: int) -> RankName:
+        """Return the name of a child process, or of a child of this child."""
+        return RankName(_child(self.label, pid), self.rank, _child(self.where, pid), pid)
+
+
+def _child(name: str, pid: int) -> str:
+    return f"{name.partition(' / ')[0]} / process {pid}"
 
 
 @dataclass(frozen=True)
@@ -58,16 +68,16 @@ class Stop:
     """A stop of a rank; debugpy stops all threads of a process together."""
 
     thread: int
-    """The rank's id of the thread that has stopped it."""
+    """The rank's id of the thread that caused the stop."""
     body: Body
     """The body of the rank's `stopped` event."""
     stack: Body | None = None
-    """The rank's response about the call stack of that thread, as `STACK` in `stepping` requests it."""
+    """The rank's response with the call stack of that thread, as requested with `STACK` in `stops`."""
     place: Place | None = None
     is_located: bool = False
-    """True once the place is known, or known to be unknown."""
+    """True once the place is known, or the rank has failed to report it."""
     waiting: list[Request] = field(default_factory=list)
-    """Requests of the editor for this stack."""
+    """Unanswered requests from the editor for this stack."""
 
 
 @dataclass(eq=False)
@@ -78,10 +88,12 @@ class Member:
     name: RankName
     phase: Phase = Phase.CONNECTING
     threads: dict[int, str] = field(default_factory=dict)
-    """Names by the rank's ids."""
+    """Names of the threads, by the rank's ids."""
     stop: Stop | None = None
     shown_stopped: set[int] = field(default_factory=set)
     """The rank's ids of the threads that the editor shows as stopped."""
+    has_exit_code: bool = False
+    """True if its debugger has reported its exit code."""
 
     @property
     def order(self) -> tuple[bool, int, str]:
@@ -104,7 +116,7 @@ class Members:
 
     def __init__(self) -> None:
         self.chosen: int | None = None
-        """The number of the one that the editor shows."""
+        """The number of the member that the editor shows."""
         self._members: dict[int, Member] = {}
 
     def __iter__(self) -> Iterator[Member]:
@@ -117,7 +129,7 @@ class Members:
         return f"<Members {len(self._members)}>"
 
     def add(self, number: int, name: RankName) -> Member:
-        """Return a new member."""
+        """Add a member, and return it."""
         member = Member(number, name)
         ordered = sorted([*self._members.values(), member], key=lambda each: each.order)
         self._members = {each.number: each for each in ordered}
@@ -142,7 +154,7 @@ class Members:
 
         Args:
             group: The group.
-            chosen: The one that the editor shows.
+            chosen: The member that the editor shows.
         """
         if group.is_here:
             return self._at_place_of(chosen)

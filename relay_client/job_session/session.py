@@ -3,30 +3,33 @@
     editor  ---- receive_editor --->  JobSession  ---- ToRank ------->  the debugger of each rank
             <------ ToEditor -------              <-- receive_rank ---
 
-Each rank has a debug session of its own beneath, as if an editor had connected to its port. This session is the
-editor there: it initializes, attaches, sets breakpoints and lets the rank run. The owner opens and closes the
-connections (`join`, `lost`), and executes the outputs (`take`) after each call.
+Beneath this session, each rank has its own debug session, as if an editor had connected to the rank's port. There, this
+session acts as the editor: it initializes, attaches, sets breakpoints and lets the rank run. The owner opens and closes
+the connections (`join`, `lost`), and executes the outputs (`take`) after each call.
 
-    initialize, attach      answered here, at once; `initialized` follows, whether ranks are there or not
-    breakpoints             to all ranks, and to each that comes later: `breakpoints`
+    initialize, attach      answered here, immediately; `initialized` follows even if no rank has joined yet
+    breakpoints             to all ranks, and to each rank that joins later: `breakpoints`
     continue, steps, pause  to the ranks of the group: `stepping`, and what follows: `stops`
     threads                 answered here: `thread_list`
-    evaluate `@...`         answered here: `commands`; `@all` and `@diff` when the agents have answered
-    anything else           to the rank whose thread, frame or value it names: `translation`
-    disconnect, terminate   detaches from all ranks
+    evaluate `@...`         answered here: `commands`; `@all`, `@diff` and `@hang` once the agents have answered
+    other requests          each to the rank whose thread, frame or value it names: `translation`
+    disconnect, terminate   detaches from all ranks: `leaving`
+
+Child processes that the debugger of a rank offers become members, too; `continue` moves them with their rank.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relay_client.compare.console import comparison_of, with_statistics
+from relay_client.compare.console import question_of, with_statistics
 from relay_client.editor.messages import CONSOLE, IMPORTANT
-from relay_client.editor.sentences import GUARDED, NO_CHILDREN
+from relay_client.editor.sentences import GUARDED
 from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.capabilities import CAPABILITIES
 from relay_client.job_session.groups import Group
 from relay_client.job_session.ids import Ids
+from relay_client.job_session.leaving import Leaving
 from relay_client.job_session.members import Member, Members, Phase, RankName
 from relay_client.job_session.stepping import MOVING, Stepping
 from relay_client.job_session.stops import Stops
@@ -35,9 +38,9 @@ from relay_client.job_session.view.commands import run_command
 from relay_client.job_session.view.console import ConsoleLines
 from relay_client.job_session.view.summary import names_of, summary
 from relay_client.job_session.view.thread_list import ThreadList
-from relay_client.job_session.wire import CloseRank, CompareRanks, EndSession, Output, Wire, reason_of
+from relay_client.job_session.wire import AskRanks, CloseRank, OpenChild, Output, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response
-from relay_core.dap.prefetch import arguments_of, is_message
+from relay_core.dap.parsing import arguments_of, is_message
 
 __all__ = ["JobSession"]
 
@@ -46,14 +49,14 @@ _FOR_ALL = frozenset(
 )
 """Requests that every rank receives."""
 _CHOOSING = frozenset({"scopes", "evaluate", "completions", "setExpression", "stepInTargets", "gotoTargets"})
-"""Requests about what the editor shows; those for a call stack are sent for every thread that stops."""
+"""Requests that reveal which rank the editor shows; a call stack is requested for every thread that stops."""
 
 
 class JobSession:
     """The session of one editor.
 
     Args:
-        allow_terminate: Whether the editor may end the job.
+        allow_terminate: Whether the editor may terminate the job.
     """
 
     def __init__(self, *, allow_terminate: bool = False) -> None:
@@ -67,7 +70,8 @@ class JobSession:
         self._stops = Stops(self._members, self._translation, self._wire)
         self._stepping = Stepping(self._members, self._ids, self._stops, self._threads, self._wire)
         self._console = ConsoleLines(self._wire)
-        self._timed = (self._breakpoints, self._stops, self._threads, self._console)
+        self._leaving = Leaving(self._members, self._wire)
+        self._timed = (self._breakpoints, self._stops, self._threads, self._console, self._leaving)
         self._initialize: Arguments = {}
         self._attach: Request | None = None
         self._is_configured = False
@@ -86,39 +90,53 @@ class JobSession:
 
     @property
     def has_failed(self) -> bool:
-        """True unless all ranks that have ended have succeeded."""
+        """True if a rank has failed, or no exit code is known."""
         return any(self._exit_codes.values()) or not self._exit_codes
 
     def take(self) -> list[Output]:
-        """Return what is to be done, in order."""
+        """Return what the owner has to do, in order."""
         return self._wire.take()
 
     # Called by the owner:
 
     def join(self, number: int, name: RankName) -> None:
-        """Begin with a rank to which a connection has been opened."""
+        """Begin to attach to a rank to which a connection has been opened."""
         member = self._members.add(number, name)
         arguments = {**self._initialize, "supportsRunInTerminalRequest": False, "supportsStartDebuggingRequest": False}
         self._wire.ask(number, "initialize", arguments, lambda response: self._initialized(member, response))
 
-    def lost(self, number: int, now: float) -> None:
-        """Remove a rank whose connection has ended."""
+    def has_exit_code(self, number: int) -> bool:
+        """Return whether the debugger of a rank has reported the rank's exit code."""
+        member = self._members.get(number)
+        return member is not None and member.has_exit_code
+
+    def lost(self, number: int, now: float, exit_code: int | None = None) -> None:
+        """Remove a rank whose connection has ended.
+
+        Args:
+            number: The rank.
+            now: The current time.
+            exit_code: Its exit code, if it has ended and its debugger has not reported it.
+        """
         if (member := self._members.get(number)) is None:
             return
+        if exit_code is not None:
+            self._exit_codes[member.order] = exit_code
         self._members.remove(number)
         self._wire.lost(number)
         self._breakpoints.left(number)
         self._stops.left(number)
         self._threads.left(member)
         self._ids.left(number)
+        self._leaving.left()
         self._after(now)
 
     def show(self, text: str, *, is_important: bool = False) -> None:
-        """Show a line of relay-client."""
+        """Show a line from relay-client in the debug console."""
         self._wire.line(text, IMPORTANT if is_important else CONSOLE)
 
     def conclude(self, reason: str) -> None:
-        """End the session, with the reason, because there is nothing left to debug."""
+        """End the session and show the reason, because there is nothing left to debug."""
         if self._is_over:
             return
         self._console.flush()
@@ -132,13 +150,13 @@ class JobSession:
         self._wire.event("terminated")
 
     def choose(self, group: Group) -> str:
-        """Let another group move together; return it as text."""
+        """Make another group of ranks move together; return the group as text."""
         self._stepping.group = group
         return self.group
 
     @property
     def group(self) -> str:
-        """The group, and the attached ranks that it has now: `all ranks: ranks 0-3`."""
+        """The group, and the attached ranks that it currently contains: `all ranks: ranks 0-3`."""
         chosen = self._members.get(self._members.chosen)
         found = self._members.of(self._stepping.group, chosen)
         return f"{self._stepping.group}: {names_of(found) or 'none is attached'}"
@@ -149,11 +167,11 @@ class JobSession:
         return summary(self._members, {}) or "no rank is attached"
 
     def places_found(self, places: Mapping[int, str]) -> None:
-        """Take what running ranks are doing, by number: the response to `FindPlaces`."""
+        """Receive what running ranks are doing, by member number: the response to `FindPlaces`."""
         self._stops.places_found(places)
 
-    def compared(self, request: Request, text: str) -> None:
-        """Answer a request with the values of all ranks: the response to `CompareRanks`."""
+    def ranks_answered(self, request: Request, text: str) -> None:
+        """Answer a request with what all ranks have answered: the response to `AskRanks`."""
         self._wire.answer(request, {"result": text, "variablesReference": 0})
 
     def next_deadline(self) -> float | None:
@@ -169,7 +187,7 @@ class JobSession:
     # From the editor:
 
     def receive_editor(self, message: Message, now: float) -> None:
-        """Handle a message of the editor."""
+        """Handle a message from the editor."""
         if not is_message(message, "request"):
             return
         try:
@@ -180,7 +198,7 @@ class JobSession:
         self._after(now)
 
     def _answer(self, request: Request, now: float) -> bool:
-        """Answer a request here; False if it is for one rank."""
+        """Answer a request here; return False if it is for one rank."""
         arguments = arguments_of(request)
         match request["command"]:
             case "initialize":
@@ -189,14 +207,12 @@ class JobSession:
             case "attach":
                 self._attach = request
                 self._wire.event("initialized")
-                if arguments.get("subProcess") is True:
-                    self.show(NO_CHILDREN)
             case "configurationDone":
                 self._configured(request)
             case "threads":
                 self._wire.answer(request, self._threads.answer())
             case "disconnect" | "terminate":
-                self._leave(request)
+                self._leave(request, now)
             case "evaluate" if arguments.get("context") == "repl":
                 return self._console_input(request, now)
             case command if command in _FOR_ALL and not _source_reference(arguments):
@@ -206,9 +222,9 @@ class JobSession:
         return True
 
     def _console_input(self, request: Request, now: float) -> bool:
-        """Answer a command of the debug console, now or when all ranks have answered; False for an expression."""
-        if (evaluation := comparison_of(request)) is not None:
-            self._wire.put(CompareRanks(request, evaluation))
+        """Answer a console command, now or once all ranks have answered; return False for an expression."""
+        if (question := question_of(request)) is not None:
+            self._wire.put(AskRanks(request, question))
             return True
         if (changed := with_statistics(request)) is not request:
             self._relay(changed, now)
@@ -224,24 +240,22 @@ class JobSession:
             if member.phase is Phase.CONFIGURING:
                 self._let_run(member)
 
-    def _leave(self, request: Request) -> None:
-        """Detach from all ranks; they continue, unless the user allows otherwise."""
+    def _leave(self, request: Request, now: float) -> None:
+        """Detach from all ranks; they continue unless the editor asks to terminate the job and is allowed to do so."""
         is_end = request["command"] == "terminate" or arguments_of(request).get("terminateDebuggee") is True
         ends = is_end and self._allow_terminate
-        for member in self._members:
-            self._wire.ask(member.number, "disconnect", {"terminateDebuggee": ends})
-            self._wire.put(CloseRank(member.number))
+        self._is_over = True
+        self._leaving.detach(ends=ends)
         if is_end and not ends:
             self._wire.line(GUARDED)
-        self._wire.answer(request)
-        if request["command"] == "terminate":
+        if request["command"] == "terminate":  # the editor then sends `disconnect`
+            self._wire.answer(request)
             self._wire.event("terminated")
         else:
-            self._wire.put(EndSession())
-        self._is_over = True
+            self._leaving.end_session(request, now)
 
     def _relay(self, request: Request, now: float) -> None:
-        """Pass a request on to the rank that it is about."""
+        """Pass a request on to the rank that it concerns."""
         command = request["command"]
         number, arguments = self._translation.to_rank(command, arguments_of(request))
         member = self._members.get(number if number is not None else self._default())
@@ -277,10 +291,10 @@ class JobSession:
     # From the ranks:
 
     def receive_rank(self, number: int, message: Message, now: float) -> None:
-        """Handle a message of the debugger of a rank; a rank whose debugger sends an invalid message is left out."""
+        """Handle a message from a rank's debugger; a rank whose debugger sends an invalid message is left out."""
         try:
             self._received(number, message, now)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a field of the wrong type
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a field has the wrong type
             if (member := self._members.get(number)) is not None:
                 self._wire.line(f"the debugger of {member.name.label} sent an invalid message", IMPORTANT)
             self._wire.put(CloseRank(number))
@@ -314,8 +328,17 @@ class JobSession:
                 self._breakpoints.changed(member.number, body)
             case "output":
                 self._console.received(member, self._translation.to_editor("output", member.number, body), now)
-            case "exited":
+            case name:
+                self._process_happened(member, name, body)
+
+    def _process_happened(self, member: Member, name: str, body: Body) -> None:
+        """Handle an event about the process of a member, or about one of its child processes."""
+        match name:
+            case "debugpyAttach":
+                self._wire.put(OpenChild(member.number, int(body["subProcessId"])))
+            case "exited" if member.name.child is None:
                 self._exit_codes[member.order] = body.get("exitCode", 0)
+                member.has_exit_code = True
             case "terminated":
                 self._wire.put(CloseRank(member.number))
 
@@ -329,7 +352,10 @@ class JobSession:
     def _initialized(self, member: Member, response: Response) -> None:
         if not self._may_continue(member, response):
             return
-        arguments = {**arguments_of(self._attach or {}), "subProcess": False}
+        wanted = arguments_of(self._attach or {})
+        arguments = {**wanted, "subProcess": wanted.get("subProcess") is True}
+        if member.name.child is not None:
+            arguments["subProcessId"] = member.name.child
         self._wire.ask(member.number, "attach", arguments, lambda attached: self._attached(member, attached))
 
     def _configure(self, member: Member) -> None:
@@ -348,7 +374,7 @@ class JobSession:
             self._threads.ask(member)
 
     def _may_continue(self, member: Member, response: Response) -> bool:
-        """Return whether a step of attaching has succeeded; otherwise show why not, and leave the rank out."""
+        """Return whether a step of attaching has succeeded; if it has not, show the reason and leave the rank out."""
         if self._members.get(member.number) is not member or self._is_over:
             return False
         if response.get("success") is True:

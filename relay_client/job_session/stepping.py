@@ -1,8 +1,11 @@
 """Continues, steps and pauses the ranks of a group together.
 
-A request of the editor names one thread. It is sent to every stopped rank of the group (`pause`: to every running one),
-with the thread that each of them has stopped at. Ranks that are in another state are left alone. `singleThread`, and
-requests with a target that one rank has offered, mean only the rank of the thread.
+A request from the editor names one thread. The session sends the request to every stopped rank in the group, each time
+with the rank's own stopped thread; it sends a `pause` to every running rank in the group instead. A request with
+`singleThread`, or with a target that one rank has offered, moves only the rank to which the named thread belongs.
+
+`continue` moves child processes with their ranks, because a rank may wait for its children. All other requests move
+only ranks if the named thread belongs to a rank, and only child processes if it belongs to a child process.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class Stepping:
         ids: The ids of the session.
         stops: Shows the stops.
         threads: Shows the threads.
-        wire: Sends and receives.
+        wire: Sends and receives messages.
     """
 
     def __init__(self, members: Members, ids: Ids, stops: Stops, threads: ThreadList, wire: Wire) -> None:
@@ -49,17 +52,20 @@ class Stepping:
         return f"<Stepping {self.group}>"
 
     def requested(self, request: Request, member: Member, arguments: Arguments, now: float) -> None:
-        """Handle a request of the editor.
+        """Handle a request from the editor.
 
         Args:
             request: The request.
-            member: The rank of its thread.
-            arguments: Its arguments with the rank's ids.
+            member: The rank to which the named thread belongs.
+            arguments: The arguments of the request, with the rank's ids.
             now: The time.
         """
         is_alone = arguments.get("singleThread") is True or bool(arguments.get("targetId"))
         self._members.chosen = member.number
         group = [member] if is_alone else self._members.of(self.group, member)
+        if request["command"] != "continue":
+            is_child = member.name.child is not None
+            group = [each for each in group if (each.name.child is not None) == is_child]
         if request["command"] == "pause":
             self._pause(request, group)
         else:
@@ -77,7 +83,7 @@ class Stepping:
     ) -> None:
         stopped = [member for member in group if member.stop is not None]
         if not stopped:
-            self._wire.fail(request, f"no rank of the group is stopped: the group is {self.group}")
+            self._wire.fail(request, f"no rank in the group is stopped; the group is {self.group}")
             return
         lead = chosen if chosen in stopped else stopped[0]
         self._stops.resumed_by_editor(stopped, lead, step_began)
@@ -92,11 +98,11 @@ class Stepping:
             self._threads.show_stopped_again(chosen)
 
     def runs(self, member: Member, *, but: object = None) -> None:
-        """Note that a rank runs again, and show it.
+        """Record and show that a rank is running again.
 
         Args:
             member: The rank.
-            but: The rank's id of a thread that the editor knows to run.
+            but: The rank's id of a thread that the editor already shows as running.
         """
         member.stop = None
         self._ids.resumed(member.number)

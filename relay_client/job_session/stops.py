@@ -1,9 +1,9 @@
-"""Which ranks have stopped since they were last resumed together, what the editor is shown of it, and the summary.
+"""Tracks which ranks have stopped since they were last resumed together, and shows their stops and a summary.
 
-The first stop after a `continue` or a step is shown at once and takes the focus. Those of the other ranks follow with
-`preserveFocusHint`, except that of the rank that the user has stepped: it takes the focus back. When all have stopped,
-or `SUMMARY_DELAY` after the first or after a step, one line sums up where all ranks are. Nobody waits for a rank that
-does not stop.
+The first stop after a `continue` or a step is shown immediately and takes the focus. The stops of the other ranks
+follow with `preserveFocusHint`, except the stop of the rank that the user has stepped, which takes the focus back. When
+all ranks have stopped, or `SUMMARY_DELAY` after the first stop or after a step, one line sums up where all ranks are,
+even if some of them are still running.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from relay_core.dap.messages import Arguments, Body, Request, Response
 __all__ = ["SUMMARY_DELAY", "Stops"]
 
 SUMMARY_DELAY = 1.0
-"""Seconds after the first stop, or after a step; ranks that do the same work stop within some 50 ms."""
+"""Seconds from the first stop or a step to the summary; ranks doing the same work stop within 50 ms of each other."""
 PLACES_DELAY = 1.5
-"""Seconds to find out where ranks are that have not stopped."""
+"""Seconds to wait for the places of ranks that have not stopped."""
 STACK: Arguments = {"startFrame": 0, "levels": 20}
-"""As VS Code requests a call stack, so that its own request has the same response."""
+"""Arguments that equal those of VS Code's call stack requests, so that one response can answer both requests."""
 
 
 class Stops:
@@ -31,8 +31,8 @@ class Stops:
 
     Args:
         members: The ranks.
-        translation: Translates them.
-        wire: Sends and receives.
+        translation: Translates the ids in stacks.
+        wire: Sends and receives messages.
     """
 
     def __init__(self, members: Members, translation: Translation, wire: Wire) -> None:
@@ -44,7 +44,7 @@ class Stops:
         self._was_resumed = False
         """True once the editor has resumed anything."""
         self._has_focus = False
-        """True once a stop has taken the focus since ranks were resumed."""
+        """True once a stop has taken the focus since ranks were last resumed."""
         self._returns: int | None = None
         """The member that takes the focus back when it stops."""
         self._due_at: float | None = None
@@ -61,12 +61,12 @@ class Stops:
     # Called by the session:
 
     def resumed_by_editor(self, members: list[Member], lead: Member, step_began: float | None) -> None:
-        """Begin anew: these members run; the stop of `lead` takes the focus back.
+        """Record that these members are running, and that the stop of `lead` takes the focus back.
 
         Args:
-            members: Those that were resumed.
-            lead: The one of the editor's request.
-            step_began: The time if it is a step, which should end soon: the summary does not wait for the first stop.
+            members: The members that were resumed.
+            lead: The member that the editor's request names.
+            step_began: When the step began, or None. A step should end soon, so its summary does not wait for a stop.
         """
         self._awaited, self._was_resumed = numbers_of(members), True
         self._has_focus, self._returns = False, lead.number
@@ -75,13 +75,13 @@ class Stops:
         self._last_summary = ""
 
     def stopped(self, member: Member, body: Body, now: float, hit: list[int]) -> bool:
-        """Handle a rank's `stopped`; return whether it takes the focus.
+        """Handle a rank's `stopped` event; return whether the stop takes the focus.
 
         Args:
             member: The rank.
-            body: Of the event.
+            body: The body of the event.
             now: The time.
-            hit: The session's ids of the breakpoints that it has hit.
+            hit: The session's ids of the breakpoints that the rank has hit.
         """
         thread = body.get("threadId")
         is_alone = not any(other.stop is not None for other in self._members if other is not member)
@@ -99,12 +99,12 @@ class Stops:
         return takes_focus
 
     def left(self, member: int) -> None:
-        """Stop waiting for a member; where the others are will be shown again."""
+        """Stop waiting for a member, and show the next summary even if its text has not changed."""
         self._awaited.discard(member)
         self._last_summary = ""
 
     def answer_stack(self, member: Member, request: Request, arguments: Arguments) -> bool:
-        """Answer a request for the call stack of a stopped thread with the response that the session has, or awaits."""
+        """Answer a request for a stopped thread's call stack with the response that the session has or is awaiting."""
         stop = member.stop
         if stop is None or {"threadId": stop.thread, **STACK} != dict(arguments):
             return False
@@ -139,12 +139,12 @@ class Stops:
                 self._show({})
 
     def sum_up_if_complete(self) -> None:
-        """Show the summary if nobody is waited for any more."""
+        """Show the summary if no more stops are awaited."""
         is_due = self._due_at is not None or self._places_until is not None
         if not is_due or self._awaited:
             return
-        stops = [member.stop for member in self._members]
-        # Nobody knows how many ranks a breakpoint stops that they reach on their own: that summary waits.
+        stops = [member.stop for member in self._members if member.stop is not None or member.name.child is None]
+        # If the editor has resumed nothing, it is unknown how many ranks will reach a breakpoint, so the summary waits.
         is_complete = self._was_resumed or all(stop is not None for stop in stops)
         if is_complete and all(stop.is_located for stop in stops if stop is not None):
             self._due_at = self._places_until = None

@@ -1,4 +1,4 @@
-"""Replaces the ids in requests of the editor by those of a rank, and those in a rank's messages by the session's."""
+"""Replaces the session's ids in the editor's requests with a rank's ids, and vice versa in the rank's messages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from relay_core.dap.messages import Arguments, Body
 
 __all__ = ["GONE", "StaleId", "Translation"]
 
-GONE = "this belongs to a rank that has since continued or ended"
+GONE = "this value, frame or thread belongs to a rank that has since continued or ended"
 
 
 class StaleId(Exception):
-    """A request has an id that is not in use, or ids of two ranks."""
+    """A request contains an id that is not in use, or ids of two ranks."""
 
 
 class Translation:
@@ -39,16 +39,16 @@ class Translation:
             "stepInTargets": ids.step_targets,
         }
         self._lists: dict[str, IdTable] = {"stackFrames": ids.frames, "threads": ids.threads, "modules": ids.modules}
-        """Fields with lists of objects that have an id of their own."""
+        """Fields that contain lists of objects, each of which has its own id."""
 
     def __repr__(self) -> str:
         return f"<Translation of {len(self._fields)} fields>"
 
     def to_rank(self, command: str, arguments: Arguments) -> tuple[int | None, dict[str, object]]:
-        """Return the rank's connection that a request is about, None without any id, and the rank's arguments.
+        """Return the connection of the rank that a request concerns, or None, and the arguments with the rank's ids.
 
         Raises:
-            StaleId: an id is not in use, or two ids are of different ranks.
+            StaleId: an id is not in use, or two ids belong to different ranks.
         """
         members: set[int] = set()
         changed = dict(arguments)
@@ -86,7 +86,7 @@ class Translation:
             table = lists.get(name)
             changed = self._translated(value, member, lists)
             return changed if table is None else [_with_id(each, member, table) for each in changed]
-        if value and isinstance(value, (int, str)) and name in self._fields:  # 0 stands for none
+        if value and isinstance(value, (int, str)) and name in self._fields:  # 0 stands for no id
             return self._fields[name].give(member, value)
         return value
 

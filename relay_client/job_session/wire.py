@@ -6,16 +6,17 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from relay_client.compare.console import Question
 from relay_client.editor.messages import CONSOLE, PREFIX
-from relay_core.agent_api.evaluation import Evaluate
 from relay_core.dap.messages import Body, Event, Message, Request, Response
 
 __all__ = [
+    "AskRanks",
     "CloseRank",
-    "CompareRanks",
     "EndSession",
     "FindPlaces",
     "OnResponse",
+    "OpenChild",
     "Output",
     "ToEditor",
     "ToRank",
@@ -23,10 +24,10 @@ __all__ = [
     "reason_of",
 ]
 
-LOST = "the rank has ended, or its debugger has"
+LOST = "the rank or its debugger has ended"
 
 OnResponse = Callable[[Response], None]
-"""Called once with a rank's response; with a failed one if the rank's connection ends before it."""
+"""Called once with a rank's response, or with a failed response if the rank's connection ends before that."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,18 @@ class ToRank:
 
 @dataclass(frozen=True)
 class CloseRank:
-    """End the connection to a rank, after what was sent."""
+    """Close the connection to a rank, after the messages sent so far."""
 
     member: int
+
+
+@dataclass(frozen=True)
+class OpenChild:
+    """Open another connection to the debugger of a rank, for which a child process is waiting, and call `join`."""
+
+    member: int
+    """The rank that has started the process, or the child process of a rank that has started it."""
+    pid: int
 
 
 @dataclass(frozen=True)
@@ -59,24 +69,24 @@ class FindPlaces:
 
 
 @dataclass(frozen=True)
-class CompareRanks:
-    """Evaluate an expression in all ranks, and call `compared`."""
+class AskRanks:
+    """Ask all ranks, and call `ranks_answered`."""
 
     request: Request
-    """The request of the editor to answer."""
-    evaluation: Evaluate
+    """The editor's request, which `ranks_answered` answers."""
+    question: Question
 
 
 @dataclass(frozen=True)
 class EndSession:
-    """Close the editor's connection, and those to the ranks."""
+    """Close the connections to the editor and to the ranks."""
 
 
-Output = ToEditor | ToRank | CloseRank | FindPlaces | CompareRanks | EndSession
+Output = ToEditor | ToRank | CloseRank | OpenChild | FindPlaces | AskRanks | EndSession
 
 
 class Wire:
-    """The outputs of a session, in order, and the requests of ranks and editor that are not answered yet."""
+    """The outputs of a session, in order, and the requests to ranks that have not been answered yet."""
 
     def __init__(self) -> None:
         self._outputs: list[Output] = []
@@ -104,11 +114,11 @@ class Wire:
         self.put(ToEditor(event))
 
     def line(self, text: str, category: str = CONSOLE) -> None:
-        """Show a line of relay-client."""
+        """Show a line from relay-client."""
         self.event("output", {"category": category, "output": f"{PREFIX}{text}\n"})
 
     def answer(self, request: Request, body: Body | None = None) -> None:
-        """Answer a request."""
+        """Answer a request that has succeeded."""
         response = self._response(request, success=True)
         self.put(ToEditor({**response, "body": body} if body is not None else response))
 
@@ -144,7 +154,7 @@ class Wire:
         self.put(ToRank(member, request))
 
     def answered(self, member: int, response: Response) -> None:
-        """Pass a rank's response to whoever waits for it."""
+        """Pass a rank's response to the function that was registered for it."""
         found = self._pending.pop((member, response["request_seq"]), None)
         if found is not None:
             found[1](response)
@@ -158,7 +168,7 @@ class Wire:
             )
 
     def refuse(self, member: int, request: Request) -> None:
-        """Answer a request of a rank's debugger that is not supported; it would wait otherwise."""
+        """Reject an unsupported request from a rank's debugger, which would otherwise wait for a response."""
         self.put(ToRank(member, {**self._response(request, success=False), "message": "unsupported"}))
 
 

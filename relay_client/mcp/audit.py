@@ -1,4 +1,4 @@
-"""The audit log of the MCP server: one JSON object for each call of a tool, without values of the job."""
+"""The audit log of the MCP server: one JSON object for each tool call, without values from the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay_core.errors import ConfigurationError
 __all__ = ["AuditLog", "default_path"]
 
 MAX_ARGUMENT = 2_000
-"""Characters of one argument; an expression may be longer."""
+"""Maximum number of characters that are recorded for one argument; an expression may be longer."""
 
 
 def default_path() -> Path:
@@ -23,13 +23,13 @@ def default_path() -> Path:
 
 
 class AuditLog:
-    """Appends to the file; each line is written at once, so several servers may share it.
+    """Appends records to a file; each line is written with one call, so several servers may share the file.
 
     Args:
         path: The file, which is created with mode 0600.
 
     Raises:
-        ConfigurationError: it cannot be written.
+        ConfigurationError: the file cannot be written.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -41,7 +41,7 @@ class AuditLog:
         except OSError as error:
             raise ConfigurationError(
                 f"cannot write the audit log {self.path}: {error.strerror or error}",
-                hint="give another file with --audit-file",
+                hint="specify another file with --audit-file",
             ) from error
 
     def __repr__(self) -> str:
@@ -54,11 +54,11 @@ class AuditLog:
 
         Args:
             tool: The name of the tool.
-            arguments: As the coding agent gave them.
+            arguments: The arguments that the coding agent passed.
             outcome: "ok", "refused", "failed", "invalid" (the arguments), "crashed" or "cancelled".
             detail: The error, or what was left out of the result.
             seconds: How long the call took.
-            now: When it ended, with a time zone.
+            now: When the call ended, with a time zone.
 
         Raises:
             OSError: the file can no longer be written.

@@ -1,4 +1,4 @@
-"""Limits of what a tool returns, because it fills the context of a coding agent; sans-IO."""
+"""Limits on what a tool returns, because results fill the context of a coding agent; sans-IO."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 __all__ = ["MAX_RESULT", "MAX_TEXT", "ToolResult", "bounded"]
 
 MAX_RESULT = 24_000
-"""Maximum characters of the items of one result, as JSON: about 8,000 tokens."""
+"""Maximum number of characters in the items of one result, encoded as JSON: about 8,000 tokens."""
 MAX_TEXT = 4_000
-"""Maximum characters of one text in a result."""
+"""Maximum number of characters in one text in a result."""
 MAX_ELEMENTS = 200
-"""Maximum elements of one list or object within an item."""
+"""Maximum number of elements in one list or object within an item."""
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What every tool returns."""
+    """The result of every tool."""
 
     items: list[dict[str, Any]]
     """Ranks, groups of ranks, or paragraphs; outliers first."""
     truncated: bool
     """True if something was left out or shortened."""
     note: str
-    """What was left out, and what to do; "" if nothing."""
+    """What was left out, and what to do; "" if nothing was left out."""
 
 
 def bounded(items: Sequence[Mapping[str, Any]]) -> ToolResult:
@@ -56,7 +56,7 @@ def bounded(items: Sequence[Mapping[str, Any]]) -> ToolResult:
         kept.append(short)
     notes = []
     if omitted := len(items) - len(kept):
-        notes.append(f"{omitted} of {len(items)} items were left out; ask for fewer ranks or frames")
+        notes.append(f"{omitted} of {len(items)} items were left out; request fewer ranks or frames")
     if shortened:
-        notes.append("long texts and lists were shortened")
+        notes.append("long strings and lists were truncated")
     return ToolResult(items=kept, truncated=bool(notes), note="; ".join(notes))

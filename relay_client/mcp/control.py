@@ -1,4 +1,4 @@
-"""What a coding agent can change if the user permits it: breakpoints, continue and steps, through debug sessions."""
+"""What a coding agent can control if the user permits it: breakpoints, continuing and stepping, in debug sessions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any, Literal
 from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient
+from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap.frames import function_of
 from relay_client.mcp.paths import ControlRefused
 from relay_client.mcp.reading import Items, chosen_ranks
 from relay_client.ui.text import format_ranks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
+from relay_core.errors import NoListener, RelayDebugError
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["Control", "Step"]
@@ -22,8 +23,9 @@ __all__ = ["Control", "Step"]
 Step = Literal["over", "into", "out"]
 COMMANDS = {"over": "next", "into": "stepIn", "out": "stepOut"}
 ATTACH_TIMEOUT = 60.0
-"""Seconds for each response while attaching; the job first imports debugpy."""
+"""Seconds to wait for each response while attaching; the job first imports debugpy."""
 DETACH_TIMEOUT = 5.0
+WAIT_HINT = "call wait_for_stop"
 
 
 class _Session:
@@ -33,7 +35,7 @@ class _Session:
         self.rank = rank
         self.client = client
         self.thread: int | None = None
-        """The thread that has stopped; None while the rank runs."""
+        """The thread that has stopped; None while the rank is running."""
         self.reason = ""
         self.lost = ""
         self.changed = asyncio.Event()
@@ -60,13 +62,18 @@ class _Session:
         """Send a request that resumes the rank.
 
         Raises:
-            ControlRefused: it is not stopped.
+            ControlRefused: the rank is not stopped.
         """
         if self.lost or self.thread is None:
-            raise ControlRefused(f"rank {self.rank}: {self.lost or 'it is running'}", hint="call wait_for_stop")
+            raise ControlRefused(f"rank {self.rank} is not stopped: {self.lost or 'it is running'}", hint=WAIT_HINT)
         thread, self.thread = self.thread, None
         self.changed.clear()
-        await self.client.request(command, {"threadId": thread})
+        try:
+            await self.client.request(command, {"threadId": thread})
+        except RequestFailed as error:
+            if error.reason:  # the debugger has refused: the rank is still stopped
+                self.thread = thread
+            raise
 
     async def where(self) -> dict[str, Any]:
         """Return where the rank is."""
@@ -76,15 +83,15 @@ class _Session:
         arguments = {"threadId": self.thread, "levels": 1}
         for frame in (await self.client.request("stackTrace", arguments)).get("stackFrames", []):
             path = (frame.get("source") or {}).get("path", "")
-            found |= {"file": path, "line": frame["line"], "function": frame["name"]}
+            found |= {"file": path, "line": frame["line"], "function": function_of(frame)}
         return found
 
 
 class Control:
-    """The debug sessions of this server; an async context manager that detaches from all ranks at the end.
+    """The debug sessions of this server; an async context manager that detaches from all ranks on exit.
 
     Args:
-        tunnels: The client's tunnels, entered.
+        tunnels: The client's tunnels, already entered.
     """
 
     def __init__(self, tunnels: Tunnels) -> None:
@@ -104,7 +111,7 @@ class Control:
         await self._tasks.cancel_all()
 
     async def set_breakpoints(self, file: str, lines: list[int], condition: str, ranks: str) -> Items:
-        """Replace the breakpoints of a file; a rank without a debug session is attached to."""
+        """Replace the breakpoints in a file, and attach to those ranks that have no debug session yet."""
         wanted = [{"line": line, **({"condition": condition} if condition else {})} for line in lines]
         async with self._lock:
             claims = self._claims(ranks)
@@ -120,7 +127,7 @@ class Control:
             return [{"rank": session.rank, "stopped": False} for session in chosen]
 
     async def step(self, kind: Step, ranks: str, seconds: float) -> Items:
-        """Step the chosen ranks together, and return where they are when all have stopped or the time is over."""
+        """Step the chosen ranks together, and return where they are once all have stopped or the time has expired."""
         async with self._lock:
             chosen = self._chosen(ranks)
             await asyncio.gather(*(session.resume(COMMANDS[kind]) for session in chosen))
@@ -148,27 +155,27 @@ class Control:
         missing = wanted.intersection(chosen or wanted).difference(claim.target.rank for claim in claims)
         if missing or not claims:
             who = format_ranks(missing) if missing else f"ranks {ranks}"
-            raise NoListener(f"no process has {who}", hint="call ranks to list them, and choose ranks that are there")
+            raise NoListener(f"no process has {who}", hint="choose from the ranks that the 'ranks' tool lists")
         return claims
 
     def _require_free(self, claim: Claim) -> None:
-        """Check that no editor debugs a rank.
+        """Check that no editor is debugging a rank.
 
         Raises:
-            ControlRefused: one does; the sentence names its user.
+            ControlRefused: an editor is debugging the rank; the sentence names its user.
         """
         holder = claim.target.attachment
         if claim.target.rank in self._sessions or holder is None:
             return
-        since = "" if holder.since is None else f" since {time.strftime('%H:%M', time.localtime(holder.since))}"
+        since = "" if holder.since is None else f" (since {time.strftime('%H:%M', time.localtime(holder.since))})"
         raise ControlRefused(
             f"{claim.target.label} is being debugged by {holder.user}{since}",
-            hint="the tools that read work nevertheless; ask that user to detach",
+            hint="use the read-only tools, which still work, or ask that user to detach",
         )
 
     async def _set_in(self, claim: Claim, file: str, wanted: list[dict[str, Any]]) -> dict[str, Any]:
         rank = claim.target.rank
-        assert rank is not None  # noqa: S101 - _claims returns only these
+        assert rank is not None  # noqa: S101 - _claims returns only targets with a rank
         session = self._sessions.get(rank)
         if session is not None and session.lost:
             await self._end(self._sessions.pop(rank))
@@ -191,17 +198,17 @@ class Control:
         return {"rank": rank, "breakpoints": [{name: one[name] for name in kept if name in one} for one in results]}
 
     def _chosen(self, ranks: str) -> list[_Session]:
-        """Return the sessions of the chosen ranks; of "all", those that are stopped."""
+        """Return the sessions of the chosen ranks; for "all", the sessions of the ranks that are stopped."""
         if (chosen := chosen_ranks(ranks)) is None:
             found = [session for session in self._sessions.values() if session.thread is not None]
             if not found:
-                raise ControlRefused("no rank that this server debugs is stopped", hint="call wait_for_stop")
+                raise ControlRefused("none of the ranks that this server is debugging is stopped", hint=WAIT_HINT)
             return found
         for claim in self._claims(ranks):
             self._require_free(claim)
             if claim.target.rank not in self._sessions:
                 raise ControlRefused(
-                    f"this server does not debug {claim.target.label}", hint="set_breakpoints attaches to it"
+                    f"this server is not debugging {claim.target.label}", hint="call set_breakpoints to attach to it"
                 )
         return [self._sessions[rank] for rank in sorted(chosen)]
 
@@ -209,7 +216,7 @@ class Control:
         """Disconnect without terminating the process; if that fails, closing the connection has the same effect."""
         try:
             await session.client.request("disconnect", {"terminateDebuggee": False}, within=DETACH_TIMEOUT)
-        except (ConnectionLost, RelayDebugError):
+        except RelayDebugError:
             pass
         finally:
             await session.client.close()

@@ -1,12 +1,12 @@
-"""The expressions that may be evaluated without `--allow-control`: names, attributes and constant elements; sans-IO.
+"""The expressions permitted without `--allow-control`: names, attributes and constant indices or keys; sans-IO.
 
     model.layers[3].weight      allowed
     config["optimizer"]["lr"]   allowed
-    loss.item(), x + 1, f"{x}"  refused: a call, an operator and a format execute code of the job
+    loss.item(), x + 1, f"{x}"  refused: a call, an operator and a format can execute code in the job
 
-Attribute access executes code too if it reaches a property or a `__getattr__`. A path is therefore not evaluated as it
-is, but read by `relay_agent.values.static_path` in the job, which refuses those. An agent without that module evaluates
-nothing but a single name.
+Attribute access also executes code if it reaches a property or a `__getattr__`. A path is therefore not evaluated as it
+is, but read by `relay_agent.values.static_path` in the job, which refuses properties and `__getattr__`. In a job
+without that module, only single names can be evaluated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READER = "__import__('relay_agent.values.static_path', fromlist=['read_path']).r
 
 
 class ControlRefused(RelayDebugError):
-    """The call needs `--allow-control`."""
+    """The call requires `--allow-control`, or the rank cannot be controlled at the moment."""
 
 
 def as_static_read(expression: str) -> str:
@@ -60,7 +60,7 @@ def _constant(node: ast.expr, expression: str) -> str | int:
 
 def _refusal(expression: str) -> ControlRefused:
     return ControlRefused(
-        f"'{expression[:80]}' could execute code in the job, and this server only reads",
-        hint="use a path of names, attributes and constant elements, such as model.layers[3].weight; the user permits "
-        "other expressions by starting relay-client mcp with --allow-control",
+        f"'{expression[:80]}' could execute code in the job, but this server is read-only",
+        hint="use only names, attributes and constant indices or keys, such as model.layers[3].weight; to permit other "
+        "expressions, the user must start 'relay-client mcp' with --allow-control",
     )

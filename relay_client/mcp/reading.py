@@ -1,4 +1,4 @@
-"""What a coding agent can read: ranks, stacks, verdict, variables and values. No rank is stopped or disturbed by it."""
+"""What a coding agent can read: ranks, stacks, verdicts, variables and values. Reading does not stop any rank."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.collect import collect_values, find_differences
+from relay_client.compare.collect import collect_values
+from relay_client.compare.differences import find_differences
 from relay_client.compare.groups import odd_ones_first
 from relay_client.compare.render import as_objects
 from relay_client.hang.examine import examine, examine_once
@@ -23,31 +24,31 @@ from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.evaluation import Evaluate, Selection
 from relay_core.errors import NoListener
-from relay_core.values import escape_controls
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["Items", "Reading", "chosen_ranks"]
 
 Items = list[dict[str, Any]]
 
 POLL_INTERVAL = 0.3
-"""Seconds between two checks of ranks that have not stopped; a check costs each agent about a millisecond."""
+"""Seconds between two checks of ranks that have not stopped; a check takes each agent about a millisecond."""
 
 
 def chosen_ranks(ranks: str) -> set[int] | None:
-    """Return the ranks of an argument; None for "all".
+    """Return the ranks in an argument; None for "all".
 
     Raises:
-        UsageError: it is not a list of ranks.
+        UsageError: the argument is not a list of ranks.
     """
     return parse_chosen_ranks(ranks.strip())
 
 
 class Reading:
-    """The tools that read.
+    """The read-only tools.
 
     Args:
-        tunnels: The client's tunnels, entered.
-        allow_code: Whether expressions may execute code of the job.
+        tunnels: The client's tunnels, already entered.
+        allow_code: Whether expressions may execute code in the job.
     """
 
     def __init__(self, tunnels: Tunnels, *, allow_code: bool) -> None:
@@ -68,7 +69,7 @@ class Reading:
             await self._tunnels.discover_all()
 
     async def ranks(self) -> Items:
-        """Return all processes that can be debugged, and the ranks of their jobs without a process."""
+        """Return all processes that can be debugged, and those ranks of their jobs that have no process."""
         claims = self._tunnels.reachable_targets()
         absent = [
             {"rank": one.rank, "port": one.port, "state": "ended" if one.has_ended else "", "detail": one.reason}
@@ -128,7 +129,7 @@ class Reading:
         )
 
     async def wait_for_stop(self, ranks: str, seconds: float, *, wait_for_all: bool) -> Items:
-        """Return where the chosen ranks are, as soon as one or all of them are stopped, or when the time is over."""
+        """Return where the chosen ranks are once one or all of them are stopped, or once the time has expired."""
         chosen = chosen_ranks(ranks)
         ends = asyncio.get_running_loop().time() + seconds
         while True:
@@ -167,9 +168,10 @@ def _required(items: Items, ranks: Collection[int] | None) -> Items:
     """Return the items.
 
     Raises:
-        NoListener: there are none.
+        NoListener: the list is empty.
     """
     if not items:
         what = "no process" if ranks is None else f"no process has {format_ranks(ranks)}"
-        raise NoListener(f"{what} is registered" if ranks is None else what, hint="call ranks to list the processes")
+        hint = "call the 'ranks' tool to list all ranks"
+        raise NoListener(f"{what} is registered" if ranks is None else what, hint=hint)
     return items

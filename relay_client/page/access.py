@@ -4,7 +4,7 @@
     (fragment, used once)                        (memory of one browser tab)
 
 The token is in the fragment of the link, which a browser does not send, log or pass to other pages. The key is not a
-cookie, because browsers send the cookies of 127.0.0.1 to all its ports, also to those of other users.
+cookie, because browsers send the cookies of 127.0.0.1 to all its ports, including the ports of other users.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable
 __all__ = ["MAX_SESSIONS", "PageAccess"]
 
 MAX_SESSIONS = 16
-"""Maximum number of valid session keys; the oldest one expires."""
+"""Maximum number of valid session keys; if there are more, the oldest one expires."""
 
 
 class PageAccess:
-    """The token of the next link, and the keys of the browser tabs that have used one.
+    """The token in the next link, and the keys of the browser tabs that have used a link.
 
     Args:
         port: The port on which the page is served.
@@ -42,7 +42,7 @@ class PageAccess:
         return f"http://127.0.0.1:{self._port}/#{self._token}"
 
     def is_own_host(self, host: str | None) -> bool:
-        """Return True if a `Host` header names this server: another name may have been rebound to 127.0.0.1."""
+        """Return True if a `Host` header names this server; another name may have been rebound to 127.0.0.1."""
         return host in self._hosts
 
     def open_session(self, token: str) -> str | None:

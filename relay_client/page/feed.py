@@ -1,4 +1,4 @@
-"""What the page shows: the state of relay-client, and its events since the start."""
+"""What the page shows: the state of relay-client, and the events since it started."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ __all__ = ["MAX_EVENTS", "Feed"]
 MAX_EVENTS = 1000
 """Maximum number of events kept for a page that is opened later."""
 MIN_INTERVAL = 1.0
-"""Seconds between two updates of a page; changes in between are combined, because a job of 256 ranks has many."""
+"""Minimum number of seconds between two updates of a page; changes in between are combined, because a job with 256
+ranks has many changes."""
 MAX_INTERVAL = 5.0
-"""Seconds until an update without an event, for the round trips."""
+"""Maximum number of seconds between two updates of a page, because round trips change without an event."""
 
 
 class Feed:
@@ -34,7 +35,7 @@ class Feed:
         self._subscriber = Subscriber(self._receive)
         self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self._count = 0
-        """Number of events since the start."""
+        """Number of events since relay-client started."""
         self._changed = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -49,7 +50,7 @@ class Feed:
         self._service.subscribers.discard(self._subscriber)
 
     async def updates(self) -> AsyncGenerator[dict[str, object], None]:
-        """Yield the state and the kept events, then the state and the new events after each change, without end.
+        """Yield the state and the kept events, then, indefinitely, the state and the new events after each change.
 
         Each update has `state` and `events`, encoded as on the control socket.
         """

@@ -1,9 +1,9 @@
 """The page's HTTP server on 127.0.0.1: static files for everybody, data for this user's browser tabs with a session.
 
 GET  /, /page.css, /*.js    the page, which contains no data
-POST /session               token of the link -> key
+POST /session               token in the link -> key
 GET  /updates               state and events (`Feed.updates`) as server-sent events
-GET  /stacks, /hang         as the requests of the control socket
+GET  /stacks, /hang         results of these requests, as on the control socket
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FILES = {
     "/elements.js": ("elements.js", "text/javascript"),
 }
 HEADERS = {
-    # No inline script or style and nothing from elsewhere: texts of a job can never become code.
+    # No inline script or style, and nothing from other hosts: text from a job can never become code.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -50,12 +50,15 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 MAX_BODY = 1024
-"""Bytes of a request."""
+"""Maximum number of bytes in a request."""
 CLOSE_TIMEOUT = 0.2
-"""Seconds for connected pages to end when relay-client exits; they reconnect by themselves otherwise."""
-FOREIGN_HOST = "this server is 127.0.0.1 only; hint: use the link that relay-client has printed"
+"""Seconds that the connections of open pages have to close when relay-client exits."""
+FOREIGN_HOST = "this server accepts only the address 127.0.0.1; hint: use the link that relay-client printed"
 OTHER_USER = "this page belongs to another user of this machine"
-NO_SESSION = "this link has been used, or belongs to another relay-client; hint: use the last link that it has printed"
+NO_SESSION = (
+    "this link has already been used or belongs to another relay-client; hint: use the last link that relay-client "
+    "printed"
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -65,7 +68,7 @@ class PageServer:
 
     Args:
         service: Answers the requests.
-        show_link: Called with each new link; it must not reach a log.
+        show_link: Called with each new link; the link must not reach a log.
         port: The local port; 0 for a free one.
     """
 
@@ -93,7 +96,7 @@ class PageServer:
             except OSError as error:
                 raise LocalPortInUse(
                     f"cannot listen on port {self._port}: {error.strerror}",
-                    hint="choose another one, or --ui without one",
+                    hint="choose another port, or use --ui without a port",
                 ) from None
             self._port = runner.addresses[0][1]
             self._access = PageAccess(self._port, _secret)
@@ -116,7 +119,7 @@ class PageServer:
 
     @web.middleware
     async def _check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse foreign hosts, users and sessions, before anything else is read."""
+        """Refuse foreign hosts, users and sessions before the request is handled."""
         if not self._access.is_own_host(request.headers.get("Host")):
             return _refusal(FOREIGN_HOST)
         if not self._is_own_user(request):
@@ -137,7 +140,7 @@ class PageServer:
         return kind == "Bearer" and self._access.is_valid(key)
 
     def _is_own_user(self, request: web.Request) -> bool:
-        """Return True if a process of this user or root has sent the request, or the system does not show who."""
+        """Return True if a process of this user or root sent the request, or if the system does not show the sender."""
         transport = request.transport
         if transport is None:  # the connection is closed
             return False

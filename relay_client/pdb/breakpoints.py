@@ -2,7 +2,7 @@
 
 b                       list all
 b 12                    line 12 of the file of the selected frame
-b train.py:12           also: src/train.py:12, /mnt/code/train.py:12
+b train.py:12           line 12 of a file; also src/train.py:12 or /mnt/code/train.py:12
 b train_step            the first line of a function; any expression that evaluates to the function
 b 12, epoch == 3        with a condition
 """
@@ -58,7 +58,7 @@ class Breakpoint:
         return f"{kind} {self.number} at {self.path}:{self.line}{condition}{problem}"
 
     def as_dap(self) -> Body:
-        """Return the SourceBreakpoint of DAP."""
+        """Return the breakpoint as DAP's SourceBreakpoint."""
         return {"line": self.line, **({"condition": self.condition} if self.condition else {})}
 
     def update(self, result: Body) -> None:
@@ -87,7 +87,7 @@ class Breakpoints:
         return added
 
     def by_path(self) -> dict[str, list[Breakpoint]]:
-        """Return the breakpoints by file; DAP sets all breakpoints of a file with one request."""
+        """Return the breakpoints by file, because DAP sets all breakpoints in a file with one request."""
         paths: dict[str, list[Breakpoint]] = {}
         for one in self.all:
             paths.setdefault(one.path, []).append(one)
@@ -122,7 +122,7 @@ class Breakpoints:
         await self.clear({one.number for one in self.all if one.temporary and one.id in ids})
 
     async def run_until(self, path: str, lines: range) -> None:
-        """Resume until one of these lines of the selected frame's function is reached or the function returns."""
+        """Resume until one of these lines in the selected frame's function is reached or the function returns."""
         own = [one for one in self.all if one.path == path]
         extra = [{"line": line} for line in lines]
         source = {"path": path}
@@ -136,7 +136,7 @@ class Breakpoints:
                 await self._send(path)
 
     async def _send(self, path: str) -> None:
-        """Set the breakpoints of one file, and update them from the response."""
+        """Set the breakpoints in one file, and update them from the response."""
         own = [one for one in self.all if one.path == path]
         body = await self._session.request(
             "setBreakpoints", source={"path": path}, breakpoints=[one.as_dap() for one in own]

@@ -15,7 +15,7 @@ from relay_core.errors import RelayDebugError
 __all__ = ["Connect", "release_child"]
 
 RESPONSE_TIMEOUT = 30.0
-"""Seconds to wait for each response of a child; a child that waits for a session is otherwise idle."""
+"""Seconds to wait for each response from a child; a child that is waiting for a session is otherwise idle."""
 
 Connect = Callable[[], Awaitable[DapClient]]
 """Opens a new connection to the job's debug adapter."""

@@ -1,7 +1,7 @@
 """The table of commands, with the parser and the execution of command lines.
 
 A line whose first word is not a command is executed as Python code in the selected frame. The same applies to an
-assignment to the name of a command, such as `n = 5`, and to everything after a `!`.
+assignment to the name of a command, such as `n = 5`, and to any text after a `!`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Command:
 
     @property
     def help(self) -> str:
-        """Its description in one line."""
+        """The description in one line."""
         return (self.run.__doc__ or "").splitlines()[0]
 
 
@@ -50,7 +50,7 @@ def command(*names: str, argument: str = "") -> Callable[[Action], Action]:
 
     Args:
         names: The names of the command; the first is the shortest.
-        argument: Placeholder of the argument in the help text.
+        argument: Placeholder for the argument in the help text.
     """
 
     def register(run: Action) -> Action:

@@ -10,7 +10,7 @@ from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.pdb.breakpoints import Breakpoints, parse_spec
 from relay_client.pdb.child_processes import Connect, release_child
 from relay_client.pdb.screen import Screen
-from relay_client.pdb.session import Frame, NotStopped, Session
+from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
 from relay_client.pdb.source import Source
 from relay_core.errors import RelayDebugError, UsageError
 
@@ -19,17 +19,17 @@ __all__ = ["PAUSE_TIMEOUT", "Debugger"]
 PAUSE_TIMEOUT = 2.0
 """Seconds to wait for a pause; Python code stops within milliseconds, and a tunnel adds its round trips."""
 CRASH_TIMEOUT = 15.0
-"""Seconds to wait for the `stopped` event of a held crash; the held process polls for its debugger."""
+"""Seconds to wait for the `stopped` event from a process that is held at an exception and polls for its debugger."""
 
 MAX_AGENT_STEPS = 8
-"""Maximum steps out of relay_agent's waiting function into the job's code. Its lines are hidden, so one should
-suffice."""
+"""Maximum number of steps out of relay_agent's waiting function into the job's code. The function's lines are hidden,
+so one step should suffice."""
 
 _IS_IN_AGENT_CODE = (
     "any('/relay_agent/' in file and '/pydevd_patches/' not in file and '/prefetch/' not in file for file in"
     " (frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None)))"
 )
-"""Ignores frames of relay_agent's pydevd patches and of prefetching, because one of them may be evaluating it."""
+"""Ignores frames of relay_agent's pydevd patches and of prefetching, which may be evaluating this expression."""
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
     " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"
@@ -50,11 +50,22 @@ class Debugger:
         connect: Opens another connection to the same adapter.
         screen: Shows the output of the debugger and of the job.
         cwd: The job's working directory, for relative file names; "" if unknown.
+        how_ended: Called when the debugger has reported the end of the job.
     """
 
-    def __init__(self, client: DapClient, connect: Connect, screen: Screen, *, cwd: str = "") -> None:
+    def __init__(
+        self,
+        client: DapClient,
+        connect: Connect,
+        screen: Screen,
+        *,
+        cwd: str = "",
+        how_ended: HowEnded | None = None,
+    ) -> None:
         self.screen = screen
-        self.session = Session(client, screen.show_output, self.show_stop, functools.partial(release_child, connect))
+        self.session = Session(
+            client, screen.show_output, self.show_stop, functools.partial(release_child, connect), how_ended
+        )
         self.breakpoints = Breakpoints(self.session)
         self.source = Source(self.session.value)
         self.listed = 0
@@ -77,9 +88,9 @@ class Debugger:
         """Attach, and show where the job has stopped; without `stop`, wait until it stops at a breakpoint.
 
         Args:
-            stop: Pause the job.
-            crashed: The job is held at an exception, and stops there once a debugger is attached.
-            breakpoints: Arguments of the command `break`, with file and line.
+            stop: Whether to pause the job.
+            crashed: Whether the job is held at an exception and stops there once a debugger is attached.
+            breakpoints: Arguments for the `break` command, with file and line.
 
         Raises:
             UsageError: a breakpoint is invalid.
@@ -116,7 +127,7 @@ class Debugger:
         return True
 
     async def _is_in_agent_code(self) -> bool:
-        """Whether the job is stopped in relay_agent's code; debugpy hides its frames, so the stack may be empty."""
+        """Whether the job is stopped in relay_agent's code, whose frames debugpy hides, so the stack may be empty."""
         await self.session.select_stopped_thread()
         if self.session.reason.get("reason") == "exception":
             return False
@@ -145,11 +156,11 @@ class Debugger:
             self.screen.show(f"*** {kind}: {info.get('description')}")
         name = (await session.threads()).get(session.thread, "")
         if name != "MainThread":
-            self.screen.show(f"in thread {session.thread}, {name}; 'threads' shows all")
+            self.screen.show(f"in thread {session.thread}, {name}; enter 'threads' to list all threads")
         await self.show_place()
 
     def _hit_breakpoints(self) -> list[int]:
-        """Return the adapter's ids of the breakpoints hit; debugpy before 1.8.22 does not report them."""
+        """Return the adapter's ids of the breakpoints that were hit; debugpy before 1.8.22 does not report them."""
         reason = self.session.reason
         if "hitBreakpointIds" in reason or reason.get("reason") != "breakpoint" or not self.session.frames:
             return list(reason.get("hitBreakpointIds", []))
@@ -164,7 +175,8 @@ class Debugger:
     async def show_still_running(self) -> None:
         """Show that a pause has not taken effect yet, and the innermost frame of the main thread."""
         self.screen.show(
-            "the job is running C code and stops when it returns to Python; 'c' waits for that, 'w' shows the stack"
+            "the job is running C code and will stop when it returns to Python; enter 'c' to wait for the stop, or 'w' "
+            "to show the stack"
         )
         try:
             frames = (await self.session.main_stack())[:1]
@@ -196,14 +208,14 @@ class Debugger:
             found = await self.session.value(_FIND_FUNCTION.format(function=function))
         except RequestFailed:
             raise UsageError(
-                f"'{function}' is neither a line nor a function here", hint="b 12, b file.py:12 or b f"
+                f"'{function}' is neither a line nor a function here", hint="use b 12, b file.py:12 or b f"
             ) from None
         if not isinstance(found, tuple):
             raise UsageError(f"'{function}' is not a Python function")
         return str(found[0]), int(found[1])
 
     async def _find_file(self, name: str) -> str:
-        """Return the path of a file in the job: from the stack, the loaded modules, or its working directory."""
+        """Return the path of a file in the job: from the stack, the loaded modules, or the job's working directory."""
         if not name:
             return self.session.frame.path
         if posixpath.isabs(name):
@@ -220,5 +232,7 @@ class Debugger:
 
     def _from_cwd(self, name: str) -> str:
         if not posixpath.isabs(name) and not self._cwd:
-            raise UsageError(f"the location of '{name}' is unknown while the job runs", hint="use the absolute path")
+            raise UsageError(
+                f"the location of '{name}' is unknown while the job is running", hint="use the absolute path"
+            )
         return posixpath.normpath(posixpath.join(self._cwd, name))

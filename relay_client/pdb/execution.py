@@ -56,7 +56,7 @@ async def run_until(debugger: Debugger, argument: str) -> None:
 
 @command("j", "jump", argument="line")
 async def jump(debugger: Debugger, argument: str) -> None:
-    """Set the next line of this function to run, without running the lines in between."""
+    """Choose which line of this function runs next; the lines in between are not run."""
     frame = debugger.session.frame
     if not argument.isdigit():
         raise UsageError(f"invalid line: '{argument}'")
@@ -78,7 +78,7 @@ async def _go(debugger: Debugger, request: str) -> None:
 
 @command("b", "break", argument="[[file:]line or function[, condition]]")
 async def set_breakpoint(debugger: Debugger, argument: str) -> None:
-    """Set a breakpoint, or list all of them."""
+    """Set a breakpoint; without an argument, list all breakpoints."""
     await _set(debugger, argument, temporary=False)
 
 
@@ -98,7 +98,7 @@ async def _set(debugger: Debugger, argument: str, *, temporary: bool) -> None:
 
 @command("cl", "clear", argument="[number... or file:line]")
 async def clear_breakpoints(debugger: Debugger, argument: str) -> None:
-    """Remove breakpoints; without an argument, all of them."""
+    """Remove breakpoints; without an argument, remove all breakpoints."""
     known = debugger.breakpoints.all
     words = argument.split()
     if not argument:

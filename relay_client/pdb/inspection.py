@@ -12,9 +12,9 @@ from relay_core.errors import UsageError
 __all__ = ["show_stack"]
 
 LINES = 11
-"""Lines that `list` shows, as in pdb."""
+"""Number of lines that `list` shows, as in pdb."""
 MAX_PRETTY = 30_000
-"""Maximum characters that `pp` shows; debugpy would remove the middle of a longer text."""
+"""Maximum number of characters that `pp` shows; debugpy would remove the middle of a longer text."""
 
 
 @command("w", "where", "bt")
@@ -36,7 +36,7 @@ async def go_up(debugger: Debugger, argument: str) -> None:
 
 @command("d", "down", argument="[count]")
 async def go_down(debugger: Debugger, argument: str) -> None:
-    """Select the frame that the selected frame has called."""
+    """Select the frame that the selected frame called."""
     await _select_frame(debugger, -_count(argument))
 
 
@@ -65,7 +65,7 @@ async def show_source(debugger: Debugger, argument: str) -> None:
     lines = await debugger.source.file(frame.path)
     parts = [part.strip() for part in argument.split(",")] if argument not in {"", "."} else []
     if not all(part.isdigit() for part in parts) or len(parts) > 2:
-        raise UsageError("invalid line numbers", hint="l 20, or l 20, 40")
+        raise UsageError("invalid line numbers", hint="use l 20 or l 20, 40")
     if parts:
         first = int(parts[0])
         last = int(parts[1]) if len(parts) > 1 else first + LINES - 1
@@ -120,7 +120,7 @@ async def show_arguments(debugger: Debugger, _argument: str) -> None:
     frame = debugger.session.frame
     names = argument_names(await debugger.source.file(frame.path), frame.line)
     if names is None or frame.function == "<module>":
-        raise UsageError("this frame is not a function; 'locals' shows its variables")
+        raise UsageError("this frame is not in a function", hint="enter 'locals' to show its variables")
     variables = await debugger.session.variables()
     _show_variables(debugger, {name: variables[name] for name in names if name in variables})
 
@@ -155,7 +155,7 @@ async def select_thread(debugger: Debugger, argument: str) -> None:
     session = debugger.session
     session.require_stopped()
     if not argument.isdigit() or int(argument) not in await session.threads():
-        raise UsageError(f"no such thread: '{argument}'", hint="'threads' shows all")
+        raise UsageError(f"no such thread: '{argument}'", hint="enter 'threads' to list all threads")
     await session.select_thread(int(argument))
     debugger.listed = 0
     await debugger.show_place()
@@ -163,7 +163,7 @@ async def select_thread(debugger: Debugger, argument: str) -> None:
 
 @command("h", "help", argument="[command]")
 async def show_help(debugger: Debugger, argument: str) -> None:
-    """Show the commands, or the help of one command."""
+    """Show all commands, or the help for one command."""
     if argument:
         if argument not in COMMANDS:
             raise UsageError(f"no such command: '{argument}'")
@@ -172,7 +172,7 @@ async def show_help(debugger: Debugger, argument: str) -> None:
     table = list(dict.fromkeys(COMMANDS.values()))
     width = max(len(one.usage) for one in table)
     lines = [f"{one.usage:<{width}}  {one.help}" for one in table]
-    lines.append("Anything else runs as Python code in the selected frame; a leading ! forces this.")
+    lines.append("Any other line runs as Python code in the selected frame; a leading ! makes any line run as code.")
     lines.append(
         "An empty line repeats the last step or listing. Ctrl-C pauses the job; Ctrl-D detaches and leaves it running."
     )

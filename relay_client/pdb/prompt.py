@@ -1,4 +1,4 @@
-"""The prompt of `relay-client pdb`: reading lines, handling Ctrl-C, and detaching from the job however it ends.
+"""The prompt of `relay-client pdb`: reading lines, handling Ctrl-C, and detaching from the job in every case.
 
 The main thread reads the lines because it receives Ctrl-C. A second thread runs the asyncio loop with the connection.
 """
@@ -21,6 +21,7 @@ from relay_client.pdb.child_processes import Connect
 from relay_client.pdb.command_table import execute, split
 from relay_client.pdb.debugger import PAUSE_TIMEOUT, Debugger
 from relay_client.pdb.screen import Screen
+from relay_client.pdb.session import HowEnded
 from relay_core.net.tasks import cancel_and_wait
 
 __all__ = ["DebugConnection", "local_session", "run_pdb"]
@@ -39,10 +40,14 @@ class DebugConnection(NamedTuple):
     """True if the job is held at an exception and stops there once a debugger attaches."""
     cwd: str = ""
     """The directory in which the job was started, for relative file names in breakpoints; "" if unknown."""
+    how_ended: HowEnded | None = None
+    """Called when the debugger has reported the end of the job."""
 
 
 @contextlib.asynccontextmanager
-async def local_session(host: str, port: int, *, crashed: bool = False) -> AsyncIterator[DebugConnection]:
+async def local_session(
+    host: str, port: int, *, crashed: bool = False, cwd: str = ""
+) -> AsyncIterator[DebugConnection]:
     """Connect to a debug adapter, or to a forwarded port, by its address.
 
     Raises:
@@ -53,7 +58,7 @@ async def local_session(host: str, port: int, *, crashed: bool = False) -> Async
         return await DapClient.connect(host, port)
 
     async with await connect() as client:
-        yield DebugConnection(client, connect, crashed)
+        yield DebugConnection(client, connect, crashed, cwd)
 
 
 def run_pdb(
@@ -70,7 +75,7 @@ def run_pdb(
     Args:
         connection: Entered and exited in an asyncio loop in another thread.
         title: The job's name in the prompt, for example "rank 0".
-        stop: Pause the job immediately; otherwise it runs until a breakpoint or Ctrl-C.
+        stop: Whether to pause the job immediately, rather than when it hits a breakpoint or the user presses Ctrl-C.
         breakpoints: Breakpoints to set first, such as "train.py:12" or "train.py:12, epoch == 3".
 
     Raises:
@@ -131,7 +136,7 @@ class _Prompt:
             self.run(execute(self._debugger, line))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a command and wait for it; Ctrl-C pauses a running job, otherwise it stops waiting."""
+        """Run a command and wait for it; Ctrl-C pauses a running job, or cancels the wait if the job is stopped."""
         future, limit = self._loop.call(work), None
         while True:
             try:
@@ -183,7 +188,7 @@ class _LoopThread:
         try:
             self._main.result()
         finally:
-            self._main.cancel()  # after a second Ctrl-C the previous command is still running
+            self._main.cancel()  # after a second Ctrl-C, the previous command is still running
             self._stop()
 
     def call(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
@@ -193,8 +198,8 @@ class _LoopThread:
     async def _run(self) -> None:
         """Keep the connection and the debugger open until the context manager exits."""
         async with (
-            self._connection as (client, connect, self.crashed, cwd),
-            Debugger(client, connect, self._screen, cwd=cwd) as self.debugger,
+            self._connection as (client, connect, self.crashed, cwd, how_ended),
+            Debugger(client, connect, self._screen, cwd=cwd, how_ended=how_ended) as self.debugger,
         ):
             self._connected.set_result(None)
             await self._exiting.wait()
@@ -223,7 +228,7 @@ class _LoopThread:
 def _termination_signals() -> Iterator[None]:
     """Raise _Terminated in the main thread on SIGTERM and SIGHUP, so that the program detaches before it exits.
 
-    Otherwise the job could stay stopped until somebody notices.
+    Otherwise, the job could remain stopped until somebody notices.
     """
 
     def end(_number: int, _frame: FrameType | None) -> None:

@@ -49,13 +49,13 @@ class Screen:
                 self._prompt = None
 
     def show(self, text: str) -> None:
-        """Show text of the debugger, starting on a new line."""
+        """Show text from the debugger, starting on a new line."""
         with self._lock:
             self._flush()
             self._write(f"{text}\n")
 
     def show_output(self, text: str) -> None:
-        """Show output of the job, line by line; a carriage return, as in progress bars, ends a line too."""
+        """Show output from the job, line by line; a carriage return, as in progress bars, also ends a line."""
         with self._lock:
             self._unfinished += text
             end = max(self._unfinished.rfind("\n"), self._unfinished.rfind("\r")) + 1

@@ -1,6 +1,6 @@
 """A debug session for a prompt: the job is running or stopped; when it is stopped, a thread and a frame are selected.
 
-It provides frames, threads and evaluation, but does not print anything.
+The session provides frames, threads and evaluation, but does not print anything.
 """
 
 from __future__ import annotations
@@ -8,30 +8,35 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap.frames import function_of
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.messages import Body
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["Frame", "NotStopped", "Session"]
+__all__ = ["Frame", "HowEnded", "NotStopped", "Session"]
+
+HowEnded = Callable[[], Awaitable[str]]
+"""Waits for the announcement of how the job has ended, and returns it as the end of a sentence; "" if unknown."""
 
 ATTACH_TIMEOUT = 60.0
 """Seconds to wait for each response while attaching; the job first imports debugpy, which may take 30 s."""
 DETACH_TIMEOUT = 5.0
-"""Seconds to wait for the response to `disconnect`; without it, the job continues when the connection closes."""
+"""Seconds to wait for the response to `disconnect`; without one, the job continues when the connection closes."""
 MAIN_THREAD_GRACE = 0.5
-"""Seconds for the main thread to stop after another thread; Python code takes a millisecond, C code may never stop."""
+"""Seconds that the main thread has to stop after another thread; Python code takes a millisecond, and C code may never
+stop."""
 AGENT_CODE = ({"path": "**/relay_agent/**", "include": False},)
 """Rule that makes debugpy hide and step over the frames of relay_agent, as it does with its own frames."""
 
 
 class NotStopped(RelayDebugError):
-    """The operation needs a stopped job."""
+    """The operation requires a stopped job."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +50,19 @@ class Frame:
 
     @property
     def place(self) -> str:
-        """Its location in pdb's format."""
+        """The location in pdb's format."""
         return f"{self.path}({self.line}){self.function}()"
 
 
 class Session:
-    """One debug session; an async context manager that ends its background tasks.
+    """One debug session; an async context manager that cancels its background tasks on exit.
 
     Args:
         client: Connected, but not yet attached.
-        on_output: Receives output of the job.
+        on_output: Receives output from the job.
         on_stop: Called when the job stops or ends while no method is waiting for it.
         on_child: Receives the process id of a child that is waiting for a debug session.
+        how_ended: Called when the debugger has reported the end of the job.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class Session:
         on_output: Callable[[str], None],
         on_stop: Callable[[], Coroutine[Any, Any, None]],
         on_child: Callable[[int], Coroutine[Any, Any, None]],
+        how_ended: HowEnded | None = None,
     ) -> None:
         self.attached = False
         self.running = False
@@ -84,6 +91,7 @@ class Session:
         self._on_output = on_output
         self._on_stop = on_stop
         self._on_child = on_child
+        self._how_ended = how_ended
         self._changed = asyncio.Event()
         self._waiting_for_stop = 0
         """Number of callers that will handle the next stop."""
@@ -105,7 +113,7 @@ class Session:
 
         Args:
             breakpoints: DAP SourceBreakpoints by source path.
-            pause: Stop the job.
+            pause: Whether to stop the job.
         """
         results = await self._client.attach(
             breakpoints,
@@ -137,13 +145,13 @@ class Session:
         await self.request("pause", threadId=await self._main_thread())
 
     async def pause_and_wait(self, within: float) -> bool:
-        """Pause, and wait until the job is stopped or has ended; False if it still runs after `within` seconds."""
+        """Pause, and wait until the job is stopped or has ended; return False if it is still running after that."""
         with self._handling_stop():
             await self.pause()
             return await self.wait(within)
 
     async def resume(self, command: str, within: float | None = None, **arguments: Any) -> bool:
-        """Resume the job with a DAP request such as "continue" or "next", and wait until it stops again or ends.
+        """Resume the job through a DAP request, such as "continue" or "next", and wait until it stops again or ends.
 
         Returns:
             False if it is still running after `within` seconds.
@@ -164,7 +172,7 @@ class Session:
             return await self.wait(within)
 
     async def wait(self, within: float | None = None) -> bool:
-        """Wait until the job is stopped or has ended; False if it is still running after `within` seconds."""
+        """Wait until the job is stopped or has ended; return False if it is still running after `within` seconds."""
         try:
             with self._handling_stop():
                 async with timeout(within):
@@ -176,7 +184,7 @@ class Session:
 
     @contextlib.contextmanager
     def _handling_stop(self) -> Iterator[None]:
-        """Suppress `on_stop` during a block, which handles the next stop and contains the request that causes it."""
+        """Suppress `on_stop` in a block that handles the next stop and contains the request that causes the stop."""
         self._waiting_for_stop += 1
         try:
             yield
@@ -201,7 +209,8 @@ class Session:
         """Return the stack of a thread, the innermost frame first; for a running thread, its current stack."""
         found = (await self.request("stackTrace", threadId=thread)).get("stackFrames", [])
         return [
-            Frame(one["id"], one["name"], one.get("source", {}).get("path", one["name"]), one["line"]) for one in found
+            Frame(one["id"], function_of(one), one.get("source", {}).get("path", function_of(one)), one["line"])
+            for one in found
         ]
 
     async def threads(self) -> dict[int, str]:
@@ -219,7 +228,9 @@ class Session:
             NotStopped: it is running.
         """
         if self.running or not self.frames:
-            raise NotStopped("the job is running; 'c' waits until it stops, and Ctrl-C then pauses it")
+            raise NotStopped(
+                "the job is running", hint="enter 'c' to wait until it stops, then press Ctrl-C to pause it"
+            )
 
     @property
     def frame(self) -> Frame:
@@ -237,7 +248,7 @@ class Session:
         """Return the value of an expression in the selected frame, as text.
 
         Args:
-            expression: A Python expression; in the context "repl" also a statement.
+            expression: A Python expression; with the context "repl", also a statement.
             context: A context of DAP: "watch" truncates long text; "clipboard" does not, and returns errors as values.
         """
         body = await self.request("evaluate", expression=expression, frameId=self.frame.id, context=context)
@@ -263,13 +274,15 @@ class Session:
         found = await self.request("variables", variablesReference=scopes[0]["variablesReference"])
         return {one["name"]: one["value"] for one in found.get("variables", []) if one.get("evaluateName")}
 
-    # Events of the adapter
+    # Events from the adapter
 
     async def _receive_events(self) -> None:
         try:
             while not self.end_reason:
                 event = await self._client.wait_for_event(within=None)
                 self._handle_event(event["event"], event.get("body") or {})
+                if event["event"] == "terminated":
+                    await self._terminated()
         except RelayDebugError as error:
             self.lost = error
             self._end(error.sentence)
@@ -284,8 +297,10 @@ class Session:
             self._tasks.spawn(self._on_child(int(body["subProcessId"])), name=f"child {body['subProcessId']}")
         elif name == "exited":
             self._end(f"the job has ended with exit code {body.get('exitCode')}")
-        elif name == "terminated":
-            self._end("the job has ended")
+
+    async def _terminated(self) -> None:
+        how = "" if self.end_reason or self._detaching or self._how_ended is None else await self._how_ended()
+        self._end(f"the job {how or 'has ended'}")
 
     def _end(self, reason: str) -> None:
         self.end_reason = self.end_reason or reason
@@ -304,7 +319,7 @@ class Session:
         return next((number for number, name in threads.items() if name == "MainThread"), min(threads, default=1))
 
     async def _is_stopped(self, thread: int) -> bool:
-        """Return True if a thread can evaluate an expression within a grace period, and so has stopped."""
+        """Return True if a thread can evaluate an expression within a grace period, and has therefore stopped."""
         deadline = asyncio.get_running_loop().time() + MAIN_THREAD_GRACE
         while asyncio.get_running_loop().time() < deadline:
             frames = await self.stack(thread)

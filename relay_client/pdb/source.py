@@ -1,6 +1,6 @@
 """The job's source lines, and the functions in them.
 
-The lines come from the job's `linecache`, because a file with the same name on this machine may be another version.
+The lines come from the job's `linecache`, because a file with the same name on this machine may be a different version.
 If the job is running and cannot evaluate an expression, the lines are read from a local file.
 """
 
@@ -66,13 +66,13 @@ def numbered(lines: Sequence[str], first: int, last: int, *, current: int = 0) -
 
 
 def function_lines(lines: Sequence[str], line: int) -> tuple[int, int]:
-    """Return the first and last line of the innermost function around a line; outside of functions, of the file."""
+    """Return the first and last line of the innermost function around a line; outside functions, of the file."""
     function = _function_at(lines, line)
     return (function.lineno, function.end_lineno or line) if function else (1, len(lines))
 
 
 def argument_names(lines: Sequence[str], line: int) -> list[str] | None:
-    """Return the names of the parameters of the innermost function around a line; None outside of functions."""
+    """Return the names of the parameters of the innermost function around a line; None outside functions."""
     function = _function_at(lines, line)
     if function is None:
         return None

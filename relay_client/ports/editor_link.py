@@ -1,10 +1,10 @@
-"""What relay-client adds to one editor's connection, whether the editor or the job has connected.
+"""What relay-client adds to one editor's connection, whether the editor or the job has opened it.
 
-    connection.py   an editor has connected to a local port, and may wait for its target
-    reverse.py      the job has connected to an editor that listens
+    waiting_connection.py   an editor has connected to a local port, and may wait for its target
+    listening_editors/      the job has connected to an editor that listens
 
 Both carry the bytes of the editor through its session (`relay_client.editor`). This module informs the session of
-changes, compares the sources and values that it requests, and writes its last messages.
+changes, compares the sources and values that the session requests, and writes the session's last messages.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NoReturn
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.collect import compare_as_text
+from relay_client.compare.answer import answer_as_text
+from relay_client.compare.console import Question
 from relay_client.editor.session import EditorSession
-from relay_client.ports.connections import ConnectionRecord
+from relay_client.ports.connection_records import ConnectionRecord
 from relay_client.ports.job_views import JobViews
-from relay_client.ports.local_sources import find_local_root, is_different
+from relay_client.ports.source_files import find_local_root, is_different
 from relay_core.agent_api.announcement import AgentId
-from relay_core.agent_api.evaluation import Evaluate
 from relay_core.dap.messages import Request
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.layers.layer import Layer, ToLocal
@@ -36,11 +36,9 @@ from relay_core.tunnel.outcomes import ResetCode
 __all__ = ["FAREWELL_TIMEOUT", "EditorLink", "end_reason", "waiting_reason"]
 
 FAREWELL_TIMEOUT = 2.0
-"""Seconds for an editor to close its side after the last messages; VS Code waits equally long for the response to its
-`disconnect`."""
+"""Seconds for an editor to close its side after the last messages; VS Code waits just as long for the response to
+its `disconnect`."""
 NOBODY_LISTENS = "no agent is listening on "
-ORDERLY = 1000
-"""The code of an orderly end; see `ConnectionLost`."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +49,9 @@ class EditorLink:
     Args:
         tunnels: The tunnels to the agents.
         destination: Where the editor's connection leads.
-        record: Receives whether the tunnel is interrupted.
-        allow_terminate: Whether the editor may end the job.
-        listens: Whether the editor listens and the job has connected to it.
+        record: The record in which interruptions of the tunnel are noted.
+        allow_terminate: Whether the editor may terminate the job.
+        listens: Whether the editor is listening and the job has connected to it.
     """
 
     def __init__(
@@ -77,22 +75,22 @@ class EditorLink:
             listens=listens,
             find_root=find_local_root,
             on_source=self._check_source,
-            on_comparison=self._compare_ranks,
+            on_question=self._ask_ranks,
         )
         """A layer of the connection."""
         self._checks = TaskSet()
-        """Comparisons of source files, and of values in all ranks."""
+        """Running comparisons of source files, and questions to all ranks."""
         self._bridge: Bridge | None = None
-        """To the current stream, or to the last one."""
+        """The bridge to the current stream or, if there is none, to the last one."""
 
     def __repr__(self) -> str:
         return f"<EditorLink {self._name}: {self.session!r}>"
 
     async def carry(self, bridge: Bridge) -> None:
-        """Carry the connection through one stream while the session is informed of changes.
+        """Carry the connection through one stream, and keep the session informed of changes.
 
         Raises:
-            ConnectionLost: either side failed.
+            ConnectionLost: the connection on either side failed.
         """
         self._bridge = bridge
         self._views.connected()
@@ -111,7 +109,7 @@ class EditorLink:
             self._loop.call_soon(self._bridge.refresh)  # the layers are being called at the moment
 
     def write_end(self, endpoint: LocalSide, layers: Sequence[Layer], error: RelayDebugError) -> None:
-        """Write the last messages after an error, with what is known about the job."""
+        """Write the last messages after an error, including what is known about the job."""
         self.session.update(self._views.current(), self._loop.time())
         self._write(endpoint, layers, end_reason(error), may_return=_may_return(error))
 
@@ -147,37 +145,41 @@ class EditorLink:
             self.session.source_compared(local, is_different=found)
             bridge.refresh()
 
-    def _compare_ranks(self, request: Request, evaluation: Evaluate) -> None:
-        self._checks.spawn(self._show_values(request, evaluation), name=f"{self._name}: compare ranks")
+    def _ask_ranks(self, request: Request, question: Question) -> None:
+        self._checks.spawn(self._show_answer(request, question), name=f"{self._name}: ask all ranks")
 
-    async def _show_values(self, request: Request, evaluation: Evaluate) -> None:
-        self.session.compared(request, await compare_as_text(self._tunnels, evaluation))
+    async def _show_answer(self, request: Request, question: Question) -> None:
+        self.session.ranks_answered(request, await answer_as_text(self._tunnels, question))
         if self._bridge is not None:
             self._bridge.refresh()
 
 
 def end_reason(error: RelayDebugError) -> str:
-    """Return why a connection has ended, for its editor."""
+    """Return the reason to show to the editor of a connection that has ended."""
     if isinstance(error, StreamBroken):
         return error.reason
     if isinstance(error, ConnectionLost):
-        return error.reason if _is_orderly(error) else f"the agent was lost: {error.reason or error.sentence}"
+        return (
+            error.reason
+            if _is_orderly(error)
+            else f"the connection to the agent was lost: {error.reason or error.sentence}"
+        )
     return str(error)
 
 
 def _may_return(error: RelayDebugError) -> bool:
-    """True if a new connection to the port may succeed without action by the user."""
+    """True if a new connection to the port may succeed without any action by the user."""
     is_held = isinstance(error, StreamBroken) and error.reset is ResetCode.HELD
     return error.retryable and not is_held and not _is_orderly(error)
 
 
 def _is_orderly(error: RelayDebugError) -> bool:
     """True if the agent has closed its session, which it does after its last process has exited."""
-    return isinstance(error, ConnectionLost) and error.code == ORDERLY
+    return isinstance(error, ConnectionLost) and error.is_orderly
 
 
 def waiting_reason(error: RelayDebugError) -> str:
-    """Return why a connection waits, without details that change while it waits."""
+    """Return why a connection is waiting, without details that change while it is waiting."""
     if isinstance(error, StreamBroken):
         return error.reason
     if isinstance(error, NoListener) and error.sentence.startswith(NOBODY_LISTENS):

@@ -15,14 +15,16 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.ports.connection import PortLog, carry
-from relay_client.ports.connections import Connections
+from relay_client.agents.unreachable import NotForwarded
+from relay_client.ports.connection_records import Connections
 from relay_client.ports.listening_editors.forwarder import Editor, ReverseForwarder, editor_on
 from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked, PortOwner
+from relay_client.ports.waiting_connection import PortLog, carry
 from relay_client.ports.whole_job.all_ranks import JobConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.socket_owner import PeerCheck
@@ -34,7 +36,7 @@ __all__ = ["LOCAL_HOST", "Forwarder"]
 
 LOCAL_HOST = "127.0.0.1"
 MAX_TRIES = 10
-"""Attempts to open a free port; another program may take it first."""
+"""Maximum number of attempts to open a free port; another program may take a port first."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +49,13 @@ class Forwarder:
 
     Args:
         tunnels: The tunnels to the agents.
-        ports: The ports to open; a number means the logical port of that number.
+        ports: The ports to open; a plain number N stands for local port N, which leads to logical port N.
         may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
-        trust_unknown: Whether the job may also connect to a program if this system does not show which user owns it.
-        allow_terminate: Whether an editor may end the job.
+        trust_unknown: Whether the job may connect to a program even if this system does not show which user owns it.
+        allow_terminate: Whether an editor may terminate the job.
 
     Raises:
-        LocalPortInUse, UsageError: on entering, if a port cannot be opened; all other ports are closed again.
+        LocalPortInUse, UsageError: raised on entry if a port cannot be opened; all other ports are closed again.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Forwarder:
         allow_terminate: bool = False,
     ) -> None:
         self.on_change: Callable[[], None] = lambda: None
-        """Called after each change of the ports and their connections."""
+        """Called after each change to the ports and their connections."""
         self.connections = Connections(self._changed)
         """The connections to these ports."""
         self.job_sessions: list[JobConnection] = []
@@ -96,7 +98,7 @@ class Forwarder:
 
     @property
     def opened(self) -> list[int]:
-        """The open local ports, without those on which an editor is listening."""
+        """The open local ports, excluding those on which an editor is listening."""
         return [number for number, port in self._open.items() if port.server is not None]
 
     @property
@@ -114,10 +116,10 @@ class Forwarder:
 
         Args:
             local: The port and its destination.
-            may_reverse: Whether the job may connect to an editor of this user that is already listening on it.
+            may_reverse: Whether the job may connect to an editor of this user that is already listening on the port.
 
         Raises:
-            LocalPortInUse, UsageError: it cannot be opened.
+            LocalPortInUse, UsageError: the port cannot be opened.
         """
         try:
             lock = PortLock(local.port)
@@ -147,7 +149,7 @@ class Forwarder:
         """Open a port that is free on this machine, and return it.
 
         Raises:
-            LocalPortInUse: there is none.
+            LocalPortInUse: no port is free.
         """
         for _ in range(MAX_TRIES):
             local = LocalPort(_free_port(), destination)
@@ -156,8 +158,21 @@ class Forwarder:
                 return local
         raise LocalPortInUse("this machine has no free port")
 
+    async def check_forwards(self) -> None:
+        """Once an agent has been found, log each `--forward` port that no agent serves."""
+        while not len(self._tunnels.roster):
+            await self._tunnels.search.changed.wait()
+        for port in [port for port in self._open.values() if port.local.destination.is_forward]:
+            wanted = port.local.destination
+            try:
+                await self._tunnels.search.find(partial(self._tunnels.agent_for, wanted))
+            except RelayDebugError as error:
+                reason = self._tunnels.unreachable_error(wanted, error)
+                if isinstance(reason, NotForwarded):
+                    port.log.failed("", reason)
+
     async def close(self) -> None:
-        """Stop accepting, then close all connections."""
+        """Stop accepting connections, then close all existing ones."""
         for port in self._open.values():
             if port.server is not None:
                 port.server.close()
@@ -176,11 +191,11 @@ class Forwarder:
         self.on_change()
 
     async def disconnect(self, number: int, why: str) -> int:
-        """Close the connections to one port, which stays open, and return their number.
+        """Close the connections to one port, which stays open, and return the number of connections.
 
         Args:
             number: The local port.
-            why: The reason to show to their editors.
+            why: The reason to show to the editors.
         """
         for record in self.connections:
             if record.port == number:
@@ -194,29 +209,35 @@ class Forwarder:
         self.on_change()
 
     def _warn_of_other_users(self) -> None:
-        if self._has_checked_system or not self.opened:  # reading the tables takes as long as opening many ports
+        if self._has_checked_system or not self.opened:  # reading the socket tables takes as long as opening many ports
             return
         self._has_checked_system = True
         if not SocketTables().is_readable:
-            logger.warning("this system does not show who connects; every user of this machine can use the local ports")
+            logger.warning(
+                "this system does not reveal which user is connecting, so any user of this machine can use the local "
+                "ports"
+            )
 
     def _check_editor(self, port: int) -> None:
         """Log that the job will connect to the program that is listening on `port`.
 
         Raises:
-            LocalPortInUse: another user owns it, or this system does not show which user does.
+            LocalPortInUse: another user owns the program, or this system does not show which user does.
         """
         editor = editor_on(port)
         if editor is Editor.FOREIGN:
             raise _in_use(port, "another user")
         if editor is Editor.OWN:
-            logger.info("port %d is in use: if that is a listening editor, the job will connect to it", port)
+            logger.info(
+                "port %d is in use: if a listening editor is using it, the job will connect to that editor", port
+            )
         elif self._trust_unknown:
-            logger.warning("port %d is in use, and this system does not show by whom: the job will connect to it", port)
+            logger.warning("port %d is in use by an unknown program: the job will connect to it", port)
         else:
             raise LocalPortInUse(
-                f"port {port} on this machine is in use, and this system does not show by whom",
-                hint="if it is your listening editor, add --listen; otherwise use other --ports",
+                f"port {port} on this machine is in use, and this system does not show which user's program is using "
+                "it",
+                hint="if it is your listening editor, add --listen; otherwise, choose other ports with --ports",
             )
 
     async def _listen(self, port: _OpenPort) -> asyncio.Server:
@@ -268,7 +289,7 @@ class Forwarder:
 
 @dataclass(eq=False)
 class _OpenPort:
-    """One port that this relay-client uses."""
+    """One local port that is in use by this program."""
 
     local: LocalPort
     lock: PortLock
@@ -276,7 +297,7 @@ class _OpenPort:
     server: asyncio.Server | None = None
     """None if an editor is listening on the port and the job connects to it."""
     tasks: TaskSet = field(default_factory=TaskSet)
-    """The task that serves its connections or connects the job to the editor."""
+    """The tasks that carry its connections, or the one that connects the job to the editor."""
 
 
 def _free_port() -> int:
@@ -290,7 +311,9 @@ def _listen_error(port: int, error: OSError) -> RelayDebugError:
         return _in_use(port, "")
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} needs administrator rights", hint="use port 1024 or higher")
-    return LocalPortInUse(f"cannot listen on {LOCAL_HOST}:{port}: {error.strerror}", hint="use other --ports")
+    return LocalPortInUse(
+        f"cannot listen on {LOCAL_HOST}:{port}: {error.strerror}", hint="choose other ports with --ports"
+    )
 
 
 def _locked(port: int, owner: PortOwner | None) -> LocalPortInUse:
@@ -298,12 +321,12 @@ def _locked(port: int, owner: PortOwner | None) -> LocalPortInUse:
         return _in_use(port, "another relay-client")
     return LocalPortInUse(
         f"port {port} on this machine is in use by another relay-client ({owner})",
-        hint=f"stop it with relay-client stop --client {owner.pid}, or use other --ports",
+        hint=f"run 'relay-client stop --client {owner.pid}' to stop it, or choose other ports with --ports",
     )
 
 
 def _in_use(port: int, by: str) -> LocalPortInUse:
     return LocalPortInUse(
         f"port {port} on this machine is in use{f' by {by}' if by else ''}",
-        hint="stop the other program (often an earlier relay-client), or use other --ports",
+        hint="stop the other program (often an earlier relay-client), or choose other ports with --ports",
     )

@@ -1,10 +1,11 @@
-"""Snapshots of the job behind a local port, from the roster and the state of its tunnel."""
+"""Snapshots of the job behind a local port, created from the roster and the state of the tunnel."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
 
+from relay_client.agents.announcement_changes import name_with_node
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.editor.job_view import JobView
@@ -29,8 +30,9 @@ class JobViews:
         self._tunnels = tunnels
         self._port = destination.port
         self._agent: AgentId | None = None
-        """The agent of the stream, and the process it leads to, even if another process has taken the port since."""
+        """The agent of the stream."""
         self._pid: int | None = None
+        """The process that the stream leads to; it stays the same if another process takes the port later."""
         self._view = JobView(destination.port, tunnels.endpoint.path)
 
     def __repr__(self) -> str:
@@ -47,7 +49,7 @@ class JobViews:
             self._agent, self._pid = claim.agent.id, claim.target.pid
 
     def current(self) -> JobView:
-        """Return what is currently known; for a process that has exited, what was last known."""
+        """Return what is currently known, or what was last known about a process that has exited."""
         claim = self._owner()
         is_running = claim is not None and (
             self._agent is None or (claim.agent.id, claim.target.pid) == (self._agent, self._pid)
@@ -74,10 +76,10 @@ class JobViews:
 
 def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
     attachment = target.attachment
-    since = f" since {clock(attachment.since)}" if attachment and attachment.since is not None else ""
+    since = f" (since {clock(attachment.since)})" if attachment and attachment.since is not None else ""
     return replace(
         view,
-        label=f"{target.label} on {agent.host}",
+        label=name_with_node(target, agent),
         is_alone=target.world in {None, 1},
         host=agent.host,
         cwd=target.cwd,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from relay_client.agents.roster import Destination
 from relay_core.errors import UsageError
-from relay_core.values import is_port
+from relay_core.value_parsers import is_port
 
 __all__ = ["LocalPort", "all_ranks_port", "debugger_ports", "parse_forwards"]
 
@@ -31,12 +31,12 @@ class LocalPort:
 
 
 def debugger_ports(ports: Iterable[int]) -> list[LocalPort]:
-    """Return the local ports for `--ports`: each leads to the logical port of the same number."""
+    """Return the local ports for `--ports`, each of which leads to the logical port with the same number."""
     return [LocalPort(port, Destination(port)) for port in ports]
 
 
 def all_ranks_port(port: int) -> LocalPort:
-    """Return the local port of `--all-ranks`."""
+    """Return the local port for `--all-ranks`."""
     return LocalPort(port, Destination(0, is_all_ranks=True))
 
 
@@ -51,7 +51,8 @@ def parse_forwards(texts: Iterable[str]) -> list[LocalPort]:
         local = _parse(text)
         if local.port in found:
             raise UsageError(
-                f"local port {local.port} is used twice", hint="use a different local port for each, such as 6006:16006"
+                f"local port {local.port} is used twice",
+                hint="use a different local port for each value, as in 6006:16006",
             )
         found[local.port] = local
     return list(found.values())

@@ -1,11 +1,12 @@
 """Locks on the local ports that this user's relay-clients use: one locked file for each port.
 
-    /tmp/relay-client-1000/           0700, whatever RELAY_CLIENT_DIR is: the ports are those of the machine
+    /tmp/relay-client-1000/           mode 0700; independent of RELAY_CLIENT_DIR, because a port exists once per machine
         5678.lock                     locked (flock) by a relay-client while it uses port 5678
 
 The lock distinguishes a port that another relay-client uses (an error) from a port on which an editor is listening (the
-job connects to it). The kernel releases the lock when its process exits for any reason. The file names the process that
-holds the lock: {"pid": 4711, "user": "alice", "since": 1770000000.0}. Without the lock, its content means nothing.
+job connects to it). The kernel releases the lock when the process that holds it exits, for whatever reason. The file
+names this process: {"pid": 4711, "user": "alice", "since": 1770000000.0}. The content of an unlocked file has no
+meaning.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from relay_client.user_directory import make_private, shared_directory, user_dir
 __all__ = ["PortLock", "PortLocked", "PortOwner"]
 
 MAX_OWNER = 4096
-"""Maximum bytes of a lock file."""
+"""Maximum number of bytes in a lock file."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +48,16 @@ class PortOwner:
 
     @classmethod
     def this_process(cls) -> PortOwner:
-        """Return the owner of a lock that this process takes now."""
+        """Return the owner of a lock that this process is about to take."""
         try:
             user = getpass.getuser()
-        except (KeyError, OSError, ImportError):  # a container's user without a name
+        except (KeyError, OSError, ImportError):  # the user has no name, as in some containers
             user = ""
         return cls(os.getpid(), user, time.time())
 
     @classmethod
     def decode(cls, text: bytes) -> PortOwner | None:
-        """Return the owner that a lock file names; None if it names none, as while it is being written."""
+        """Return the owner that a lock file names; None if it names none, for example while it is being written."""
         try:
             found = json.loads(text)
         except ValueError:
@@ -72,12 +73,12 @@ class PortOwner:
 
 
 class PortLocked(Exception):
-    """Another relay-client of this user uses the port."""
+    """Another relay-client of this user is using the port."""
 
     def __init__(self, owner: PortOwner | None = None) -> None:
         super().__init__(owner)
         self.owner = owner
-        """None if the lock file does not name it."""
+        """None if the lock file does not name that relay-client."""
 
 
 class PortLock:
@@ -85,11 +86,11 @@ class PortLock:
 
     Args:
         port: The local port.
-        roots: Directories for the lock file, of which the first usable one counts; by default that of all relay-clients
-            of this user, or else that of RELAY_CLIENT_DIR.
+        roots: Directories for the lock file, of which the first usable one is used; by default, the directory that all
+            relay-clients of this user share, or else RELAY_CLIENT_DIR.
 
     Raises:
-        PortLocked: another relay-client uses the port.
+        PortLocked: another relay-client is using the port.
     """
 
     def __init__(self, port: int, *roots: Path) -> None:
@@ -113,10 +114,10 @@ class PortLock:
         """Release the lock."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
-                self._path.unlink()  # still locked: a process that is waiting for this file creates a new one
+                self._path.unlink()  # still locked; a process that has already opened this file creates a new one
             os.close(self._descriptor)
             self._descriptor = None
-            with contextlib.suppress(OSError):  # the directory contains other locks
+            with contextlib.suppress(OSError):  # the directory may contain other locks
                 self._path.parent.rmdir()
 
 
@@ -124,7 +125,7 @@ def _lock(path: Path) -> int | None:
     """Return a descriptor that holds the lock, or None if locks are not available.
 
     Raises:
-        PortLocked: another process holds it.
+        PortLocked: another process holds the lock.
     """
     try:
         import fcntl  # noqa: PLC0415 - does not exist on Windows
@@ -153,9 +154,9 @@ def _lock(path: Path) -> int | None:
 
 
 def _write_owner(descriptor: int) -> None:
-    """Write to the lock file who holds it; a full disk leaves it empty."""
+    """Write the lock's owner to its file; a full disk leaves the file empty."""
     with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)  # of a relay-client that was killed
+        os.ftruncate(descriptor, 0)  # it may name a relay-client that was killed
         os.pwrite(descriptor, PortOwner.this_process().encode(), 0)
 
 
@@ -163,7 +164,8 @@ def _open(path: Path) -> int:
     """Open a lock file in a directory that only this user can enter.
 
     Raises:
-        OSError: the directory or the file does not exist.
+        FileNotFoundError: another process has just removed the directory.
+        OSError: the directory or the file cannot be created or opened, or other users can enter the directory.
     """
     make_private(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,1 +1,1 @@
-"""Answers to DAP requests of the editor from the responses that the agent has prefetched."""
+"""Answers DAP requests from the editor with responses that the agent has prefetched."""

@@ -1,15 +1,17 @@
 """The client's side of DAP prefetching (`relay_core.dap.prefetch`): a cache in the stream of one editor.
 
 It learns which requests the editor sends automatically at a stop, sends the agent the prefetch set, and answers
-requests of the editor with prefetched responses. Each response is used once, and only until the editor sends a request
-that may change something or the debugger reports a change.
+requests from the editor with prefetched responses. Each response is used only once, and only until the editor sends a
+request that may change something or the debugger reports a change.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from relay_core.dap.messages import Arguments, Request, Response
+from relay_core.dap.parsing import arguments_of, is_message
 from relay_core.dap.prefetch import (
     MAX_PREFETCH_EVENT,
     MAX_PREFETCH_SET,
@@ -19,8 +21,6 @@ from relay_core.dap.prefetch import (
     RESUMING,
     RequestTemplate,
     Stop,
-    arguments_of,
-    is_message,
 )
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
@@ -31,12 +31,12 @@ AUTOMATIC_DELAY = 1.0
 """Seconds after the last message to the editor within which a request counts as automatic; people are slower. VS Code
 waits 0.4 s before it requests variables and the rest of the call stack."""
 MAX_AGE = 2.0
-"""Seconds for which a response is used: objects of a stopped process can change without an event."""
+"""Seconds for which a response may be used: objects in a stopped process can change without an event."""
 DELAYED_STACKS = "supportsDelayedStackTraceLoading"
-"""A capability of debugpy that is removed. With it, VS Code requests one frame, and the others 0.42 s later. If the
-response arrives before the call stack is drawn, 50 ms after `stopped`, "Load More Stack Frames" is drawn below the
-frame, and it stays unless the rest of the call stack has changed since the last stop. Without the capability VS Code
-requests 20 frames at once, which prefetched take no longer."""
+"""A debugpy capability that is removed here. With it, VS Code requests one frame, and the rest 0.42 s later. VS
+Code draws the call stack 50 ms after `stopped`. If the response arrives before that, "Load More Stack Frames" is drawn
+below the frame, and this line stays unless the rest of the call stack has changed since the last stop. Without the
+capability, VS Code requests 20 frames at once; if they are prefetched, this takes no longer than one frame."""
 CHANGES = frozenset({"continued", "exited", "invalidated", "stopped", "terminated", "thread"})
 """Events that invalidate earlier responses."""
 
@@ -45,8 +45,8 @@ class ResponseCache(Layer):
     """One editor's connection: the editor is the local program, the agent is the peer.
 
     Args:
-        is_adapter_local: Whether debugpy's adapter runs on this machine, because the editor listens. Its capabilities
-            cannot be changed here, and requests of a single frame are neither prefetched nor answered.
+        is_adapter_local: Whether debugpy's adapter runs on this machine, because the editor is listening. In this case,
+            its capabilities cannot be changed, and requests for a single frame are neither prefetched nor answered.
     """
 
     longest_local, longest_peer = MAX_PARSED, MAX_PREFETCH_EVENT
@@ -56,15 +56,15 @@ class ResponseCache(Layer):
         self._sent_set: list[RequestTemplate] = []
         """The prefetch set that the agent has."""
         self._learned: list[RequestTemplate] = []
-        """The automatic requests of the editor at this stop."""
+        """The automatic requests from the editor at this stop."""
         self._stop: Stop | None = None
         self._stopped_at = 0.0
         self._idle_since = 0.0
         """When the editor last received something that makes it send requests."""
         self._pending: dict[int, Request] = {}
-        """Requests of the editor that were passed on, by `seq`; their responses contain ids."""
+        """Requests from the editor that were passed on, by `seq`; the responses contain ids."""
         self._prefetched: dict[int, _PrefetchedRequest] = {}
-        """Requests of the agent, by `seq`."""
+        """Requests that the agent has sent to debugpy, by `seq`."""
         self._is_current = False
         """True while the debugger has reported no change since the last stop."""
         self._after = 0
@@ -76,7 +76,7 @@ class ResponseCache(Layer):
         return f"<ResponseCache set={len(self._sent_set)} prefetched={len(self._prefetched)}>"
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
-        """Take a message of the editor; return those for the agent, or a prefetched response."""
+        """Take a message from the editor; return the messages for the agent, or a prefetched response."""
         request = piece.request()
         if request and request["command"] in PREFETCHABLE:
             answer = self._try_answer(request, now)
@@ -91,17 +91,16 @@ class ResponseCache(Layer):
         return [piece]
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
-        """Take a message of the agent; return those for the editor."""
-        head = piece.head
-        if head.name == PREFETCH_EVENT and (event := _PrefetchEvent.parse(piece)) is not None:
+        """Take a message from the agent; return the messages for the editor."""
+        if piece.name == PREFETCH_EVENT and (event := _PrefetchEvent.parse(piece)) is not None:
             return self._store(event, now)
-        self._last_seq = max(self._last_seq, head.seq)
+        self._last_seq = max(self._last_seq, piece.seq)
         return [self._observe(piece, now)]
 
     # From the editor:
 
     def _try_answer(self, request: Request, now: float) -> list[Output] | None:
-        """Return the response to a request, nothing if it is under way, or None if the debugger has to answer."""
+        """Return the response to a request; [] if the response will arrive soon, None if the debugger has to answer."""
         command, arguments = request["command"], arguments_of(request)
         template = self._stop.template_for(command, arguments) if self._stop else None
         if self._is_adapter_local and arguments.get("levels") == 1:
@@ -125,7 +124,7 @@ class ResponseCache(Layer):
     def _set_update(self, now: float) -> list[Output]:
         """Return the message with the new prefetch set, if it has changed.
 
-        A user who steps on before the editor has sent all its requests will inspect a later stop, so templates of the
+        A user who steps before the editor has sent all its requests will inspect a later stop, so templates of the
         previous set are kept.
         """
         wanted = list(self._learned)
@@ -145,13 +144,13 @@ class ResponseCache(Layer):
 
     def _observe(self, piece: ToLocal, now: float) -> ToLocal:
         """Update the state from a message; return what the editor receives."""
-        if self._pending and piece.head.type == "response" and (response := piece.response()):
+        if piece.type == "response" and piece.request_seq in self._pending and (response := piece.response()):
             request = self._pending.pop(response["request_seq"], None)
             if request is not None:
                 self._record_response(request, response, now)
                 if request["command"] == "initialize":
                     return _without_delayed_stacks(response, piece)
-        elif piece.head.name in CHANGES and (event := piece.event()):
+        elif piece.name in CHANGES and (event := piece.event()):
             self._drop_unclaimed()
             self._is_current = False
             match event:
@@ -178,10 +177,10 @@ class ResponseCache(Layer):
         return to_editor
 
     def _answer(self, request: Request, response: Response, now: float) -> ToLocal:
-        """Return the debugger's response to the agent's request as the response to the editor's equal request."""
+        """Return the debugger's response to the agent's request as the response to the editor's identical request."""
         self._record_response(request, response, now)
-        # The response's own number may be lower than that of a message that the editor has received meanwhile. Numbers
-        # of responses have no meaning, except that they must not go backwards.
+        # The response's own number may be lower than that of a message that the editor has received in the meantime.
+        # Numbers of responses have no meaning, except that they must not decrease.
         return ToLocal.of({**response, "seq": self._last_seq, "request_seq": request["seq"]})
 
     def _record_response(self, request: Request, response: Response, now: float) -> None:
@@ -198,7 +197,7 @@ class ResponseCache(Layer):
 
 
 def _without_delayed_stacks(response: Response, piece: ToLocal) -> ToLocal:
-    """Return the response to `initialize` without that capability."""
+    """Return the response to `initialize` without the capability `DELAYED_STACKS`."""
     body = response.get("body")
     if not isinstance(body, dict) or DELAYED_STACKS not in body:
         return piece
@@ -212,22 +211,21 @@ class _PrefetchedRequest:
     request: Request
     """The agent's request."""
     claimed_by: Request | None = None
-    """The editor's equal request, which waits for the response."""
+    """The editor's identical request, which is waiting for the response."""
     response: Response | None = None
     received_at: float = 0.0
     """When the response arrived."""
 
     def is_available(self, now: float) -> bool:
-        """True if it can answer a request of the editor."""
+        """True if this request can answer a request from the editor."""
         return self.claimed_by is None and (self.response is None or now - self.received_at <= MAX_AGE)
 
     def matches(self, command: str, arguments: Arguments) -> bool:
-        """True if it equals a request with this command and these arguments."""
-        return (self.request["command"], arguments_of(self.request)) == (command, arguments)
+        """True if this request has the given command and arguments."""
+        return self.request["command"] == command and arguments_of(self.request) == arguments
 
 
-@dataclass(frozen=True)
-class _PrefetchEvent:
+class _PrefetchEvent(NamedTuple):
     """The body of a prefetch event; its fields have the names of the wire format."""
 
     after: int
@@ -236,7 +234,7 @@ class _PrefetchEvent:
 
     @classmethod
     def parse(cls, piece: ToLocal) -> _PrefetchEvent | None:
-        """Read a message; None if it is not a prefetch event."""
+        """Parse a message; return None if it is not a prefetch event."""
         match piece.event(any_length=True):
             case {"event": event, "body": {"after": int(after), "asked": list(asked), "answered": list(answered)}}:
                 if event == PREFETCH_EVENT:

@@ -1,1 +1,1 @@
-"""`relay-client push`: new source for the code of running processes."""
+"""`relay-client push`: replaces the code of running processes with new source."""

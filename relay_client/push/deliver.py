@@ -1,4 +1,4 @@
-"""Sends the phases of a push to all agents: nothing is swapped in any rank unless all ranks are ready."""
+"""Sends the phases of a push to all agents: no rank's code is replaced unless all ranks are ready."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
-from relay_core.values import escape_controls
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["Outcome", "push_file", "read_source"]
 
 MARGIN = 10.0
-"""Seconds beyond the time limit of the processes for an agent to respond."""
+"""Seconds that an agent has to respond once the time limit of its processes has expired."""
 PREPARE_SECONDS = 30.0
-"""A file may import a module that is not loaded yet."""
+"""Seconds that a rank has to prepare the file, which may import a module that is not loaded yet."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,16 @@ class Outcome:
     """The result of a push."""
 
     results: tuple[Pushed, ...]
-    """Equal ones once."""
+    """The results of all ranks, with equal results grouped."""
     place: str = ""
     """The function at whose call all ranks were held; "" if they were not."""
     is_stopped: bool = False
     """True if a debugger had stopped a rank."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all ranks were already executing this code."""
+        return all(result.state is State.DONE and result.is_same for result in self.results)
 
     @property
     def failed(self) -> list[Pushed]:
@@ -55,14 +60,14 @@ async def push_file(
         file: The file on the nodes.
         source: Its new content.
         ranks: A list of ranks, or "all".
-        seconds: For how long to try to hold all ranks at the same call.
-        waits: False to swap in each rank at once.
+        seconds: How long to keep trying to hold all ranks at the same call.
+        waits: False to replace the code in each rank immediately.
 
     Raises:
         NoListener: no chosen rank has a process.
-        ConfigurationError: the job does not allow it.
+        ConfigurationError: the job does not allow its code to be replaced.
         TimedOut: chosen ranks are not found, or the ranks did not reach the same call in time.
-        RelayDebugError: a rank cannot replace the code. In all these cases nothing was changed.
+        RelayDebugError: a rank cannot replace the code. In all these cases, nothing was changed.
     """
     push = Push(secrets.token_hex(8), Phase.PREPARE, file, source, ranks, PREPARE_SECONDS).checked()
     await until_found(tunnels, parse_chosen_ranks(ranks))
@@ -102,7 +107,7 @@ class _Delivery:
         self._tunnels = tunnels
         self._push = push
         self._agents = list(tunnels.roster)
-        """A rank that joins later loads the file from its node."""
+        """The agents at the beginning of the push; a rank that joins later loads the file from its node."""
 
     async def send(self, push: Push) -> tuple[Pushed, ...]:
         """Return the results of a phase in all ranks, with equal results grouped."""
@@ -122,7 +127,7 @@ class _Delivery:
         """Bring all ranks to the same call.
 
         Raises:
-            TimedOut: they do not arrive in time.
+            TimedOut: the ranks do not arrive in time.
             RelayDebugError: a rank has failed.
         """
         loop = asyncio.get_running_loop()
@@ -142,19 +147,21 @@ class _Delivery:
             _check((rounds.failed,))
         if not rounds.is_aligned and not rounds.is_stopped:
             raise TimedOut(
-                f"the ranks did not all call a changed function in time; {NOTHING_CHANGED}",
-                hint="--now replaces the code without waiting for the same step; --timeout waits longer",
+                f"some ranks did not call a changed function in time; {NOTHING_CHANGED}",
+                hint="use --now to replace the code without waiting for the same step, or --timeout to wait longer",
             )
 
 
 def _check(results: Sequence[Pushed]) -> None:
     """Raise an error if a rank is not ready."""
     if not results:
-        raise NoListener("no process has these ranks", hint="relay-client targets lists the registered processes")
+        raise NoListener(
+            "no matching process is registered", hint="run 'relay-client targets' to list the registered processes"
+        )
     if any(result.is_refused for result in results):
         raise ConfigurationError(
             f"the job does not allow its code to be replaced; {NOTHING_CHANGED}",
-            hint="start it with --debug-allow-edit (RELAY_DEBUG_ALLOW_EDIT=true)",
+            hint="start the job with --debug-allow-edit (RELAY_DEBUG_ALLOW_EDIT=true)",
         )
     for result in results:
         if result.state is State.FAILED:

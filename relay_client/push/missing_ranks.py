@@ -1,4 +1,4 @@
-"""Waits for ranks that are not found: new code in only a part of a job can break its collective operations."""
+"""Waits for ranks that are not found, because new code in only part of a job can break its collective operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relay_core.ranges import format_ranges
 __all__ = ["NOTHING_CHANGED", "SEARCH_SECONDS", "until_found"]
 
 SEARCH_SECONDS = 30.0
-"""For how long ranks are searched for: an agent that has just started, or has lost its connection, listens within a few
+"""Seconds to search for ranks; an agent that has just started or has lost its connection is listening within a few
 seconds."""
 NOTHING_CHANGED = "nothing was changed in any rank"
 
@@ -31,15 +31,15 @@ async def until_found(tunnels: Tunnels, ranks: Collection[int] | None) -> None:
 
     Raises:
         TimedOut: some ranks are not found.
-        RelayDebugError: waiting cannot help.
+        RelayDebugError: a permanent error occurred, such as invalid credentials.
     """
 
     def missing() -> list[AbsentRank]:
         return [absent for absent in absent_ranks(tunnels.roster, ranks) if not absent.has_ended]
 
     if awaited := [absent.rank for absent in missing() if absent.may_register]:
-        verb = "are" if len(awaited) > 1 else "is"
-        logger.warning("waiting up to %g s for %s, which %s not found", SEARCH_SECONDS, format_ranks(awaited), verb)
+        which = f"{format_ranks(awaited)}, which {'are' if len(awaited) > 1 else 'is'} not registered"
+        logger.warning("waiting up to %g s for %s", SEARCH_SECONDS, which)
         try:
             async with timeout(SEARCH_SECONDS):
                 await tunnels.search.wait_for(
@@ -54,8 +54,8 @@ async def until_found(tunnels: Tunnels, ranks: Collection[int] | None) -> None:
 def _not_found(tunnels: Tunnels, missing: Collection[int], ranks: Collection[int] | None) -> TimedOut:
     registered = {target.rank for agent in tunnels.roster for target in agent.targets if target.rank is not None}
     others = registered.difference(missing).intersection(registered if ranks is None else ranks)
-    hint = "relay-client targets lists the registered processes"
+    hint = "run 'relay-client targets' to list the registered processes"
     if others:
-        hint = f"relay-client push --ranks {format_ranges(sorted(others))} replaces the code in the others only"
-    verb = "are" if len(missing) > 1 else "is"
+        hint = f"add --ranks {format_ranges(sorted(others))} to replace the code in the other ranks only"
+    verb = "were" if len(missing) > 1 else "was"
     return TimedOut(f"{format_ranks(missing)} {verb} not found; {NOTHING_CHANGED}", hint=hint)

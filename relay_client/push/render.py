@@ -12,29 +12,29 @@ from relay_core.agent_api.push import Pushed, State
 __all__ = ["as_object", "show_briefly", "show_outcome"]
 
 SHOWN = 2
-"""Changes and remarks in one line."""
+"""Maximum number of changes and remarks in one line."""
 
 
 def show_outcome(name: str, outcome: Outcome) -> str:
-    """Return what was replaced where, and one line for each thing that stays as it is.
+    """Return what was replaced in which ranks, and one line for each item that was not replaced.
 
     Args:
-        name: The file, for people.
+        name: The file's name, as shown to users.
         outcome: The result of the push.
     """
     lines = [f"{name}: {_where(outcome)}"] if any(result.state is State.DONE for result in outcome.results) else []
-    for changed, members in _by_line(outcome, lambda result: (", ".join(result.changed) or "lines moved only",)):
+    for changed, members in _by_line(outcome, lambda result: _changes(result, is_only=outcome.is_same)):
         lines.append(f"{label(members)}: {changed}")
-    lines += [f"{label(result.members) or 'no rank'}: not replaced: {result.error}" for result in outcome.failed]
+    lines += [f"{label(result.members) or 'unknown ranks'}: not replaced: {result.error}" for result in outcome.failed]
     lines += [f"{label(members)}: {kept}" for kept, members in _by_line(outcome, lambda result: result.kept)]
     return "\n".join(lines)
 
 
 def show_briefly(name: str, outcome: Outcome) -> str:
-    """Return the same as one line: the ranks, and the first of what has changed and of what stays as it is.
+    """Return the result as one line: the ranks, and the first lines about changes and about what was not replaced.
 
     Args:
-        name: The file, for people.
+        name: The file's name, as shown to users.
         outcome: The result of the push.
     """
     first, *others = show_outcome(name, outcome).split("\n")
@@ -55,6 +55,7 @@ def as_object(outcome: Outcome) -> dict[str, object]:
                 "replaced": result.state is State.DONE,
                 "changed": list(result.changed),
                 "kept": list(result.kept),
+                "same": result.is_same,
                 "error": result.error,
                 "digest": result.digest,
             }
@@ -66,15 +67,24 @@ def as_object(outcome: Outcome) -> dict[str, object]:
 def _where(outcome: Outcome) -> str:
     done = [member for result in outcome.results if result.state is State.DONE for member in result.members]
     ranks = label(sorted(done, key=lambda member: (member.rank is None, member.rank, member.port)))
+    if outcome.is_same:
+        return f"nothing to replace: {ranks} {'are' if len(done) > 1 else 'is'} already executing this code"
     if outcome.place:
-        return f"replaced in {ranks} at the same step, from the next call of {outcome.place} on"
+        return f"replaced in {ranks} at the same step; takes effect at the next call to {outcome.place}"
     if outcome.is_stopped:
-        return f"replaced in {ranks} at once, because a debugger has stopped a rank"
-    return f"replaced in {ranks} at once, not at the same step"
+        return f"replaced in {ranks} immediately, because a debugger has stopped a rank"
+    return f"replaced in {ranks} immediately, not at the same step"
+
+
+def _changes(result: Pushed, *, is_only: bool) -> tuple[str, ...]:
+    """Return the line about the changes in a rank; none if the first line already states that nothing was replaced."""
+    if result.is_same:
+        return () if is_only else ("nothing to replace",)
+    return (", ".join(result.changed) or "only line numbers changed",)
 
 
 def _by_line(outcome: Outcome, lines_of: Callable[[Pushed], Iterable[str]]) -> list[tuple[str, list[Member]]]:
-    """Return each line once, with the ranks that it is about."""
+    """Return each line once, with the ranks to which it applies."""
     found: dict[str, list[Member]] = {}
     for result in outcome.results:
         if result.state is State.DONE:

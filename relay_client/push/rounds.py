@@ -1,9 +1,9 @@
 """Brings all ranks to the same call of a changed function, in rounds; sans-IO.
 
-A rank that is held may be one call ahead of the others: they then wait for it in a collective, and cannot arrive. So
-a round that does not bring all ranks to the same place lets those that are held continue to their next call, and the
-next round takes twice as long. In a job whose ranks wait for each other in every step, all are then held in the same
-step: none can be ahead of a rank that has not reached the collective yet.
+A held rank may be one call ahead of other ranks, which then wait for it in a collective and cannot arrive. After a
+round that has not brought all ranks to the same call, the held ranks therefore continue to their next call, and the
+next round takes twice as long. In a job whose ranks wait for each other in every step, all ranks are then held in the
+same step, because no rank can be ahead of a rank that has not reached the collective yet.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from relay_core.agent_api.push import Pushed, State
 __all__ = ["Rounds"]
 
 FIRST_ROUND = 0.5
-"""Seconds of the first round: some steps of most jobs."""
+"""Duration of the first round in seconds; most jobs make several steps in this time."""
 LONGEST_ROUND = 20.0
 NESTED_AFTER = 5.0
-"""Seconds of all rounds after which calls inside another changed function count, too."""
+"""Total duration of all rounds in seconds after which calls inside another changed function also count."""
 
 
 class Rounds:
@@ -35,7 +35,8 @@ class Rounds:
         self.again = False
         """Whether ranks that are held continue to their next call."""
         self.nested = False
-        """Whether to hold a rank inside a call of another changed function too: that of a main loop does not return."""
+        """Whether to also hold a rank inside a call to another changed function; the call to a main loop does not
+        return."""
         self.is_aligned = False
         """True if all ranks are held at the same function."""
         self.is_stopped = False
@@ -57,10 +58,10 @@ class Rounds:
         return self._seconds
 
     def received(self, results: Sequence[Pushed], elapsed: float) -> None:
-        """Take the results of a round.
+        """Process the results of a round.
 
         Args:
-            results: Of all ranks, grouped or not.
+            results: The results of all ranks, grouped or not.
             elapsed: How long the round took, in seconds.
         """
         self._left -= elapsed

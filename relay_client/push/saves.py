@@ -1,4 +1,4 @@
-"""Detects that a file was saved, by polling: editors write files in several steps, or replace them by others."""
+"""Detects by polling that a file was saved; editors write files in several steps, or replace them with new files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple, NoReturn
 __all__ = ["FileState", "SaveDetector", "on_each_save"]
 
 POLL_INTERVAL = 0.2
-"""Seconds between two looks at the file; a look takes some microseconds."""
+"""Seconds between two checks of the file; a check takes a few microseconds."""
 QUIET_SECONDS = 0.3
-"""For how long a file must not change before it counts as saved: formatters often write it a second time."""
+"""Seconds that a file must remain unchanged before it counts as saved; formatters often write it a second time."""
 
 
 class FileState(NamedTuple):
@@ -25,7 +25,7 @@ class FileState(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> FileState | None:
-        """Return the state of a file; None while there is none, as at the moment at which an editor replaces it."""
+        """Return the state of a file; None if it does not exist, for example while an editor is replacing it."""
         try:
             found = path.stat()
         except OSError:
@@ -51,7 +51,7 @@ class SaveDetector:
         """Return True once for each version that has not changed for `QUIET_SECONDS`.
 
         Args:
-            state: The file as it is.
+            state: The current state of the file.
             now: Monotonic time.
         """
         if state != self._last:
@@ -62,10 +62,16 @@ class SaveDetector:
         return True
 
 
-async def on_each_save(path: Path, action: Callable[[], Awaitable[None]]) -> NoReturn:
-    """Perform an action whenever a file was saved, until cancelled; saves during an action are one save after it."""
+async def on_each_save(path: Path, known: FileState | None, action: Callable[[], Awaitable[None]]) -> NoReturn:
+    """Perform an action whenever a file is saved, until cancelled; all saves during an action lead to one more action.
+
+    Args:
+        path: The file.
+        known: The version of the file that does not count as saved.
+        action: What to do after each save.
+    """
     loop = asyncio.get_running_loop()
-    detector = SaveDetector(FileState.of(path))
+    detector = SaveDetector(known)
     while True:
         await asyncio.sleep(POLL_INTERVAL)
         if detector.is_saved(FileState.of(path), loop.time()):

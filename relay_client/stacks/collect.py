@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 
 from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
 from relay_client.stacks.groups import Reply, read_replies
-from relay_core.agent_api.announcement import AgentInfo
+from relay_core.agent_api.announcement import AgentInfo, State
 from relay_core.agent_api.requests import Stacks
 from relay_core.agent_api.stacks import ProcessStacks
 from relay_core.errors import RelayDebugError
@@ -23,10 +24,10 @@ STACKS_TIMEOUT = 30.0
 async def collect_stacks(tunnels: Tunnels, ranks: Collection[int] | None, *, with_locals: bool) -> list[Reply]:
     """Return the response of each connected agent, or the reason why it could not be obtained.
 
-    Ranks without a registered process have a reply of their own, unless no other rank was chosen.
+    An additional reply contains the ranks without a registered process, unless no agent replied for any chosen rank.
 
     Args:
-        tunnels: The client's tunnels, which know all agents.
+        tunnels: The client's tunnels, after all agents have been found.
         ranks: The ranks that the caller wants; None for all.
         with_locals: Whether to include local variables.
     """
@@ -36,7 +37,8 @@ async def collect_stacks(tunnels: Tunnels, ranks: Collection[int] | None, *, wit
             response = await send_request(tunnels, agent.id, Stacks(locals=with_locals), within=STACKS_TIMEOUT)
         except RelayDebugError as error:
             return Reply.failed(agent.host, error.sentence)
-        return Reply.parse(agent.host, response)
+        waiting = frozenset(target.port for target in agent.targets if target.state is State.WAITING)
+        return replace(Reply.parse(agent.host, response), waiting=waiting)
 
     absent = absent_ranks(tunnels.roster, ranks)
     replies = list(await asyncio.gather(*map(reply_of, tunnels.roster)))

@@ -1,23 +1,24 @@
-"""Groups the processes that agents report by identical stack, outliers first.
+"""Groups of processes with identical stacks, from the replies of all agents; outliers come first.
 
 When a distributed job hangs, most ranks usually wait for a few others; the stacks of those few show the cause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+from relay_client.ui.text import format_ports
 from relay_core.agent_api import stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from relay_core.ranges import format_ranges
-from relay_core.values import escape_controls
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "own_frame", "read_replies"]
 
 _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
-"""Parts of the paths of the debugger, whose frames are the innermost ones of a thread at a breakpoint."""
+"""Parts of the paths of the debugger's files; at a breakpoint, the debugger's frames are a thread's innermost ones."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Reply:
     processes: tuple[ProcessStacks, ...] = ()
     error: str = ""
     """Why the request failed."""
+    waiting: frozenset[int] = frozenset()
+    """Logical ports of the processes that are announced as waiting for a debugger."""
 
     @classmethod
     def parse(cls, host: str, response: Mapping[str, object]) -> Reply:
@@ -46,6 +49,8 @@ class Process:
 
     host: str
     stacks: ProcessStacks
+    waits: bool = False
+    """Whether the process is waiting for a debugger."""
 
     @property
     def rank(self) -> int | None:
@@ -64,6 +69,8 @@ class Group:
     """Processes with identical stacks."""
 
     processes: tuple[Process, ...]
+    shared: frozenset[int] = frozenset()
+    """Ranks that processes of several jobs have; such processes are distinguished by their ports."""
 
     @property
     def order(self) -> tuple[bool, int, int]:
@@ -74,13 +81,28 @@ class Group:
     @property
     def label(self) -> str:
         """The processes of the group as text: `rank 3`, or `14 ranks (0-2,4-14)`."""
-        ranks = [process.rank for process in self.processes if process.rank is not None]
+        ranked = [process for process in self.processes if process.rank is not None]
         others = [label(process) for process in self.processes if process.rank is None]
-        if len(ranks) > 1:
-            others.insert(0, f"{len(ranks)} ranks ({format_ranges(ranks)})")
-        elif ranks:
-            others.insert(0, f"rank {ranks[0]}")
+        if len(ranked) > 1:
+            others.insert(0, f"{len(ranked)} ranks ({self._ranges(ranked)})")
+        elif ranked:
+            others.insert(0, label(ranked[0], self.shared))
         return ", ".join(others)
+
+    def _ranges(self, ranked: Sequence[Process]) -> str:
+        ranks = {process.rank for process in ranked if process.rank is not None}
+        if ranks.isdisjoint(self.shared):
+            return format_ranges(sorted(ranks))
+        ports = format_ranges(sorted(process.stacks.port for process in ranked if process.stacks.port is not None))
+        return f"{format_ranges(sorted(ranks))}; ports {ports}"
+
+    @property
+    def state(self) -> str:
+        """A text stating on which ports the processes are waiting for a debugger; "" if they are not waiting."""
+        if not self.processes[0].waits:
+            return ""
+        ports = [process.stacks.port for process in self.processes if process.stacks.port is not None]
+        return f"waiting for a debugger on {format_ports(ports)}"
 
     @property
     def place(self) -> str:
@@ -93,12 +115,12 @@ class Group:
 
     @property
     def reported_by(self) -> str:
-        """The method that read the stacks; if there are several methods, each with its processes."""
+        """The method by which the stacks were read; if there are several methods, each with its processes."""
         methods: dict[str, list[Process]] = {}
         for process in self.processes:
             methods.setdefault(process.stacks.how, []).append(process)
         return ", ".join(
-            how if len(methods) == 1 else f"{how} ({Group(tuple(processes)).label})"
+            how if len(methods) == 1 else f"{how} ({replace(self, processes=tuple(processes)).label})"
             for how, processes in methods.items()
         )
 
@@ -108,22 +130,26 @@ def group(processes: Iterable[Process], *, all_threads: bool = False) -> list[Gr
 
     Args:
         processes: The processes, in any order.
-        all_threads: Compare all threads instead of only the main thread; the helper threads of libraries differ at
-            random.
+        all_threads: Whether to compare all threads instead of only the main thread; the helper threads of libraries
+            differ at random.
     """
     groups: dict[object, list[Process]] = {}
+    ports: dict[int, set[int]] = {}
     for process in processes:
+        if process.rank is not None and process.stacks.port is not None:
+            ports.setdefault(process.rank, set()).add(process.stacks.port)
         groups.setdefault(_key(process, all_threads=all_threads), []).append(process)
     by_rank = (sorted(found, key=lambda p: (p.rank is None, p.rank, p.stacks.port or 0)) for found in groups.values())
-    return sorted((Group(tuple(found)) for found in by_rank), key=lambda found: found.order)
+    shared = frozenset(rank for rank, found in ports.items() if len(found) > 1)
+    return sorted((Group(tuple(found), shared) for found in by_rank), key=lambda found: found.order)
 
 
 def _key(process: Process, *, all_threads: bool) -> object:
     if process.main is None:
         return process.host, process.stacks.error
     if all_threads:
-        return _lines(process.main), tuple(sorted(_lines(thread) for thread in process.stacks.threads))
-    return _lines(process.main)
+        return process.waits, _lines(process.main), tuple(sorted(_lines(thread) for thread in process.stacks.threads))
+    return process.waits, _lines(process.main)
 
 
 def _lines(thread: ThreadStack) -> tuple[tuple[str, int, str], ...]:
@@ -131,11 +157,16 @@ def _lines(thread: ThreadStack) -> tuple[tuple[str, int, str], ...]:
     return tuple((frame.file, frame.line, frame.function) for frame in thread.frames)
 
 
-def label(process: Process) -> str:
-    """Return the name of a process for users: its rank, port or host."""
-    if process.rank is not None:
-        return f"rank {process.rank}"
+def label(process: Process, shared: Collection[int] = ()) -> str:
+    """Return the name of a process for users: its rank, port or host.
+
+    Args:
+        process: The process.
+        shared: Ranks that processes of several jobs have; their ports are added, as in `rank 0 (port 5683)`.
+    """
     port = process.stacks.port
+    if process.rank is not None:
+        return f"rank {process.rank}{f' (port {port})' if process.rank in shared and port is not None else ''}"
     return f"port {port}" if port is not None else process.host or "an agent"
 
 
@@ -145,7 +176,7 @@ def is_library(frame: Frame) -> bool:
 
 
 def own_frame(thread: ThreadStack) -> Frame:
-    """Return the innermost frame of the user's own code in a stack that is not empty; without any, the innermost."""
+    """Return the innermost frame of the user's own code, or else the innermost frame; the stack must not be empty."""
     return next((frame for frame in reversed(thread.frames) if not is_library(frame)), thread.frames[-1])
 
 
@@ -167,7 +198,7 @@ def read_replies(replies: Iterable[Reply], ranks: Collection[int] | None = None)
             processes.append(Process(reply.host, ProcessStacks(error=reply.error)))
         for found in reply.processes:
             threads = tuple(map(_without_debugger, found.threads))
-            processes.append(Process(reply.host, found._replace(threads=threads)))
+            processes.append(Process(reply.host, found._replace(threads=threads), found.port in reply.waiting))
     return [p for p in processes if ranks is None or p.stacks.port is None or p.rank in ranks]
 
 

@@ -1,4 +1,4 @@
-"""What running processes are doing, in three words: `in all_reduce`, `running (train.py:52)`."""
+"""What running processes are doing, as a short text: `in all_reduce`, `running (train.py:52)`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["places"]
 def places(reply: Reply) -> Mapping[int, str]:
     """Return what the main threads of an agent's processes are doing, by logical port.
 
-    A process in a library is named by the innermost function, which is what it waits in.
+    For a process in library code, the text names the innermost function, in which the process is usually waiting.
     """
     found = {process.stacks.port: _place(process) for process in read_replies([reply])}
     return {port: place for port, place in found.items() if port is not None and place}

@@ -24,9 +24,9 @@ def show_stacks(
     Args:
         replies: One for each agent.
         ranks: The ranks to show; None for all.
-        locals: Show the variables in the replies; each group shows those of its first process.
-        all_threads: Compare and show all threads instead of only the main thread.
-        color: Add terminal colours; needs rich.
+        locals: Whether to show the variables in the replies; each group shows those of its first process.
+        all_threads: Whether to compare and show all threads instead of only the main thread.
+        color: Whether to add terminal colours; requires rich.
     """
     groups = group(read_replies(replies, ranks), all_threads=all_threads)
     if not groups:
@@ -40,7 +40,7 @@ def show_stacks(
 
 
 def stacks_as_json(replies: Iterable[Reply], *, ranks: Collection[int] | None = None, all_threads: bool = False) -> str:
-    """Return the groups as JSON: `{"groups": [{"ranks", "ports", "hosts", "place", "how", "error", "threads"}]}`.
+    """Return the groups as JSON; `_as_object` defines the fields of each group.
 
     The threads are those of the group's first process.
     """
@@ -63,6 +63,7 @@ def _as_object(found: Group) -> dict[str, object]:
         "pids": [one.pid for one in stacks if one.pid is not None],
         "hosts": sorted({process.host for process in found.processes if process.host}),
         "place": found.place,
+        "state": found.state,
         "how": found.reported_by,
         "error": first.error,
         "threads": [_thread_as_object(thread) for thread in first.threads],
@@ -82,9 +83,10 @@ def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_thre
         name += f" on {first.host}"
     if first.main is None:
         return [(f"{name}: no stack: {first.stacks.error or 'no reason given'}", "bold red")]
-    note = f"; variables of {label(first)}" if with_locals and len(found.processes) > 1 else ""
+    note = f"; variables of {label(first, found.shared)}" if with_locals and len(found.processes) > 1 else ""
+    state = f", {found.state}," if found.state else ""
     lines = [
-        (f"{name} in {found.place or 'no Python code'}", "bold"),
+        (f"{name}{state} in {found.place or 'no Python code'}", "bold"),
         (f"  reported by {found.reported_by}{note}", "dim"),
     ]
     for thread in first.stacks.threads if all_threads else [first.main]:
@@ -107,7 +109,7 @@ def _frame_lines(frames: Sequence[Frame], *, with_locals: bool) -> list[tuple[st
 
 
 def _colored(lines: Sequence[tuple[str, str]]) -> str:
-    from rich.console import Console  # noqa: PLC0415 - needed on a terminal only
+    from rich.console import Console  # noqa: PLC0415 - needed only on a terminal
     from rich.text import Text  # noqa: PLC0415 - as above
 
     console = Console(force_terminal=True, soft_wrap=True)

@@ -1,6 +1,6 @@
-"""The event files among the artifacts of runs that have ended, through MLflow's client.
+"""Downloads event files from the artifacts of runs that have ended, through MLflow's client.
 
-MLflow reads the address and the credentials of its server from the environment; for Azure ML, that takes the package
+MLflow reads the address and the credentials of its server from the environment; Azure ML requires the package
 azureml-mlflow and the tracking URI of the workspace.
 """
 
@@ -19,7 +19,7 @@ from relay_core.errors import ConfigurationError, RelayDebugError
 __all__ = ["download_ended", "find_runs", "is_available"]
 
 MAX_RUNS = 100
-"""Runs of an experiment, the latest first: TensorBoard becomes slow with more."""
+"""Maximum number of runs from an experiment, starting with the latest; TensorBoard becomes slow with more runs."""
 MAX_DEPTH = 8
 
 
@@ -29,11 +29,11 @@ def is_available(environ: Mapping[str, str]) -> bool:
 
 
 def find_runs(selection: Selection) -> list[tuple[str, str, str]]:
-    """Return id, name and status of the chosen runs that the tracking server knows; this blocks.
+    """Return the id, name and status of the chosen runs that the tracking server knows; the call blocks.
 
     Raises:
         ConfigurationError: the experiment does not exist.
-        RelayDebugError: the server cannot be asked.
+        RelayDebugError: the server cannot be queried.
     """
     client = _client()
     with _explained("the runs cannot be listed"):
@@ -46,17 +46,17 @@ def find_runs(selection: Selection) -> list[tuple[str, str, str]]:
 
 
 def download_ended(run: str, name: str, directory: Path) -> int:
-    """Download the event files of a run, and return their number; this blocks.
+    """Download the event files of a run, and return their number; the call blocks.
 
     Raises:
-        RelayDebugError: the server cannot be asked.
+        RelayDebugError: the server cannot be queried.
     """
     client = _client()
     folder = directory / folder_name(f"{name}_{run}" if name else run)
     with _explained(f"the files of run {run} cannot be downloaded"):
         paths = list(_event_files(client, run, None))
         for path in paths:
-            parent = folder.joinpath(*map(folder_name, path.split("/")[:-1]))  # MLflow drops the folders of a file
+            parent = folder.joinpath(*map(folder_name, path.split("/")[:-1]))  # MLflow drops a file's folders
             parent.mkdir(parents=True, exist_ok=True)
             client.download_artifacts(run, path, str(parent))
     return len(paths)
@@ -80,7 +80,7 @@ def _experiments(client: Any, name: str) -> list[str]:
 
 
 def _get_run(client: Any, run: str) -> Any:
-    """Return a run, or None if the server does not know it: a job of another platform."""
+    """Return a run, or None if the server does not know it, for example because the job is on another platform."""
     from mlflow.exceptions import MlflowException  # noqa: PLC0415 - takes seconds
 
     try:
@@ -95,7 +95,7 @@ def _client() -> Any:
     if importlib.util.find_spec("mlflow") is None:
         raise ConfigurationError(
             "mlflow is not installed",
-            hint="pip install mlflow, for Azure ML with azureml-mlflow",
+            hint="run: pip install mlflow (for Azure ML, also azureml-mlflow)",
         )
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     from mlflow import MlflowClient  # noqa: PLC0415 - takes seconds, and only runs that have ended need it
@@ -104,7 +104,7 @@ def _client() -> Any:
 
 
 class _explained:  # noqa: N801 - used like a function
-    """Replaces an error of MLflow, whose text may contain what was sent, with one that has its type."""
+    """Replaces an error from MLflow, whose text may contain transmitted data, with one that names only its type."""
 
     def __init__(self, sentence: str) -> None:
         self._sentence = sentence
@@ -115,5 +115,6 @@ class _explained:  # noqa: N801 - used like a function
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, RelayDebugError):
             raise RelayDebugError(
-                f"{self._sentence}: {type(error).__name__}", hint="check MLFLOW_TRACKING_URI and your sign-in"
+                f"{self._sentence}: {type(error).__name__}",
+                hint="check MLFLOW_TRACKING_URI, and make sure that you are signed in",
             ) from None

@@ -18,11 +18,11 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 __all__ = ["LiveFiles"]
 
 INTERVAL = 2.0
-"""Seconds between two looks at the files of a node; TensorBoard reloads its files every five seconds."""
+"""Seconds between two checks of a node's files; TensorBoard reloads the copies every three seconds."""
 WITHIN = 60.0
-"""Seconds for one response; a tunnel that was cut is resumed meanwhile."""
+"""Seconds to wait for one response; a tunnel that was cut is resumed within this time."""
 MAX_BYTES = 2 * 1024**3
-"""Maximum bytes of one copy, so that a node cannot fill this machine's disk with one file."""
+"""Maximum number of bytes in one copy, so that a node cannot fill this machine's disk with one file."""
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,8 @@ class LiveFiles:
 
     Args:
         tunnels: The client's tunnels.
-        directory: Where the copies are, with a folder for each run and node.
-        includes: Whether the job with a run id is chosen.
+        directory: The directory for the copies, with a folder for each run and node.
+        includes: Returns whether the job with a given run id is chosen.
     """
 
     def __init__(self, tunnels: Tunnels, directory: Path, includes: Callable[[str], bool]) -> None:
@@ -46,13 +46,13 @@ class LiveFiles:
         return f"<LiveFiles {self._directory}>"
 
     async def copy_always(self) -> NoReturn:
-        """Copy what is new, until cancelled."""
+        """Copy new data until cancelled."""
         while True:
             await self.copy_once()
             await asyncio.sleep(INTERVAL)
 
     async def copy_once(self) -> None:
-        """Copy what is new on all nodes; a node that cannot answer does not hold up the others."""
+        """Copy new data from all nodes; a node that cannot answer does not delay other nodes."""
         chosen = [agent for agent in self._tunnels.roster if self._includes(agent.run)]
         await asyncio.gather(*map(self._copy_node, chosen))
 
@@ -63,14 +63,14 @@ class LiveFiles:
             for file in EventFiles.parse(response).files:
                 await self._copy_file(agent, file, folder / file.path)
         except ConnectionLost as lost:
-            logger.debug("no event files from %s: %s", agent.name, lost)
+            logger.debug("cannot fetch event files from %s: %s", agent.name, lost)
         except (RelayDebugError, OSError) as error:
             if agent.id not in self._reported:
                 self._reported.add(agent.id)
-                logger.warning("no event files from %s: %s", agent.name, error)
+                logger.warning("cannot fetch event files from %s: %s", agent.name, error)
 
     async def _copy_file(self, agent: AgentInfo, file: EventFile, copy: Path) -> None:
-        """Append the new bytes of a file to its copy; a file that became shorter is copied again."""
+        """Append the new bytes of a file to its copy; a file that has become shorter is copied again."""
         size = _size(copy)
         if file.size < size:
             size = 0

@@ -12,7 +12,7 @@ __all__ = ["ALL", "DEFAULT_FILTERS", "Selection", "folder_name", "parse_selectio
 ALL = "all"
 DEFAULT_FILTERS = "Running,Completed"
 STATUSES: Mapping[str, str] = {"running": "RUNNING", "completed": "FINISHED", "failed": "FAILED", "canceled": "KILLED"}
-"""Azure ML's names of the states of a run, and those of MLflow."""
+"""MLflow's name for each state of a run, by Azure ML's name."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Selection:
     runs: frozenset[str] = frozenset()
     """Ids of runs; empty if all are chosen."""
     experiment: str = ""
-    """Name of an experiment, whose runs are chosen; "" for none."""
+    """Name of the experiment whose runs are chosen; "" for none."""
     statuses: frozenset[str] = frozenset()
-    """In MLflow's words."""
+    """The states of runs, as MLflow names them."""
 
     @property
     def has_running(self) -> bool:
@@ -51,7 +51,7 @@ def parse_selection(runs: str | None, experiment: str | None, filters: str) -> S
     if not names or (ALL in names and len(names) > 1):
         raise UsageError(f"--runs: invalid list of runs: '{runs}'", hint="use all, or ids such as run_1,run_2")
     if experiment and names != [ALL]:
-        raise UsageError("--runs and --experiment cannot be combined", hint="give one of them")
+        raise UsageError("--runs and --experiment cannot be combined", hint="omit one of them")
     words = [word.strip().lower() for word in filters.split(",") if word.strip()]
     unknown = [word for word in words if word not in STATUSES]
     if unknown or not words:
@@ -62,6 +62,6 @@ def parse_selection(runs: str | None, experiment: str | None, filters: str) -> S
 
 
 def folder_name(text: str) -> str:
-    """Return a text as the name of a folder, on every system."""
+    """Return a text as a folder name that is valid on every system."""
     name = "".join(char if char.isalnum() or char in "-_." else "_" for char in text)[:100].strip(".")
     return name or "run"

@@ -1,4 +1,4 @@
-"""A TensorBoard of this machine as a child process."""
+"""Runs TensorBoard on this machine as a child process."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["running_tensorboard"]
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 120.0
-"""Seconds until its port is open; with tensorflow installed, the import alone takes half a minute."""
+"""Seconds to wait until TensorBoard's port is open; importing tensorflow, if installed, takes half a minute."""
 END_TIMEOUT = 5.0
 
 
 @contextlib.asynccontextmanager
 async def running_tensorboard(directory: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run TensorBoard for a directory; the block begins when its port is open.
+    """Run TensorBoard for a directory; the block begins when TensorBoard's port is open.
 
     Raises:
-        ConfigurationError: it is not installed.
-        RelayDebugError: it did not start.
+        ConfigurationError: TensorBoard is not installed.
+        RelayDebugError: TensorBoard did not start.
     """
     if importlib.util.find_spec("tensorboard") is None:
-        raise ConfigurationError("tensorboard is not installed", hint="pip install tensorboard")
+        raise ConfigurationError("tensorboard is not installed", hint="run: pip install tensorboard")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tensorboard.main", "--logdir", str(directory)),
         *("--host", HOST, "--port", str(port), "--reload_interval", "3"),
@@ -44,7 +44,9 @@ async def running_tensorboard(directory: Path, port: int) -> AsyncIterator[async
             await _until_open(process, port)
         yield process
     except TIMEOUT_ERRORS:
-        raise RelayDebugError("TensorBoard did not start in time", hint="try: tensorboard --logdir .") from None
+        raise RelayDebugError(
+            "TensorBoard did not start in time", hint="run 'tensorboard --logdir .' to see why"
+        ) from None
     finally:
         await _end(process)
 
@@ -60,7 +62,7 @@ async def _until_open(process: asyncio.subprocess.Process, port: int) -> None:
             return
     raise RelayDebugError(
         f"TensorBoard did not start (status {process.returncode})",
-        hint=f"port {port} may be in use; choose another one with --port",
+        hint=f"use --port to choose another port; port {port} may be in use",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from relay_core.values import escape_controls
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["unified_diff"]
 

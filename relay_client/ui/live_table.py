@@ -1,8 +1,11 @@
 """The live table below the log lines on a terminal: the current targets, their states and attachments.
 
-Between two updates the cursor is on the first line of the table, not below it. A terminal that is resized keeps the
+Between two updates, the cursor is on the first line of the table, not below it. A terminal that is resized keeps the
 cursor on its line even if it wraps other lines, so erasing from the cursor down always removes the whole table. Moving
-up from below the table by its number of lines, as `rich.live` does, leaves copies of it when a line wraps.
+up from below the table by its number of lines, as `rich.live` does, leaves copies of the table when a line wraps.
+
+The terminal of VS Code, xterm.js, is the exception: if lines below the cursor wrap, it moves the cursor down by as many
+lines. There, the cursor stays below the table, and moves up by the number of lines that the table takes when wrapped.
 """
 
 from __future__ import annotations
@@ -10,13 +13,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from relay_client.ui.console import rich_console
 from relay_client.ui.target_table import by_node, most_important, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.compat import timeout
@@ -25,16 +31,24 @@ from relay_core.net.tasks import TaskSet
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["live_table"]
+__all__ = ["ScreenTable", "live_table"]
 
 REFRESH_INTERVAL = 1.0
 """Seconds between updates; the table is redrawn only if it or the size of the terminal has changed."""
 
-_ERASE = "\r\x1b[J"
-"""From the cursor's line to the end of the screen."""
+_ERASE = "\r \x1b[J\r"
+"""Erases from the cursor's line to the end of the screen. The space keeps the cursor away from the corner: if tmux
+erases a screen from its corner, it moves a copy to the lines that have scrolled out, here once per second."""
+_TRAILING_SPACES = re.compile(r" +((?:\x1b\[[\d;]*m)*)$")
+"""Trailing spaces are removed, because a shorter line wraps less often. If a tmux pane becomes narrower and wraps more
+lines than there are above the table, the top of the table scrolls out of the pane, and nothing can erase it there."""
 _UP = "\x1b[{}A\r"
 _WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"
-"""Around the table: each of its lines takes one line of the screen, even if the terminal has just become narrower."""
+"""Written before and after a table that has the cursor on its first line: each of its lines then takes one line on the
+screen, even if the terminal has just become narrower."""
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+"""Written before and after an update. A terminal that supports this shows the whole update at once; other terminals
+ignore it."""
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
@@ -51,14 +65,14 @@ async def live_table(agents: Iterable[AgentInfo]) -> AsyncIterator[None]:
     if console is None:
         yield
         return
-    table = _Table(console)
+    table = ScreenTable(console)
     with table.shown(), _lines_above(table):
         async with TaskSet() as tasks:
             tasks.spawn(_update(table, agents), name="live table")
             yield
 
 
-async def _update(table: _Table, agents: Iterable[AgentInfo]) -> None:
+async def _update(table: ScreenTable, agents: Iterable[AgentInfo]) -> None:
     with _resizes() as resized:
         while True:
             table.update(rows(by_node(agents), time.time()))
@@ -70,7 +84,7 @@ async def _update(table: _Table, agents: Iterable[AgentInfo]) -> None:
 
 @contextlib.contextmanager
 def _resizes() -> Iterator[asyncio.Event]:
-    """Yield an event that is set when the terminal is resized, where the platform has a signal for that."""
+    """Yield an event that is set when the terminal is resized, if the platform has a signal for this."""
     event, loop = asyncio.Event(), asyncio.get_running_loop()
     if not hasattr(signal, "SIGWINCH"):
         yield event
@@ -87,21 +101,23 @@ def _terminal() -> Console | None:
     is_quiet = not logging.getLogger("relay_client").isEnabledFor(logging.INFO)
     if is_quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
-    try:
-        from rich.console import Console  # noqa: PLC0415 - on a terminal only
-    except ImportError:  # rich is optional
-        return None
-    return Console(stderr=True)
+    return rich_console(stderr=True)
 
 
-class _Table:
-    """The table on the screen. The cursor is on its first line, in the first column."""
+class ScreenTable:
+    """The table on the screen. The cursor is in the first column, on the table's first line or below its last one.
+
+    Args:
+        console: The console of the terminal.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._file: TextIO = sys.stderr
         self._rows: list[tuple[str, ...]] = []
         self._size = (0, 0)
+        self._cursor_is_below = os.environ.get("TERM_PROGRAM") == "vscode"
+        self._widths: list[int] = []
+        """Widths of the lines on the screen, in cells."""
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -110,40 +126,55 @@ class _Table:
         try:
             yield
         finally:
-            self._write(_ERASE + _SHOW_CURSOR)
+            self._write(self._erasure() + _SHOW_CURSOR)
 
     def update(self, lines: list[tuple[str, ...]]) -> None:
         """Show these rows."""
         if (lines, tuple(self._console.size)) != (self._rows, self._size):
             self._rows = lines
-            self._write(_ERASE + self._drawing())
+            self._redraw()
 
     def write_above(self, text: str) -> None:
-        """Write lines above the table, as they are."""
-        self._write(_ERASE + text + self._drawing())
+        """Write lines above the table without changing them."""
+        self._redraw(text)
+
+    def _redraw(self, text_above: str = "") -> None:
+        self._write(_BEGIN + self._erasure() + text_above + self._drawing() + _END)
+
+    def _erasure(self) -> str:
+        """Return the text that erases the table, and moves the cursor to where its first line was."""
+        if not (self._cursor_is_below and self._widths):
+            return _ERASE
+        width = self._console.width
+        return _UP.format(sum(max(1, math.ceil(each / width)) for each in self._widths)) + _ERASE
 
     def _drawing(self) -> str:
-        """Return what draws the table from the cursor on, and moves the cursor back to its first line."""
+        """Return the text that draws the table at the cursor, and moves the cursor to its place between updates."""
+        from rich.text import Text  # noqa: PLC0415 - on a terminal only
+
         self._size = width, height = self._console.size
-        fits = len(self._rows) + 2 <= height  # the heading, and a line for the next log line
+        fits = len(self._rows) + 2 <= height  # the heading, and a line for the next log line or the cursor
         shown, hidden = (self._rows, []) if fits else most_important(self._rows, max(0, height - 3))
         with self._console.capture() as captured:
             self._console.print(rich_table(shown, width))
-        lines = captured.get().splitlines()
+        lines = [_TRAILING_SPACES.sub(r"\1", line) for line in captured.get().splitlines()]
         if hidden:
             lines.append(summary(hidden)[:width])
+        self._widths = [Text.from_ansi(line).cell_len for line in lines]
+        if self._cursor_is_below:
+            return "".join(f"{line}\n" for line in lines)
         back = _UP.format(len(lines) - 1) if len(lines) > 1 else "\r"
         return _WRAP_OFF + "\n".join(lines) + _WRAP_ON + back
 
     def _write(self, text: str) -> None:
-        self._file.write(text)
-        self._file.flush()
+        self._console.file.write(text)
+        self._console.file.flush()
 
 
 class _AboveTable:
     """A text stream that prints above the table."""
 
-    def __init__(self, table: _Table) -> None:
+    def __init__(self, table: ScreenTable) -> None:
         self._table = table
         self._line = ""
         """The beginning of a line whose end has not been written."""
@@ -159,7 +190,7 @@ class _AboveTable:
 
 
 @contextlib.contextmanager
-def _lines_above(table: _Table) -> Iterator[None]:
+def _lines_above(table: ScreenTable) -> Iterator[None]:
     """Write the program's log lines and output above the table during a block."""
     stream = _AboveTable(table)
     handlers = [h for h in logging.getLogger("relay_client").handlers if isinstance(h, logging.StreamHandler)]

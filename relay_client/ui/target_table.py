@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.ui.column_widths import column_widths
+from relay_client.ui.column_widths import column_widths, columns_to_show
 from relay_client.ui.text import duration
+from relay_client.ui.usage_cells import USAGE_COLUMNS, usage_cells
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ __all__ = [
     "summary",
 ]
 
-COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", "held by")
+COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", *USAGE_COLUMNS, "held by")
 STATE = COLUMNS.index("state")
 ATTACHED = "attached"
-"""Shown instead of the state of a process with a debugger if its agent does not announce whether it is stopped."""
+"""Shown as the state of a process with a debugger if the agent does not announce whether the process is stopped."""
 
 
 def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
@@ -44,16 +45,17 @@ def rows(agents: Sequence[AgentInfo], now: float) -> list[tuple[str, ...]]:
         found += [_row(agent, target, now) for target in sorted(agent.targets, key=lambda target: target.port)]
         if not agent.targets:
             forwards = ", ".join(map(str, agent.forwards))
-            found.append((_node(agent), "", "", "", "", f"forwards {forwards}" if forwards else "no targets", "", ""))
+            state = f"forwards {forwards}" if forwards else "no targets"
+            found.append((_node(agent), "", "", "", "", state, "", *usage_cells(agent.usage), ""))
     return found
 
 
 def most_important(
     lines: Sequence[tuple[str, ...]], limit: int
 ) -> tuple[list[tuple[str, ...]], Sequence[tuple[str, ...]]]:
-    """Split rows into those that a terminal has room for, and the others; both remain in their order.
+    """Split rows into those that fit on a terminal and those that do not, each in their original order.
 
-    A process that has crashed or is stopped comes before one that waits, and that before one that runs.
+    Crashed and stopped processes take precedence over waiting processes, which take precedence over running processes.
     """
     if len(lines) <= limit:
         return list(lines), []
@@ -62,14 +64,14 @@ def most_important(
 
 
 def summary(hidden: Sequence[tuple[str, ...]]) -> str:
-    """Return a line in place of rows: `... and 42 more: 40 running, 2 waiting`."""
+    """Return a line that replaces the hidden rows: `... and 42 more: 40 running, 2 waiting`."""
     states = Counter(line[STATE].partition(" ")[0].rstrip(":") for line in hidden)
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common() if state)
     return f"... and {len(hidden)} more{f': {counts}' if counts else ''}"
 
 
 def _urgency(line: tuple[str, ...]) -> int:
-    """Return a smaller number for a row that concerns the user more."""
+    """Return a smaller number for a row that is more important to the user."""
     state, held_by = line[STATE], line[-1]
     if state.startswith(("crashed", "stopped")):
         return 0
@@ -83,8 +85,9 @@ def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
     held = f"{attached.user}{_ago(attached.since, now, ', ')}" if attached else ""
     numbers = (target.rank, target.port, target.pid)
     rank, port, pid = ("" if number is None else str(number) for number in numbers)
-    since = _ago(attached.stopped_since if _is_stopped(target) and attached else target.since, now)
-    return _node(agent), rank, port, pid, target.script, _state(target), since, held
+    since = _ago(target.activity_since, now)
+    used = usage_cells(agent.usage, target.port)
+    return _node(agent), rank, port, pid, target.script, _state(target), since, *used, held
 
 
 def _is_stopped(target: TargetInfo) -> bool:
@@ -114,19 +117,20 @@ def run_lines(agents: Iterable[AgentInfo]) -> list[str]:
 
 def plain_table(lines: Sequence[Sequence[str]]) -> str:
     """Return headings and rows with aligned columns."""
-    table = [COLUMNS, *lines]
-    widths = [max(len(line[column]) for line in table) for column in range(len(COLUMNS))]
+    shown = columns_to_show(COLUMNS, lines)
+    table = [[line[column] for column in shown] for line in (COLUMNS, *lines)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(shown))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
     )
 
 
 def rich_table(lines: Sequence[Sequence[str]], width: int) -> RenderableType:
-    """Return rows as a table of rich with one line for each; an empty group without rows.
+    """Return rows as a rich table with one line for each; an empty group if the list is empty.
 
     Args:
         lines: Rows of `COLUMNS`.
-        width: Width of the terminal; `column_widths` decides what a narrow one shows.
+        width: Width of the terminal; `column_widths` decides what a narrow terminal shows.
     """
     from rich.console import Group  # noqa: PLC0415 - on a terminal only
     from rich.table import Table  # noqa: PLC0415 - as above
@@ -171,9 +175,13 @@ def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
                 "stopped": target.attachment.is_stopped if target.attachment else None,
                 "stopped_at": (target.attachment.stopped_at or None) if target.attachment else None,
                 "stopped_since": target.attachment.stopped_since if target.attachment else None,
+                "resumed_since": target.attachment.resumed_since if target.attachment else None,
+                "cpu": used.cpu if used else None,
+                "memory": used.memory if used else None,
             }
             for agent in agents
             for target in agent.targets
+            for used in [agent.usage.of(target.port) if agent.usage else None]
         ],
         "forwards": [
             {"agent": agent.id, "host": agent.host, "node_rank": agent.node_rank, "port": port}

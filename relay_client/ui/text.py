@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from relay_core.ranges import format_ranges
 
-__all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "format_ranks", "printable"]
+__all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "format_ports", "format_ranks", "printable"]
 
 MAX_TEXT = 200
-"""Maximum characters of a text from another machine, such as the message of an exception."""
+"""Maximum number of characters in a text from another machine, such as an exception message."""
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -41,6 +41,12 @@ def format_ranks(ranks: Iterable[int]) -> str:
     """Return a list of ranks as text: `rank 3`, `ranks 0-3,5`."""
     ordered = sorted(ranks)
     return f"rank{'s' if len(ordered) != 1 else ''} {format_ranges(ordered)}"
+
+
+def format_ports(ports: Iterable[int]) -> str:
+    """Return a list of ports as text: `port 5678`, `ports 5678-5681`."""
+    ordered = sorted(ports)
+    return f"port{'s' if len(ordered) != 1 else ''} {format_ranges(ordered)}"
 
 
 def printable(value: object, limit: int = MAX_TEXT) -> str:

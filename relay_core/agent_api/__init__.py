@@ -6,7 +6,7 @@
                    `StreamMetadata`: the user of a stream          both ways         metadata of OPEN
     requests       `Wake`, `Stacks`, `Listen`, and their responses client -> agent   name in OPEN, then DATA
     stacks         `NodeStacks`: the response to `Stacks`          agent -> client   DATA
-    collectives    `NodeCollectives`: that to `Collectives`        agent -> client   DATA
+    collectives    `NodeCollectives`: response to `Collectives`    agent -> client   DATA
     evaluation     `Evaluate`, in DATA, and its response           both ways         DATA
     push           `Push`, in DATA, and its response               both ways         DATA
 
@@ -15,8 +15,8 @@ Each class has `encode()` and `parse()` and is used by both sides. The package p
 Compatibility between versions:
 
 - A reader ignores unknown fields and does not pass them on.
-- A field that is missing, has a value of another type, or is out of range reads as its default. `parse` raises no
-  exception; if a required field is missing (the port of a target), it returns None.
+- A field that is missing, has the wrong type or is out of range is read as its default. `parse` raises no
+  exception; if a required field is missing, such as the port of a target, it returns None.
 - New fields may be added at any time. The name and the meaning of a field never change without a higher `VERSION`.
 - An agent announces its version. A client with a lower version uses the fields that it knows.
 
@@ -27,5 +27,5 @@ text.
 __all__ = ["VERSION"]
 
 VERSION = 1
-"""Version of this contract. Older agents announce no version, which reads as 0: their `state` is `attached` while a
+"""Version of this contract. Older agents announce no version, which is read as 0; their `state` is `attached` while a
 debugger is connected, whatever the state of the process."""

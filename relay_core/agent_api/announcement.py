@@ -32,10 +32,10 @@ AgentId = NewType("AgentId", str)
 
 
 class State(enum.Enum):
-    """The state of a target's process; independent of an attachment."""
+    """The state of a target's process, regardless of whether a debugger is attached."""
 
     UNKNOWN = ""
-    """Not reported (a port of `relay-agent serve`), or a state of a later version."""
+    """Not reported (a port of `relay-agent serve`), or a state that a later version introduced."""
     RUNNING = "running"
     WAITING = "waiting"
     """Blocked until a debugger attaches."""
@@ -61,27 +61,30 @@ class Attachment:
     """File name and line, as in `train.py:41`; "" if unknown."""
     stopped_since: float | None = None
     """Unix time by the node's clock."""
+    resumed_since: float | None = None
+    """Unix time by the node's clock when the process last resumed; None if it is stopped or was not stopped before."""
 
     @property
     def activity(self) -> str:
-        """What the process does: `stopped at train.py:41`, `running`, or "" if unknown."""
+        """What the process is doing: `stopped at train.py:41`, `running`, or "" if unknown."""
         if not self.is_stopped:
             return "" if self.is_stopped is None else "running"
         return f"stopped at {self.stopped_at}" if self.stopped_at else "stopped"
 
     def encode(self) -> dict[str, object]:
-        """Return the fields that an attachment adds to its target's."""
+        """Return the fields that an attachment adds to those of its target."""
         return {
             "holder": self.user,
             "held_since": self.since,
             "stopped": self.is_stopped,
             "stopped_at": self.stopped_at or None,
             "stopped_since": self.stopped_since,
+            "resumed_since": self.resumed_since,
         }
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> Attachment | None:
-        """Read the attachment from the fields of its target; None if no debugger is attached."""
+        """Read the attachment from the fields of its target; return None if no debugger is attached."""
         fields = mapping(value)
         user = text(fields.get("holder"), clean)
         if not user:
@@ -92,6 +95,7 @@ class Attachment:
             is_stopped=flag(fields.get("stopped")),
             stopped_at=text(fields.get("stopped_at"), clean),
             stopped_since=seconds(fields.get("stopped_since")),
+            resumed_since=seconds(fields.get("resumed_since")),
         )
 
 
@@ -100,7 +104,7 @@ class TargetInfo:
     """One process that can be debugged, or one port of `relay-agent serve`."""
 
     port: int
-    """Its logical port."""
+    """The logical port of the target."""
     rank: int | None = None
     world: int | None = None
     """Number of ranks in its job."""
@@ -117,12 +121,24 @@ class TargetInfo:
     """Unix time when the state ends unless a debugger attaches, e.g. the end of the hold after a crash."""
     attachment: Attachment | None = None
     pushes: int = 0
-    """Number of times that code of the process was replaced; when it changes, a client compares its files again."""
+    """Number of times that code of the process has been replaced; when this number changes, a client compares its files
+    again."""
 
     @property
     def label(self) -> str:
         """Display name: `rank 3`, or `port 5678`."""
         return f"port {self.port}" if self.rank is None else f"rank {self.rank}"
+
+    @property
+    def activity_since(self) -> float | None:
+        """Unix time, by the node's clock, when the process last stopped or, if it is running, last resumed.
+
+        For a crashed process, and for one without a debugger, the time when its state began.
+        """
+        attached = self.attachment
+        if attached is None or self.state is State.CRASHED:
+            return self.since
+        return attached.stopped_since if attached.is_stopped else attached.resumed_since or self.since
 
     def encode(self) -> dict[str, object]:
         """Return one element of `targets`; unknown fields are omitted."""
@@ -144,7 +160,7 @@ class TargetInfo:
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> TargetInfo | None:
-        """Read one element of `targets`; None if its port is missing or invalid."""
+        """Read one element of `targets`; return None if its port is missing or invalid."""
         fields = mapping(value)
         number = port(fields.get("port"))
         if number is None:
@@ -180,13 +196,13 @@ class AgentInfo:
     targets: tuple[TargetInfo, ...] = ()
     """Each port occurs once."""
     forwards: tuple[int, ...] = ()
-    """Other ports of its node that clients may connect to, in ascending order."""
+    """Other ports on its node that clients may connect to, in ascending order."""
     usage: NodeUsage | None = None
-    """What the node and its processes use; None without `--debug-monitor`."""
+    """Resource usage of the node and its processes; None without `--debug-monitor`."""
     endings: tuple[Ending, ...] | None = None
     """The endings of targets, the latest one for each port; None if the agent does not announce them."""
     generation: int = 0
-    """Counter of the agent's control channels. A new number means that older transports may end soon."""
+    """Number of the agent's current control channel. A higher number means that older transports may close soon."""
     predecessors: tuple[AgentId, ...] = ()
     """Agents of the same node that were killed. Sessions with them cannot be resumed."""
     prefetch: bool = False
@@ -199,11 +215,11 @@ class AgentInfo:
         return f"{self.host}/{self.id[:8]}"
 
     def ending(self, port: int, pid: int | None) -> Ending | None:
-        """Return how the target with a logical port and process id has ended."""
+        """Return how the target with this logical port and process id ended, or None if that is not announced."""
         return next((ending for ending in self.endings or () if (ending.port, ending.pid) == (port, pid)), None)
 
     def target(self, port: int) -> TargetInfo | None:
-        """Return the target with a logical port."""
+        """Return the target with this logical port."""
         return next((target for target in self.targets if target.port == port), None)
 
     def encode(self) -> dict[str, object]:
@@ -232,7 +248,7 @@ class AgentInfo:
 
     @classmethod
     def parse(cls, value: object, *, agent_id: str = "", clean: Clean = as_is) -> AgentInfo:
-        """Read an announcement; of two targets with the same port, the first is kept.
+        """Read an announcement; if two targets have the same port, the first one is kept.
 
         Args:
             value: The announcement's fields.

@@ -1,4 +1,4 @@
-"""What the processes of a node know about their collective operations: the response to the request `collectives`.
+"""What the processes on a node know about their collective operations: the response to the request `collectives`.
 
 The records come from torch's flight recorder, which numbers the operations of each process group, and from NCCL RAS.
 The classes are named tuples because jobs use them too, and importing `dataclasses` would cost a job 10 ms.
@@ -25,13 +25,15 @@ __all__ = [
 ]
 
 MAX_GROUPS = 64
-"""Process groups of one process, those that wait first; jobs with tensor, pipeline and expert parallelism have ten."""
+"""Maximum number of process groups per process; groups with an incomplete operation come first. Jobs with tensor,
+pipeline and expert parallelism have ten groups.
+"""
 MAX_OPERATIONS = 8
-"""Operations of one group: the first ones that are not complete, and the last ones."""
+"""Maximum number of operations per group: the first incomplete ones and the most recent ones."""
 MAX_RANKS = 4096
-"""Ranks of one group: many times those on one hybrid connection."""
+"""Maximum number of ranks per group: many times the number of ranks on one hybrid connection."""
 MAX_PROCESSES = 256
-"""Processes of one node."""
+"""Maximum number of processes per node."""
 
 
 class Operation(NamedTuple):
@@ -74,12 +76,12 @@ class GroupRecord(NamedTuple):
     """One process group, as one of its members has recorded it."""
 
     name: str
-    """The same in all members."""
+    """The name of the group, which is the same in all members."""
     description: str = ""
     """As given to `new_group`; "default_pg" for the default group."""
     recorder: str = ""
-    """Which recorder has it: "nccl", or "other" for all other backends; each numbers the operations on its own. "" if
-    neither has recorded an operation of this group."""
+    """The recorder that the data comes from: "nccl", or "other" for all other backends; each recorder numbers the
+    operations independently. "" if neither has recorded an operation of this group."""
     ranks: tuple[int, ...] = ()
     """Global ranks of its members in the order of their ranks in the group; empty if unknown."""
     enqueued: int = 0
@@ -87,7 +89,7 @@ class GroupRecord(NamedTuple):
     completed: int = 0
     """Number of the last operation that is complete in the process."""
     operations: tuple[Operation, ...] = ()
-    """The first ones that are not complete, and the last ones, as far as the recorder still has them."""
+    """The first incomplete operations and the most recent operations, as far as the recorder still has them."""
 
     def encode(self) -> dict[str, object]:
         """Return one element of `groups`."""
@@ -117,7 +119,7 @@ class GroupRecord(NamedTuple):
 
 
 def _encode_runs(ranks: tuple[int, ...]) -> list[list[int]]:
-    """Return runs of ranks with the same distance as `[first, number, distance]`, so that large groups stay short."""
+    """Return the ranks as runs `[first, number, distance]` of equally spaced ranks, which keeps large groups short."""
     runs: list[list[int]] = []
     for rank in ranks[:MAX_RANKS]:
         if runs and runs[-1][1] == 1 and rank > runs[-1][0]:
@@ -130,7 +132,7 @@ def _encode_runs(ranks: tuple[int, ...]) -> list[list[int]]:
 
 
 def _parse_runs(value: object) -> tuple[int, ...]:
-    """Read runs; those from the first invalid one on are left out."""
+    """Read runs up to the first invalid one."""
     ranks: list[int] = []
     for element in items(value):
         numbers = [count(number) for number in items(element)]
@@ -147,7 +149,7 @@ class ProcessCollectives(NamedTuple):
     """One process: its process groups, and what its main thread is doing."""
 
     port: int | None = None
-    """Its logical port."""
+    """The logical port of the process."""
     torch: str = ""
     """Version of torch; "" if the process has not imported it."""
     rank: int | None = None
@@ -156,11 +158,12 @@ class ProcessCollectives(NamedTuple):
     """Number of ranks in the default group."""
     groups: tuple[GroupRecord, ...] = ()
     problem: str = ""
-    """Why groups are not known, or not all of them, in one sentence."""
+    """One sentence that explains why no groups, or only some of them, are known."""
     activity: str = ""
-    """What the main thread does: "running Python", "running", "blocked" or "stopped" (by a debugger); "" if unknown."""
+    """What the main thread is doing: "running Python", "running", "blocked" or "stopped" (by a debugger); "" if
+    unknown."""
     stacks: ProcessStacks = ProcessStacks()
-    """Its main thread only; its rank is the launcher's."""
+    """The stack of the main thread only; `stacks.rank` is the launcher's rank."""
     error: str = ""
     """Why the process has not answered, as the end of a sentence: "did not answer within 1.5 s"."""
 
@@ -197,7 +200,7 @@ class ProcessCollectives(NamedTuple):
 
 
 class NodeCollectives(NamedTuple):
-    """All processes of a node: the response to `collectives`."""
+    """All processes on a node: the response to `collectives`."""
 
     processes: tuple[ProcessCollectives, ...] = ()
     ras: RasStatus | None = None

@@ -17,7 +17,7 @@ class Ending:
     """The end of one process. `status` and `signal` are both None if the agent could not read them."""
 
     port: int
-    """Its logical port."""
+    """The logical port of the process."""
     pid: int | None = None
     status: int | None = None
     """Its exit status."""
@@ -42,7 +42,7 @@ class Ending:
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> Ending | None:
-        """Read one element of `endings`; None if its port is missing or invalid."""
+        """Read one element of `endings`; return None if its port is missing or invalid."""
         fields = mapping(value)
         number = port(fields.get("port"))
         if number is None:

@@ -3,7 +3,7 @@
     1. texts are shortened, only the latest endings are kept, and the usage of processes is left out
     2. values that most targets have in common are sent once, in `common`
     3. details of each target are left out, in the order of `EXPENDABLE`
-    4. from `IN_RUNS` on, targets reduced to port and rank are sent in `runs`
+    4. once the fields before `IN_RUNS` are left out, targets with only a port and a rank are sent in `runs`
     5. the targets with the highest ports, and forwards, are left out
 
 A run represents targets with consecutive ports and ranks. It is an array with the first port, then the number of
@@ -20,32 +20,33 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from relay_core.agent_api.values import count, items, mapping, port
-from relay_core.values import MAX_PORT
+from relay_core.value_parsers import MAX_PORT
 
 __all__ = ["COMMON_FIELDS", "MAX_ANNOUNCEMENT", "count_targets", "fit", "targets_of_runs"]
 
 MAX_ANNOUNCEMENT = 31 * 1024
-"""Maximum size in bytes of JSON; a frame holds 32 KiB, and a WELCOME has other fields too."""
+"""Maximum size of the JSON in bytes; a frame holds 32 KiB, and a WELCOME has other fields too."""
 COMMON_FIELDS = ("world", "script", "cwd", "state")
 EXPENDABLE = (
-    *("pushes", "since", "until", "stopped_since", "pid", "held_since", "stopped_at", "detail"),
+    *("pushes", "since", "until", "stopped_since", "resumed_since", "pid", "held_since", "stopped_at", "detail"),
     *("cwd", "world", "script", "state", "stopped", "holder", "rank"),
 )
-"""Fields of targets, from the least important one."""
+"""Fields of targets, the least important first."""
 IN_RUNS = "detail"
-"""Runs are used from this field of `EXPENDABLE` on: the fields before it differ between all targets of a job."""
+"""Runs are used once all fields of `EXPENDABLE` before this one have been left out, because those fields differ between
+all targets of a job."""
 MAX_SHORT_TEXT = 64
-"""Maximum characters of a text after step 1."""
+"""Maximum number of characters in a text after step 1."""
 MAX_ENDINGS = 8
-"""Endings in step 1."""
+"""Maximum number of endings after step 1."""
 MAX_FORWARDS = 256
-"""Forwards in step 5."""
+"""Maximum number of forwards after step 5."""
 
 Fields = dict[str, object]
 
 
 def fit(announcement: Mapping[str, object], limit: int = MAX_ANNOUNCEMENT) -> Fields:
-    """Return an announcement of at most `limit` bytes of JSON, the same one if it fits."""
+    """Return an announcement with at most `limit` bytes of JSON; if the given one fits, it is returned unchanged."""
     if _size(announcement) <= limit:
         return dict(announcement)
     rest = _short({name: value for name, value in announcement.items() if name not in {"targets", "common", "usage"}})
@@ -94,7 +95,7 @@ def targets_of_runs(runs: object) -> Iterator[Fields]:
 
 
 def _with_runs(targets: list[Fields]) -> tuple[list[Fields], list[list[object]]]:
-    """Return the targets that have more than port and rank, and the runs of the others."""
+    """Return the targets that have fields other than port and rank, and the runs of the other targets."""
     kept: list[Fields] = []
     found: list[tuple[int, int, int | None]] = []
     for target in targets:
@@ -117,7 +118,7 @@ def _run(first: int, length: int, rank: int | None) -> list[object]:
 
 
 def _with_common(targets: list[Fields]) -> tuple[list[Fields], Fields]:
-    """Return targets without the most frequent values, and these values; a field that a target lacks becomes null."""
+    """Return the targets without the most frequent values, and those values; a field that a target lacks is null."""
     common: Fields = {}
     for name in COMMON_FIELDS:
         for value, _ in Counter(target.get(name) for target in targets).most_common(1):

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from relay_core.agent_api.values import count, items, port
 from relay_core.ranges import parse_ranges
 
-__all__ = ["Member", "grouped", "parse_members", "selects_rank"]
+__all__ = ["Member", "describe_ranks", "grouped", "parse_members", "selects_port", "selects_rank"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Member:
 
     @classmethod
     def parse(cls, value: object) -> Member | None:
-        """Read one element of `members`; None without a port."""
+        """Read one element of `members`; return None without a port."""
         number, rank = [*items(value)[:2], None, None][:2]
         found = port(number)
         return None if found is None else cls(found, count(rank))
@@ -48,12 +48,32 @@ def parse_members(value: object) -> tuple[Member, ...]:
 
 
 def grouped(results: Iterable[ResultType]) -> tuple[ResultType, ...]:
-    """Return equal results once, with the members of all, in the order of the first ones."""
+    """Return equal results once, with the members of all of them, in the order in which each result first occurs."""
     members: dict[ResultType, tuple[Member, ...]] = {}
     for result in results:
         key = replace(result, members=())  # type: ignore[type-var] # a protocol cannot require a dataclass
         members[key] = (*members.get(key, ()), *result.members)
     return tuple(replace(result, members=found) for result, found in members.items())  # type: ignore[type-var] # as above
+
+
+def describe_ranks(ranks: str) -> str:
+    """Return a list of ranks as in `selects_rank` for a log line: `all ranks`, `rank 3` or `ranks 0,3-5`."""
+    if ranks == "all":
+        return "all ranks"
+    return f"rank {ranks}" if ranks.isdecimal() else f"ranks {ranks}"
+
+
+def selects_port(ports: str, port: int) -> bool:
+    """Return whether a list such as `5678,5690-5693` contains a logical port; an empty list contains all.
+
+    Raises:
+        UsageError: the list is invalid.
+    """
+    if not ports:
+        return True
+    return any(
+        port in part for part in parse_ranges(ports, what="list of ports", example="5678, 5678-5680 or 5678,5690")
+    )
 
 
 def selects_rank(ranks: str, rank: int | None) -> bool:

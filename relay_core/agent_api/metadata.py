@@ -9,8 +9,8 @@ from relay_core.agent_api.values import Clean, as_is, items, mapping, port, shor
 __all__ = ["ClientInfo", "ClientStatus", "PortConflict", "StreamMetadata"]
 
 MAX_CONFLICTS = 20
-"""Maximum number of conflicts that a client reports to one agent. Each is a line in the job's log, and all fit into a
-frame."""
+"""Maximum number of conflicts that a client reports to one agent. Each one becomes a line in the job's log, and all of
+them fit into one frame."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class ClientInfo:
 
 @dataclass(frozen=True)
 class StreamMetadata:
-    """The user of a stream, and its use of prefetching."""
+    """The user of a stream, and whether the stream uses prefetching."""
 
     user: str = ""
     """`user@host` of the client; "" on streams that the agent opens."""
     prefetch: bool = False
-    """Whether agent and client prefetch in this stream; see `relay_core.dap.prefetch`."""
+    """Whether agent and client prefetch on this stream; see `relay_core.dap.prefetch`."""
 
     def encode(self) -> dict[str, object]:
         """Return the metadata of OPEN; empty fields are omitted."""
@@ -71,7 +71,7 @@ class PortConflict:
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> PortConflict | None:
-        """Read one element of `conflicts`; None if its port is missing or invalid."""
+        """Read one element of `conflicts`; return None if its port is missing or invalid."""
         fields = mapping(value)
         number = port(fields.get("port"))
         if number is None:

@@ -1,7 +1,7 @@
-"""New source of one file for running processes, as in the request `push`: two phases, and a hold between them.
+"""The request `push`, which replaces a source file in running processes: two phases, and a hold between them.
 
-    prepare    compile the file, compare it with what runs, change nothing    `ready`, or an error
-    hold       stop the main thread at its next call of a changed function    `held`, `stopped` or `running`
+    prepare    compile the file, compare it with the running code, change nothing    `ready`, or an error
+    hold       stop the main thread at its next call to a changed function    `held`, `stopped` or `running`
     commit     replace the code, and let the main thread continue             `done`, or an error
     abort      let the main thread continue, and forget the push              `done`
 
@@ -22,16 +22,16 @@ from relay_core.errors import UsageError
 __all__ = ["LEASE", "MAX_SOURCE", "NodePushed", "Phase", "Push", "Pushed", "State"]
 
 MAX_SOURCE = 512 * 1024
-"""Bytes of a file in UTF-8: ten times the length of the longest files that people edit."""
+"""Maximum size of a file in bytes, as UTF-8: ten times the size of the largest files that people edit."""
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of the body: JSON writes a character of two bytes in six."""
+"""Maximum size of the body in bytes: JSON encodes a two-byte character as six bytes."""
 MAX_SECONDS = 60.0
 MAX_LINES = 200
-"""Sentences in one response."""
+"""Maximum number of sentences in one response."""
 MAX_NAMES = 10
-"""Names in a log line."""
+"""Maximum number of names in a log line."""
 LEASE = 5.0
-"""Seconds beyond a phase for which a process waits for the next one."""
+"""Seconds for which a process waits for the next phase."""
 
 
 class Phase(enum.Enum):
@@ -62,9 +62,9 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Push:
-    """One phase of a push, for processes of the node; the stream's data is the body.
+    """One phase of a push, for processes on the node; the stream's data is the body.
 
-    Whoever may attach a debugger may send this, but only a job with `--debug-allow-edit` accepts it.
+    Anyone who may attach a debugger may send this request, but only a job with `--debug-allow-edit` accepts it.
     """
 
     name: ClassVar[str] = "push"
@@ -77,15 +77,15 @@ class Push:
     """Its new content, for `prepare`."""
     ranks: str = "all"
     seconds: float = 10.0
-    """Time limit of the phase in each process."""
+    """Time limit for the phase in each process."""
     function: str = ""
-    """For `hold`: the only function at which to hold; "" for any that changes."""
+    """For `hold`: the only function at which to hold; "" for any changed function."""
     again: bool = False
-    """For `hold`: whether a main thread that is held continues to its next call."""
+    """For `hold`: whether to let a main thread that is already held continue to its next call."""
     nested: bool = False
-    """For `hold`: whether to hold inside a call of another changed function, too."""
+    """For `hold`: whether to hold even inside a call to another changed function."""
     user: str = ""
-    """Who has sent it, as the agent knows; not part of the body."""
+    """The user who sent the push, as known to the agent; not part of the body."""
 
     def encode(self) -> str:
         """Return the name of the stream."""
@@ -108,17 +108,17 @@ class Push:
 
     @classmethod
     def parse(cls, target: str) -> Push | None:
-        """Read the name of a stream; None if it is another request."""
+        """Read the name of a stream; return None if it names another request."""
         return cls() if target == cls.name else None
 
     @classmethod
     def parse_body(cls, value: object, user: str = "") -> Push:
-        """Read the data of the stream; raises UsageError as `checked` does."""
+        """Read the data of the stream; raises UsageError like `checked`."""
         fields = mapping(value)
         try:
             phase = Phase(text(fields.get("phase")))
         except ValueError:
-            raise UsageError("unknown phase of a push") from None
+            raise UsageError("unknown push phase") from None
         return cls(
             text(fields.get("id")),
             phase,
@@ -139,9 +139,9 @@ class Push:
             UsageError: the id or the file is missing, the source is too long, or the ranks are invalid.
         """
         if not self.id or (self.phase is Phase.PREPARE and not self.file):
-            raise UsageError("a push without an id or a file")
+            raise UsageError("the push has no id or no file")
         if len(self.source.encode(errors="surrogatepass")) > MAX_SOURCE:
-            raise UsageError(f"the file has more than {MAX_SOURCE // 1024} KiB")
+            raise UsageError(f"the file is larger than {MAX_SOURCE // 1024} KiB")
         self.selects(0)
         return replace(self, seconds=min(self.seconds, MAX_SECONDS))
 
@@ -156,7 +156,7 @@ class Push:
 
 @dataclass(frozen=True)
 class Pushed:
-    """The result of a phase in processes in which it is the same."""
+    """The result of a phase, and the processes that have this result."""
 
     members: tuple[Member, ...] = ()
     state: State = State.FAILED
@@ -166,24 +166,26 @@ class Pushed:
     is_silent: bool = False
     """True if the process has not answered."""
     is_refused: bool = False
-    """True if its job does not allow changes."""
+    """True if the job does not allow changes."""
     place: str = ""
-    """The changed function that the main thread is held at."""
+    """The changed function at which the main thread is held."""
     functions: tuple[str, ...] = ()
     """Changed functions at whose next call the main thread can be held."""
     changed: tuple[str, ...] = ()
     """What is replaced or added: `train_step()`, `LR = 0.2`."""
     kept: tuple[str, ...] = ()
-    """What stays as it is, one sentence each."""
+    """What remains unchanged, one sentence each."""
     file: str = ""
-    """The file of which the code is replaced."""
+    """The file whose code is replaced."""
     digest: str = ""
     """The digest of its new content; see `relay_core.agent_api.requests.FileDigest`."""
+    is_same: bool = False
+    """True if the process was already executing this code, with the same line numbers."""
 
     @property
     def summary(self) -> str:
         """The digest, and what was replaced, for a log line: `sha256 1a2b3c4d5e6f: train_step(), 2 more`."""
-        names = [*self.changed[:MAX_NAMES]] or ["lines moved only"]
+        names = [*self.changed[:MAX_NAMES]] or ["nothing changed" if self.is_same else "only line numbers changed"]
         more = [f"{len(self.changed) - MAX_NAMES} more"] if len(self.changed) > MAX_NAMES else []
         return f"sha256 {self.digest[:12]}: {', '.join([*names, *more])}"
 
@@ -199,6 +201,7 @@ class Pushed:
             "functions": list(self.functions[:MAX_LINES]),
             "changed": list(self.changed[:MAX_LINES]),
             "kept": list(self.kept[:MAX_LINES]),
+            "same": self.is_same,
             "file": self.file,
             "digest": self.digest,
         }
@@ -221,6 +224,7 @@ class Pushed:
             functions=_lines(fields.get("functions"), clean),
             changed=_lines(fields.get("changed"), clean),
             kept=_lines(fields.get("kept"), clean),
+            is_same=fields.get("same") is True,
             file=text(fields.get("file"), clean),
             digest=text(fields.get("digest"), clean),
         )
@@ -232,7 +236,7 @@ def _lines(value: object, clean: Clean) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class NodePushed:
-    """The response to `Push`: the results of a node's processes; equal results are sent once."""
+    """The response to `Push`: the results of the processes on a node; equal results are sent only once."""
 
     processes: tuple[Pushed, ...] = ()
 

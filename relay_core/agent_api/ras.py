@@ -9,13 +9,13 @@ from relay_core.agent_api.values import Clean, as_is, count, items, mapping, obj
 __all__ = ["MAX_COMMUNICATORS", "MAX_REMARKS", "RasCommunicator", "RasStatus"]
 
 MAX_COMMUNICATORS = 64
-"""Communicators with something to report."""
+"""Maximum number of communicators in a response."""
 MAX_REMARKS = 16
-"""Sentences about one communicator."""
+"""Maximum number of sentences about one communicator."""
 
 
 class RasCommunicator(NamedTuple):
-    """One communicator whose ranks differ, or do not all answer."""
+    """One communicator that RAS reports, such as one whose ranks have launched different numbers of operations."""
 
     name: str
     """Its hash, as NCCL prints it."""
@@ -37,14 +37,14 @@ class RasCommunicator(NamedTuple):
 
 
 class RasStatus(NamedTuple):
-    """The answer of NCCL RAS, of which each process of a job gives the same."""
+    """The answer of NCCL RAS, which is the same in each process of a job."""
 
     version: str = ""
     """The version of NCCL."""
     communicators: tuple[RasCommunicator, ...] = ()
-    """The communicators whose ranks differ, or do not all answer."""
+    """The communicators that RAS reports, such as those whose ranks have launched different numbers of operations."""
     error: str = ""
-    """Why its answer could not be read, in one sentence."""
+    """Why the answer of NCCL RAS could not be read, in one sentence."""
 
     def encode(self) -> dict[str, object]:
         """Return the field `ras`."""

@@ -1,6 +1,6 @@
-"""Named requests of a client to an agent, and their responses.
+"""Named requests from a client to an agent, and their responses.
 
-A client opens a stream to a name instead of a port. The agent sends one JSON object and ends the stream. The response
+A client opens a stream to a name instead of a port. The agent sends one JSON object and closes the stream. The response
 to `Listen` is sent when the debugger has connected, and its stream stays open until the client closes it.
 
     name             request              response
@@ -19,20 +19,24 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
                      `EventDataRequest`   `relay_core.agent_api.files.event_files.EventData`
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
-Any response may be a `Failure` instead.
+Any response may be a `Failure` instead. A client may send a short `Evaluate` as a message, without a stream; its
+response can offer searches, whose steps are messages too (`relay_core.agent_api.evaluation.SearchStep`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from relay_core.agent_api.evaluation import Evaluate
+from relay_core.agent_api.evaluation import Evaluate, SearchStep
 from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
 from relay_core.agent_api.push import Push
 from relay_core.agent_api.values import Clean, as_is, mapping, text
-from relay_core.values import is_port_text
+from relay_core.errors import ProtocolError
+from relay_core.value_parsers import is_port_text
 
 __all__ = [
     "Collectives",
@@ -46,8 +50,15 @@ __all__ = [
     "Request",
     "Stacks",
     "Wake",
+    "decode_body",
+    "encode_message",
+    "parse_message",
     "parse_request",
 ]
+
+
+MAX_RESPONSE = 32_000
+"""Maximum size in bytes of a response that is sent as a message, which must fit into a frame of 32 KiB."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +74,14 @@ class Wake:
 
     @classmethod
     def parse(cls, target: str) -> Wake | None:
-        """Read the name of a stream; None if it is another request."""
+        """Read the name of a stream; return None if it names another request."""
         port = _port_after(target, cls.name)
         return None if port is None else cls(port)
 
 
 @dataclass(frozen=True)
 class Stacks:
-    """Return the stacks of all threads of all processes of the node."""
+    """Return the stacks of all threads of all processes on the node."""
 
     name: ClassVar[str] = "stacks"
     locals: bool = False
@@ -82,14 +93,14 @@ class Stacks:
 
     @classmethod
     def parse(cls, target: str) -> Stacks | None:
-        """Read the name of a stream; None if it is another request. An unknown suffix is ignored."""
+        """Read the name of a stream; return None if it names another request. An unknown suffix is ignored."""
         name, _, detail = target.partition("/")
         return cls(locals=detail == "locals") if name == cls.name else None
 
 
 @dataclass(frozen=True)
 class Collectives:
-    """Return the process groups of all processes of the node, and what their main threads are doing."""
+    """Return the process groups of all processes on the node, and what their main threads are doing."""
 
     name: ClassVar[str] = "collectives"
 
@@ -99,7 +110,7 @@ class Collectives:
 
     @classmethod
     def parse(cls, target: str) -> Collectives | None:
-        """Read the name of a stream; None if it is another request. An unknown suffix is ignored."""
+        """Read the name of a stream; return None if it names another request. An unknown suffix is ignored."""
         return cls() if target.partition("/")[0] == cls.name else None
 
 
@@ -116,7 +127,7 @@ class Listen:
 
     @classmethod
     def parse(cls, target: str) -> Listen | None:
-        """Read the name of a stream; None if it is another request."""
+        """Read the name of a stream; return None if it names another request."""
         port = _port_after(target, cls.name)
         return None if port is None else cls(port)
 
@@ -136,7 +147,7 @@ class Digest:
 
     @classmethod
     def parse(cls, target: str) -> Digest | None:
-        """Read the name of a stream; None if it is another request."""
+        """Read the name of a stream; return None if it names another request."""
         name, _, rest = target.partition("/")
         port, _, path = rest.partition("/")
         return cls(int(port), path) if name == cls.name and is_port_text(port) and path else None
@@ -146,11 +157,37 @@ Request = Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesReq
 
 
 def parse_request(target: str) -> Request | None:
-    """Read the name of a stream; None if this version does not support the request."""
+    """Read the name of a stream; return None if this version does not support the request."""
     kinds: tuple[type[Request], ...] = (
         *(Wake, Stacks, Collectives, Digest, Evaluate, Push, EventFilesRequest, EventDataRequest, Listen),
     )
     return next((request for kind in kinds if (request := kind.parse(target)) is not None), None)
+
+
+def encode_message(response: Mapping[str, object]) -> bytes:
+    """Return a response as a message, or a `Failure` if it is too long."""
+    encoded = json.dumps(response, separators=(",", ":")).encode()
+    if len(encoded) <= MAX_RESPONSE:
+        return encoded
+    return encode_message(Failure(f"the response is {len(encoded)} bytes long; the limit is {MAX_RESPONSE}").encode())
+
+
+def decode_body(body: bytes | bytearray) -> object:
+    """Return the JSON of a request; raises ProtocolError if it is not JSON."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise ProtocolError("the request body is not JSON") from None
+
+
+def parse_message(body: bytes) -> Evaluate | SearchStep:
+    """Read a request that was sent as a message.
+
+    Raises:
+        ProtocolError: it is not JSON.
+        UsageError: as in `Evaluate.checked`.
+    """
+    return SearchStep.parse(body) or replace(Evaluate.parse_body(decode_body(body)), is_message=True)
 
 
 def _port_after(target: str, name: str) -> int | None:
@@ -168,7 +205,7 @@ class Ready:
 
     @classmethod
     def parse(cls, value: object) -> Ready | None:
-        """Read a response; None if it is of another kind."""
+        """Read a response; return None if it is of another kind."""
         return cls() if mapping(value).get("ready") is True else None
 
 
@@ -208,7 +245,7 @@ class Failure:
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> Failure | None:
-        """Read a response; None if it is of another kind."""
+        """Read a response; return None if it is of another kind."""
         fields = mapping(value)
         if not isinstance(fields.get("error"), str):
             return None

@@ -18,7 +18,7 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/pyt
 
 
 def is_library(file: str) -> bool:
-    """Return whether a file is installed code, or not a file."""
+    """Return whether a file name refers to installed code, or to no file."""
     return file.startswith("<") or any(part in file for part in _LIBRARIES)
 
 
@@ -84,7 +84,7 @@ class ProcessStacks(NamedTuple):
     """One process and its threads."""
 
     port: int | None = None
-    """Its logical port."""
+    """The logical port of the process."""
     rank: int | None = None
     pid: int | None = None
     how: str = "none"
@@ -116,7 +116,7 @@ class ProcessStacks(NamedTuple):
 
 
 class NodeStacks(NamedTuple):
-    """All processes of a node: the response to `stacks`."""
+    """All processes on a node: the response to `stacks`."""
 
     processes: tuple[ProcessStacks, ...] = ()
 

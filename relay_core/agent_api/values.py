@@ -1,10 +1,10 @@
-"""Readers of JSON values. A value of another type, or out of range, counts as missing, and is not written."""
+"""Readers of JSON values; a value that has the wrong type or is out of range counts as missing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from relay_core.values import is_port
+from relay_core.value_parsers import is_port
 
 __all__ = [
     "MAX_NAME",
@@ -27,9 +27,9 @@ __all__ = [
 MAX_NAME = 64
 """Maximum length of a user or owner name; these names appear in announcements, refusals and log lines."""
 MAX_COUNT = 2**63
-"""Upper bound of ranks, process ids and thread ids."""
+"""Upper bound for ranks, process ids and thread ids."""
 MAX_LINK = 2048
-"""Characters of an address."""
+"""Maximum number of characters in an address."""
 MAX_SECONDS = 1e11
 """The year 5138; also excludes infinity, which Python's JSON decoder accepts."""
 
@@ -59,7 +59,7 @@ def link(value: object, clean: Clean = as_is) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return the printable characters of a name, at most `MAX_NAME`."""
+    """Return the printable characters of a name, at most `MAX_NAME` of them."""
     return "".join(char for char in name[: 4 * MAX_NAME] if char.isprintable())[:MAX_NAME]
 
 

@@ -1,7 +1,7 @@
-"""Syntax of `--namespace`: the address of a relay without a connection string.
+"""Syntax of `--namespace`, which gives the address of a relay when a connection string is not used.
 
     contoso                                  a namespace in the public cloud
-    contoso.servicebus.windows.net           a host name, also with the suffix of another cloud
+    contoso.servicebus.windows.net           a host name, possibly with the suffix of another cloud
     sb://contoso.servicebus.windows.net/     a URL, as in connection strings
     localhost:8443                           a relay-server
 
@@ -39,6 +39,7 @@ def parse_namespace(text: str) -> tuple[str, int]:
         host, port, usable = None, None, False
     if not host or not usable:
         raise ConfigurationError(
-            f"invalid namespace: '{text[:60]}'", hint=f"use its host name, such as contoso{PUBLIC_SUFFIX}"
+            f"invalid namespace: '{text[:60]}'",
+            hint=f"use the host name of the namespace, such as contoso{PUBLIC_SUFFIX}",
         )
     return host, port or 443

@@ -33,9 +33,10 @@ __all__ = ["Failure", "IdentityFailed", "IssuedToken", "acquire", "brief", "open
 CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 10.0
 METADATA_CONNECT_TIMEOUT = 1.0
-"""Seconds to connect to a metadata endpoint, which is on the same host or rack and answers at once if it exists."""
+"""Time limit in seconds for connecting to a metadata endpoint, which is on the same host or rack and answers at once if
+it exists."""
 PROGRAM_MARGIN = 0.5
-"""Seconds before the deadline at which a program such as `az` is killed, so that it does not outlive this process."""
+"""How many seconds before the deadline a program such as `az` is killed, so that it does not outlive this process."""
 _MAX_REASON_CHARS = 200
 _ADVICE = re.compile(
     r"\s*(?:To mitigate this issue|Visit https://|For more information|Trace ID:|Please run).*", re.DOTALL
@@ -43,7 +44,7 @@ _ADVICE = re.compile(
 
 
 for _name in ("azure", "msal"):
-    # Without a handler Python would write the SDK's warnings to stderr, in addition to our own message.
+    # Without a handler, Python would write the SDK's warnings to stderr, in addition to the message of this program.
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
@@ -82,7 +83,7 @@ class IdentityFailed(Exception):
 
 
 def open_transport(tls: ssl.SSLContext | None, *, direct: bool = False) -> AioHttpTransport:
-    """Return an HTTP transport for one client of the SDK, which closes it. Requires a running event loop.
+    """Return an HTTP transport for one SDK client, which closes it. Requires a running event loop.
 
     Args:
         tls: TLS context; None for the system's certificate authorities.
@@ -205,7 +206,7 @@ async def _open(
 
 
 class _InThread:
-    """Asynchronous wrapper of a blocking credential; the credential's own timeout ends the thread."""
+    """Asynchronous wrapper for a blocking credential, which runs in a thread until its own timeout at the latest."""
 
     def __init__(self, credential: TokenCredential) -> None:
         self._credential = credential

@@ -22,12 +22,12 @@ __all__ = ["CLIENT_REUSE", "DEADLINE", "RELAY_SCOPE", "EntraCredential", "TokenS
 
 RELAY_SCOPE = "https://relay.azure.net/.default"
 DEADLINE = 10.0
-"""Seconds for all attempts to get one token."""
+"""Time limit in seconds for all attempts to obtain one token."""
 CLIENT_REUSE = 300.0
-"""Seconds for which a client reuses a token, because running `az` takes half a second and a client connects in bursts.
+"""Seconds for which a client reuses a token. Running `az` takes half a second, and a client connects in bursts.
 
-An agent does not reuse tokens: it requests a new one to connect, to renew, and after the relay has refused the last
-one.
+An agent does not reuse tokens: it requests a new token to connect, to renew, and after the relay has refused the last
+token.
 """
 MIN_LEFT = 300.0
 """Remaining lifetime in seconds below which a token is not reused."""
@@ -81,13 +81,13 @@ class TokenSource:
 
         Args:
             scope: OAuth scope.
-            within: Seconds, if less than the deadline.
+            within: Time limit in seconds, if shorter than the deadline.
             options: Further arguments of the SDK's `get_token`.
 
         Raises:
             ConfigurationError: No identity is available in this environment.
             Unauthorized: An identity was refused.
-            RelayUnreachable: An identity got no answer; a later attempt may succeed.
+            RelayUnreachable: An identity received no answer; a later attempt may succeed.
         """
         ends_at = time.monotonic() + min(self._deadline, within or self._deadline)
         failures: list[Failure] = []
@@ -95,7 +95,7 @@ class TokenSource:
         for identity in self._identities:
             left = ends_at - time.monotonic()
             if left <= 0:
-                self.tried.append(f"{identity.label}: not tried, out of time")
+                self.tried.append(f"{identity.label}: not tried, because no time was left")
                 continue
             try:
                 token = await acquire(
@@ -114,16 +114,19 @@ class TokenSource:
         sentence = f"no Entra ID token for {scope.rpartition('/')[0]}: {'; '.join(self.tried)}"
         # Report a refusal first: that identity is configured, so it is most likely the intended one.
         if Failure.REFUSED in failures:
-            return Unauthorized(sentence, hint="fix the settings of the refused identity, or sign in again")
+            return Unauthorized(sentence, hint="correct the refused identity's settings, or sign in again")
         if Failure.NO_ANSWER in failures:
             return RelayUnreachable(
                 sentence,
-                hint="check the network, HTTPS_PROXY and NO_PROXY, and retry; --identity NAME tries only one",
+                hint="check the network, HTTPS_PROXY and NO_PROXY, and retry; use --identity NAME to try only one "
+                "identity",
             )
         developer = any(identity.program for identity in self._identities)
         return ConfigurationError(
             sentence,
-            hint="run: az login" if developer else "give this compute a managed identity, or use a connection string",
+            hint="run: az login"
+            if developer
+            else "assign a managed identity to this compute, or use a connection string",
         )
 
 
@@ -193,6 +196,6 @@ class EntraCredential:
         if self._last is None:
             raise error
         if self._left() > 0:
-            logger.debug("using the last token, valid for another %.0f s: %s", self._left(), error)
+            logger.debug("using the previous token, which is valid for another %.0f s: %s", self._left(), error)
             return self._last
         raise RelayUnreachable(error.sentence, hint=error.hint) from error

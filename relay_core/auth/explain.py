@@ -15,8 +15,8 @@ __all__ = ["explain_access"]
 
 T = TypeVar("T")
 
-_CREDENTIALS_TITLE = "credential sources, first match wins:"
-_TUNNEL_KEY_TITLE = "tunnel key sources, first match wins:"
+_CREDENTIALS_TITLE = "credential sources (the first match is used):"
+_TUNNEL_KEY_TITLE = "tunnel key sources (the first match is used):"
 
 
 async def explain_access(search: Search) -> tuple[list[str], RelayDebugError | None]:
@@ -38,7 +38,7 @@ async def explain_access(search: Search) -> tuple[list[str], RelayDebugError | N
     key_source = choose(keys)
     if key_source is None:
         lines += [_TUNNEL_KEY_TITLE, *_table(keys, "")]
-        lines.append("without a tunnel key, the relay operator and holders of its keys can read the traffic")
+        lines.append("without a tunnel key, the relay operator and holders of the relay's keys can read the traffic")
         return lines, error
     key, key_error, key_result = await _read(key_source)
     lines += [_TUNNEL_KEY_TITLE, *_table(keys, "used" if key else key_result)]
@@ -66,7 +66,7 @@ async def _describe(access: Access) -> tuple[str, RelayDebugError | None]:
     except RelayDebugError as error:
         return f"unusable: {error.sentence}", error
     left = max(0.0, (token.expires_at or 0.0) - time.time())
-    return f"used: {access.endpoint}, {'; '.join(source.tried)} for {left / 60:.0f} min", None
+    return f"used: {access.endpoint}, {'; '.join(source.tried)}, valid for {left / 60:.0f} min", None
 
 
 def _table(sources: Sequence[Source[T]], result: str) -> list[str]:

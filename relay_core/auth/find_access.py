@@ -65,7 +65,7 @@ async def find_access(
         settings: Explicit settings; environment variables are used for the others.
         side: Selects the Entra identities: those of compute for an agent, those of a developer for a client.
         tls: TLS context for Key Vault and Entra ID; None for the system's certificate authorities.
-        deadline: Seconds for Key Vault, and for Entra ID.
+        deadline: Time limit in seconds for Key Vault, and likewise for Entra ID.
 
     Raises:
         RelayDebugError: No source is configured, or the first one is invalid; see `relay_core.errors`.
@@ -138,7 +138,7 @@ class Search:
         return [*local, self._key_vault(), self._entra()]
 
     def not_configured(self) -> ConfigurationError:
-        """Return the error for the case that no source is present."""
+        """Return the error for the case in which no source is present."""
         return self._missing_vault(self._secret()) or not_configured()
 
     def _local(self, source: TextSource) -> Source[Access]:
@@ -163,7 +163,7 @@ class Search:
             return self._access(ConnectionText(await self._read_secret(name)), f"Key Vault secret '{name}'")
 
         explicit = self._settings.connection_string_secret is not None
-        return Source(KEY_VAULT, f"secret '{name}' of {vault}", read_access, explicit=explicit)
+        return Source(KEY_VAULT, f"secret '{name}' in {vault}", read_access, explicit=explicit)
 
     def _entra(self) -> Source[Access]:
         namespace = self._settings.namespace or self._environ.get(NAMESPACE_VARIABLE)
@@ -210,7 +210,7 @@ class Search:
         if not name or self._vault():
             return None
         return ConfigurationError(
-            f"secret '{name}' is given, but no Key Vault", hint=f"set {KEY_VAULT_VARIABLE}, or use --key-vault"
+            f"secret '{name}' is given without a Key Vault", hint=f"set {KEY_VAULT_VARIABLE}, or use --key-vault"
         )
 
     async def _read_secret(self, name: str) -> str:

@@ -1,7 +1,7 @@
-"""Reading secrets of an Azure Key Vault.
+"""Reading of secrets from an Azure Key Vault.
 
 A vault answers the first request with a challenge that names its tenant. The SDK then requests a token for that tenant
-from the token source. One deadline covers all of it.
+from the token source. One deadline covers all these requests.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ __all__ = ["KeyVault", "parse_vault_url"]
 
 PUBLIC_SUFFIX = ".vault.azure.net"
 REPORT_MARGIN = 0.5
-"""Token requests stop this many seconds before the deadline, so that their error is reported instead of the vault's."""
+"""How many seconds before the deadline token requests time out, so that their error is reported instead of the
+vault's."""
 _SECRET_NAME = re.compile(r"[0-9A-Za-z-]{1,127}")
 _VAULT_NAME = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{1,22})[0-9A-Za-z]")
 _ROLE_HINT = (
-    "az role assignment create --role 'Key Vault Secrets User' --assignee <identity> --scope <vault>/secrets/{name}; "
-    "a new role takes up to 5 minutes"
+    "run: az role assignment create --role 'Key Vault Secrets User' --assignee <identity> --scope "
+    "<vault>/secrets/{name}; a new role takes up to 5 minutes to take effect"
 )
 _POLICY_HINT = (
-    "az keyvault set-policy -n {vault} --object-id <identity> --secret-permissions get; "
-    "this vault uses access policies and ignores roles"
+    "run: az keyvault set-policy -n {vault} --object-id <identity> --secret-permissions get; this vault uses access "
+    "policies and ignores roles"
 )
 
 
@@ -66,13 +67,13 @@ def parse_vault_url(text: str) -> str:
         usable = False
     if not usable:
         raise ConfigurationError(
-            "the Key Vault has no usable address", hint=f"the format is https://contoso-kv{PUBLIC_SUFFIX}/"
+            "the Key Vault address is invalid", hint=f"use the format https://contoso-kv{PUBLIC_SUFFIX}/"
         )
     return f"https://{url.hostname}{port}"
 
 
 class KeyVault:
-    """Reads secrets of one vault.
+    """Reads secrets from one vault.
 
     Args:
         url: URL from `parse_vault_url`.
@@ -105,7 +106,7 @@ class KeyVault:
         if not _SECRET_NAME.fullmatch(name):
             raise ConfigurationError(
                 f"'{name[:130]}' is not a valid Key Vault secret name",
-                hint="letters, digits and '-' only; infra/create_relay.sh prints the names it used",
+                hint="use only letters, digits and '-'; infra/create_relay.sh prints the names that it used",
             )
         try:
             async with timeout(self._deadline):
@@ -130,7 +131,7 @@ class KeyVault:
             except (AzureError, ValueError) as error:
                 raise await self._to_our_error(error, name, client) from None
         if not value or not value.strip():
-            raise ConfigurationError(f"secret '{name}' of {self.host} is empty", hint="set it again")
+            raise ConfigurationError(f"secret '{name}' in {self.host} is empty", hint="set its value again")
         return value.strip()
 
     async def _to_our_error(self, error: AzureError | ValueError, name: str, client: SecretClient) -> RelayDebugError:
@@ -144,7 +145,7 @@ class KeyVault:
             return self._connection_error(error)
         return RelayUnreachable(
             f"{self.host} is not a Key Vault: {brief(str(error))}",
-            hint="check --key-vault, KEY_VAULT_URL",
+            hint="check --key-vault or KEY_VAULT_URL",
         )
 
     def _refused(self, error: HttpResponseError, name: str) -> RelayDebugError:
@@ -153,35 +154,36 @@ class KeyVault:
         if status == 401:
             return Unauthorized(
                 f"the Key Vault {self.host} refused the token of {identity} (401)",
-                hint="the identity must belong to the vault's tenant; compare: az account show, az keyvault show",
+                hint="use an identity in the vault's tenant; compare the output of 'az account show' and 'az "
+                "keyvault show'",
             )
         if status == 403 and code in {"ForbiddenByFirewall", "ForbiddenByConnection"}:
             return Unauthorized(
-                f"the firewall of the Key Vault {self.host} refuses this machine (403)",
-                hint="allow its network, or use the vault's private endpoint",
+                f"the firewall of Key Vault {self.host} blocks this machine (403)",
+                hint="allow this machine's network, or use the vault's private endpoint",
             )
         if status == 403 and code == "SecretDisabled":
             return ConfigurationError(
-                f"secret '{name}' of {self.host} is disabled", hint="enable it, or create a new version"
+                f"secret '{name}' in {self.host} is disabled", hint="enable it, or create a new version"
             )
         if status == 403 and code in {"ForbiddenByPolicy", "AccessDenied"}:
             return Unauthorized(
-                f"{identity} may not read secret '{name}' of {self.host} (403): no access policy of the vault "
-                "allows it",
+                f"{identity} is not permitted to read secret '{name}' in {self.host} (403): none of the vault's access "
+                "policies allows this",
                 hint=_POLICY_HINT.format(vault=self.host.partition(".")[0]),
             )
         if status == 403:
             return Unauthorized(
-                f"{identity} may not read secret '{name}' of {self.host} (403): role Key Vault Secrets User is missing "
-                "or not yet propagated",
+                f"{identity} is not permitted to read secret '{name}' in {self.host} (403): the role Key Vault Secrets "
+                "User is missing or has not taken effect yet",
                 hint=_ROLE_HINT.format(name=name),
             )
         return RelayUnreachable(
-            f"the Key Vault {self.host} is temporarily unavailable ({status})", hint="usually temporary; retry"
+            f"the Key Vault {self.host} is temporarily unavailable ({status})", hint="retry in a few minutes"
         )
 
     async def _missing(self, name: str, client: SecretClient) -> ConfigurationError:
-        """Return the error for a 404; a second request determines if the secret was deleted and can be recovered."""
+        """Return the error for a 404; a second request determines whether a deleted secret can be recovered."""
         from azure.core.exceptions import AzureError  # noqa: PLC0415
 
         vault = self.host.partition(".")[0]
@@ -190,11 +192,11 @@ class KeyVault:
         except AzureError:  # not deleted, or no permission to list deleted secrets, which most identities lack
             return ConfigurationError(
                 f"the Key Vault {self.host} has no secret '{name}'",
-                hint=f"check the name: az keyvault secret list --vault-name {vault} -o table",
+                hint=f"check the name; to list the names, run: az keyvault secret list --vault-name {vault} -o table",
             )
         return ConfigurationError(
-            f"secret '{name}' of {self.host} was deleted and can be recovered",
-            hint=f"az keyvault secret recover --vault-name {vault} --name {name}",
+            f"secret '{name}' in {self.host} was deleted and can be recovered",
+            hint=f"run: az keyvault secret recover --vault-name {vault} --name {name}",
         )
 
     def _connection_error(self, error: AzureError) -> RelayDebugError:
@@ -203,15 +205,15 @@ class KeyVault:
         if isinstance(fault, ssl.SSLCertVerificationError):
             return UntrustedCertificate(
                 f"the certificate of {self.host} is not trusted: {fault.verify_message}",
-                hint="behind a TLS-inspecting proxy, give the proxy's CA with --ca-file or RELAY_CA_FILE",
+                hint="behind a TLS-inspecting proxy, specify the proxy's CA with --ca-file or RELAY_CA_FILE",
             )
         return self._unreachable(brief(str(error)))
 
     def _unreachable(self, reason: str) -> RelayUnreachable:
         return RelayUnreachable(
             f"the Key Vault {self.host} cannot be reached: {reason}",
-            hint="check its name, HTTPS_PROXY and the network; a vault with a private endpoint is reachable only from "
-            "its network, and a deleted vault is not reachable",
+            hint="check its name, HTTPS_PROXY and the network; a vault with a private endpoint can be reached only "
+            "from its network, and a deleted vault cannot be reached at all",
         )
 
     def _identity(self) -> str:

@@ -23,7 +23,7 @@ __all__ = ["CONFIG_FILE", "read_config_file"]
 
 CONFIG_FILE = ".azrelay.json"
 _OLDER_NAME_VARIABLE = "AZRELAY_NAME"
-"""Name of the field in releases before 0.3 of that package."""
+"""Name of the field in releases of that package before 0.3."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def read_config_file(path: Path) -> tuple[str, str | None]:
     if not isinstance(fields, dict) or not _text(fields, OLD_STRING_VARIABLE):
         raise ConfigurationError(
             f"{path} does not contain {OLD_STRING_VARIABLE}",
-            hint=f'the format is {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}',
+            hint=f'use the format {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}',
         )
     name = _text(fields, OLD_NAME_VARIABLE) or _text(fields, _OLDER_NAME_VARIABLE)
     return _text(fields, OLD_STRING_VARIABLE), name or None

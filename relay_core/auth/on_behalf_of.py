@@ -41,7 +41,7 @@ class OnBehalfOfCredential:
 
         Raises:
             ClientAuthenticationError: The endpoint refused the request, or its response is not a token.
-            ServiceResponseError: The endpoint cannot be reached or failed.
+            ServiceResponseError: The endpoint cannot be reached, or it failed.
         """
         import aiohttp  # noqa: PLC0415 - only if a request is made
 

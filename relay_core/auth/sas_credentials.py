@@ -14,7 +14,7 @@ from relay_core.hyco.sas import SasToken, mint
 __all__ = ["AnonymousCredential", "SasKeyCredential", "SasTokenCredential", "credential_from_connection_string"]
 
 TOKEN_LIFETIME = 3600
-"""Seconds; the official SDKs use the same."""
+"""Seconds; the official SDKs use the same lifetime."""
 
 
 class SasKeyCredential:
@@ -24,7 +24,7 @@ class SasKeyCredential:
         key_name: Name of the authorization rule.
         key: Its primary or secondary key.
         lifetime: Lifetime of a token in seconds.
-        keys: By path, the keys of hybrid connections whose rule of that name has another key.
+        keys: By path, the keys of hybrid connections whose rule of that name has a different key.
     """
 
     role_grace = 0.0
@@ -69,7 +69,7 @@ class SasTokenCredential:
         except ProtocolError as error:
             raise ConfigurationError(
                 f"SharedAccessSignature is unusable: {error.sentence}",
-                hint="the format is 'SharedAccessSignature sr=...&sig=...&se=...&skn=...'",
+                hint="use the format 'SharedAccessSignature sr=...&sig=...&se=...&skn=...'",
             ) from None
         self._token = Token(text, float(parsed.expires_at))
         self._key_name = parsed.key_name
@@ -113,7 +113,8 @@ def credential_from_connection_string(parsed: ConnectionString) -> Credential:
     A string with `Authentication=Managed Identity` has none; `relay_core.auth.find_access` handles that case.
     """
     if parsed.key_name and parsed.key:
-        # An authorization rule of a hybrid connection is valid for that one only, so each of a family has its own key.
+        # An authorization rule of a hybrid connection is valid only there, so each hybrid connection of a family has
+        # its own key.
         others = parsed.endpoint().siblings[1:] if parsed.family_keys else ()
         keys = {other.path: key for other, key in zip(others, parsed.family_keys, strict=True)}
         return SasKeyCredential(parsed.key_name, parsed.key, keys=keys)

@@ -11,7 +11,7 @@ from relay_core.errors import ConfigurationError
 __all__ = ["MAX_SECRET_BYTES", "read_secret_file"]
 
 MAX_SECRET_BYTES = 64 * 1024
-"""Limits the memory use if the path is wrong; a connection string has a few hundred bytes."""
+"""Limits memory usage if the path is wrong; a connection string has a few hundred bytes."""
 
 
 def read_secret_file(path: str) -> str:
@@ -29,7 +29,7 @@ def read_secret_file(path: str) -> str:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}", hint="check the path") from None
     if os.name == "posix" and stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(
-            f"other users can read {path}, which contains a secret (mode {stat.S_IMODE(mode):04o})",
+            f"other users can read {path} (mode {stat.S_IMODE(mode):04o}), which contains a secret",
             hint=f"run: chmod 600 {path}",
         )
     if len(data) > MAX_SECRET_BYTES:
@@ -38,5 +38,5 @@ def read_secret_file(path: str) -> str:
         return data.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
         raise ConfigurationError(
-            f"{path} is not a text file", hint="it must contain only the secret, on one line"
+            f"{path} is not a text file", hint="use a file that contains only the secret, on one line"
         ) from None

@@ -45,7 +45,7 @@ class ConnectionText(NamedTuple):
         """Parse the connection string, for hybrid connection `hc` if given.
 
         Raises:
-            ConfigurationError: It is invalid. The message starts with the name of the source.
+            ConfigurationError: The connection string is invalid. The message starts with the name of the source.
         """
         try:
             parsed = ConnectionString.parse(self.text)
@@ -118,11 +118,11 @@ def find_connection_string(
 
 
 def not_configured() -> ConfigurationError:
-    """Return the error for the case that no source is present."""
+    """Return the error for the case in which no source is present."""
     return ConfigurationError(
         "no connection string is configured",
-        hint=f"set {CONNECTION_STRING_VARIABLE}, or {CONNECTION_STRING_FILE_VARIABLE} to a file with mode 0600, "
-        "or use --connection-string-file; to use Entra ID without keys, set --namespace",
+        hint=f"set {CONNECTION_STRING_VARIABLE}, or use --connection-string-file or {CONNECTION_STRING_FILE_VARIABLE} "
+        "with a file that has mode 0600; to use Entra ID instead of a key, use --namespace",
     )
 
 

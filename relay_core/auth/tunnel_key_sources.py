@@ -42,7 +42,7 @@ def tunnel_key_sources(
         settings: Explicit settings.
         environ: The environment.
         vault: The Key Vault, if one is given.
-        read_secret: Reads one of its secrets and may raise RelayDebugError.
+        read_secret: Reads a secret from this Key Vault and may raise RelayDebugError.
     """
     vault_name = vault or "no vault"
     in_file, in_secret = environ.get(TUNNEL_KEY_FILE_VARIABLE), environ.get(TUNNEL_KEY_SECRET_VARIABLE)
@@ -95,4 +95,4 @@ def _secret(
     async def read() -> bytes:
         return parse_tunnel_key(await read_secret(secret), f"the tunnel key from Key Vault secret '{secret}'")
 
-    return Source(name, f"secret '{secret}' of {vault}", read, explicit=explicit)
+    return Source(name, f"secret '{secret}' in {vault}", read, explicit=explicit)

@@ -1,1 +1,1 @@
-"""The parts of the debug adapter protocol (DAP) that this project uses, without I/O: framing, messages, prefetch."""
+"""The parts of the Debug Adapter Protocol (DAP) that this project uses, without I/O: framing, messages, prefetch."""

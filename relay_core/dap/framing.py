@@ -6,9 +6,9 @@ https://microsoft.github.io/debug-adapter-protocol/overview#base-protocol
 from __future__ import annotations
 
 import json
-from typing import cast
 
 from relay_core.dap.messages import Message
+from relay_core.dap.parsing import NOT_DAP, parse
 from relay_core.errors import ProtocolError
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "encode",
     "encode_body",
     "find_body",
-    "parse",
 ]
 
 MAX_HEADER = 4096
@@ -31,14 +30,14 @@ MAX_BODY = 16 * 1024 * 1024
 """Maximum number of bytes of JSON. debugpy permanently stops reading at 16 MiB, so no valid message is larger."""
 
 HEADER_START = b"Content-Length:"
-"""The first bytes of a message of every known debugger."""
+"""The first bytes of every message from a known debugger."""
 _END_OF_HEADER = b"\r\n\r\n"
-_NOT_DAP = "the peer does not speak the debug adapter protocol"
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def encode(message: Message) -> bytes:
     """Return a message in its wire format."""
-    return encode_body(json.dumps(message, separators=(",", ":")).encode())
+    return encode_body(_to_json(message).encode())
 
 
 def encode_body(body: bytes) -> bytes:
@@ -52,9 +51,9 @@ def body_start(data: bytes) -> int:
 
 
 class MessageDecoder:
-    """A decoder that returns the messages of a byte stream; chunk boundaries do not matter.
+    """A decoder that returns the messages in a byte stream; chunk boundaries do not matter.
 
-    After a ProtocolError the stream has lost its framing, and the decoder must not be used again.
+    After a ProtocolError, the stream has lost its framing, and the decoder must not be used again.
     """
 
     def __init__(self, *, max_body: int = MAX_BODY) -> None:
@@ -86,7 +85,7 @@ class MessageDecoder:
             ProtocolError: the stream ends inside a message.
         """
         if self._buffer or self._expected is not None:
-            raise ProtocolError("the connection ended inside a message of the debug adapter protocol")
+            raise ProtocolError("the connection closed in the middle of a Debug Adapter Protocol message")
 
     def _next_body(self) -> bytes | None:
         if self._expected is None:
@@ -100,6 +99,7 @@ class MessageDecoder:
         if found is None:
             return None
         start, length = found
+        # Checked before the body is received, so that a peer cannot make this side buffer it.
         if length > self._max_body:
             raise ProtocolError(f"a message of {length} bytes exceeds the limit of {self._max_body}")
         del self._buffer[:start]
@@ -121,11 +121,12 @@ def find_body(data: bytearray) -> tuple[int, int] | None:
     Raises:
         ProtocolError: the bytes do not begin with a message.
     """
+    # Searched from the start each time; `MAX_HEADER` limits the cost of this if bytes arrive one by one.
     end = data.find(_END_OF_HEADER, 0, MAX_HEADER)
     if end >= 0:
         return end + len(_END_OF_HEADER), _content_length(bytes(data[:end]))
     if len(data) >= MAX_HEADER:
-        raise ProtocolError(f"{_NOT_DAP}: no header in the first {MAX_HEADER} bytes")
+        raise ProtocolError(f"{NOT_DAP}: no header in the first {MAX_HEADER} bytes")
     return None
 
 
@@ -136,21 +137,6 @@ def _content_length(header: bytes) -> int:
         if name.strip().lower() == b"content-length":
             digits = value.strip()
             if not digits.isdigit() or len(digits) > 10:  # ten digits are enough for any length
-                raise ProtocolError(f"{_NOT_DAP}: Content-Length is not a number")
+                raise ProtocolError(f"{NOT_DAP}: Content-Length is not a number")
             return int(digits)
-    raise ProtocolError(f"{_NOT_DAP}: a header without Content-Length")
-
-
-def parse(body: bytes) -> Message:
-    """Return the message in a body; only its `type` has been checked.
-
-    Raises:
-        ProtocolError: the body is not a message.
-    """
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ProtocolError(f"{_NOT_DAP}: a message is not JSON") from None
-    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        raise ProtocolError(f"{_NOT_DAP}: a message without a type")
-    return cast("Message", message)
+    raise ProtocolError(f"{NOT_DAP}: a header has no Content-Length")

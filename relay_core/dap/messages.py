@@ -1,8 +1,8 @@
-"""Messages of the debug adapter protocol, with the fields that this project reads or writes.
+"""Debug Adapter Protocol messages, with the fields that this project reads or writes.
 
 https://microsoft.github.io/debug-adapter-protocol/specification#Base_Protocol
 
-The types describe well-formed messages. `relay_core.dap.prefetch.parse` checks the required fields of messages from a
+The types describe well-formed messages. `relay_core.dap.parsing` checks the required fields of messages from a
 peer; it does not check bodies and arguments.
 """
 

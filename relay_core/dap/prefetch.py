@@ -2,10 +2,10 @@
 
 An editor that receives `stopped` requests the threads, the top of the call stack, its scopes and their variables, and
 each of these requests needs the response to the previous one. The client learns which requests its editor sends
-automatically, and sends them to the agent as the *prefetch set*. At the next stop the agent sends the same requests to
-debugpy, next to the editor's own, and sends requests and responses to the client in *prefetch events*. If a request
-from the editor is in such an event, the client answers it as soon as the response is available. A process that supports
-prefetching does so in place of the agent (`relay_agent.prefetch.in_process`).
+automatically, and sends them to the agent as the *prefetch set*. At the next stop, the agent sends the same requests to
+debugpy, in addition to the editor's own requests, and sends requests and responses to the client in *prefetch events*.
+If a request from the editor is in such an event, the client answers it as soon as the response is available. A process
+that supports prefetching prefetches in place of the agent (`relay_agent.prefetch.in_process`).
 
     editor          client                              agent                     debugpy
       | next          |  prefetch set (if new), next      |  next                    |
@@ -21,13 +21,12 @@ contains what client, agent and process share; docs/concepts/prefetch.md describ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeGuard, overload
+from types import MappingProxyType
+from typing import NamedTuple
 
-from relay_core.dap import framing
 from relay_core.dap.framing import MAX_BODY
-from relay_core.dap.messages import Arguments, Event, Request, Response
-from relay_core.errors import ProtocolError
+from relay_core.dap.messages import Arguments
+from relay_core.dap.parsing import arguments_of
 
 __all__ = [
     "IN_PROCESS",
@@ -39,22 +38,20 @@ __all__ = [
     "RESUMING",
     "RequestTemplate",
     "Stop",
-    "arguments_of",
-    "is_message",
     "is_read_only",
     "is_watch",
-    "parse",
 ]
 
 # The values of the next three constants and the JSON keys `questions`, `asked`, `answered` and `after` are part of the
 # wire format. They are older than the current terms and cannot change, because other versions of agent and client use
 # them.
 PREFETCH_SET = "relayDebug.plan"
-"""A request of the client with the prefetch set: `arguments.questions` are requested at each stop from now on.
+"""A request from the client that contains the prefetch set: `arguments.questions` are requested at each stop from now
+on.
 
 The agent passes the set on to a process that prefetches, as an argument of this name in watch expressions and in the
-requests that resume the process. The argument has `questions`, if the set has changed, and `after`, the number of that
-request."""
+requests that resume the process. The argument has `questions`, if the set has changed, and `after`, the number of the
+request that contains it."""
 PREFETCH_EVENT = "relayDebug.news"  # language: keep - the wire format
 """An event that the agent sends. Its body has `asked`, the requests that debugpy will answer; `answered`, the responses
 to such requests; and `after`, the number of the editor's last request that reached the agent and may change something,
@@ -62,7 +59,7 @@ or 0. (A process that prefetches sends the number from the last request that had
 in `asked` has its response in `answered` of the same or a later event."""
 IN_PROCESS = "relayDebug.asksItself"
 """The event by which a debugged process announces to its agent that it prefetches. The process accepts prefetch sets
-and sends prefetch events; the first one of a stop is in the body of the `stopped` event, in a field named
+and sends prefetch events; the first one at a stop is in the body of the `stopped` event, in a field named
 `PREFETCH_EVENT`."""
 RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
 """Requests that lead to the next stop."""
@@ -71,27 +68,19 @@ MAX_PREFETCH_SET = 8
 MAX_PREFETCH_EVENT = MAX_BODY + 1024 * 1024
 """Maximum number of bytes of JSON in a prefetched response, and in the requests of a prefetch set."""
 
-Kind = Literal["request", "response", "event"]
-_FORMS: dict[str, dict[str, type]] = {
-    "request": {"command": str, "seq": int},
-    "response": {"request_seq": int},
-    "event": {"event": str},
-}
-"""The required fields of each type of message."""
 _IDS = {"threads": "", "stackTrace": "threadId", "scopes": "frameId", "variables": "variablesReference"}
 """For each command, the argument with the id of the object that it requests."""
 PREFETCHABLE = frozenset(_IDS)
 """Commands that can be prefetched; they change nothing in the process."""
 
 
-@dataclass(frozen=True)
-class RequestTemplate:
-    """A request for the stopped thread, its top frame, or a scope of that frame, without its id: valid at any stop."""
+class RequestTemplate(NamedTuple):
+    """A request, without its id, for the stopped thread, its top frame, or a scope of that frame: valid at any stop."""
 
     command: str
     scope: int = 0
     """Index of the scope, for `variables`."""
-    rest: Arguments = field(default_factory=dict)
+    rest: Arguments = MappingProxyType({})
     """The arguments other than the id."""
 
     def as_json(self) -> dict[str, object]:
@@ -100,7 +89,7 @@ class RequestTemplate:
 
     @classmethod
     def parse(cls, found: object) -> RequestTemplate | None:
-        """Read one element of `questions`; None if it is invalid or cannot be prefetched."""
+        """Read one element of `questions`; return None if it is invalid or cannot be prefetched."""
         match found:
             case {"command": str(command), "scope": int(scope), "rest": dict(rest)}:
                 return cls(command, scope, rest) if command in PREFETCHABLE and scope >= 0 else None
@@ -163,7 +152,7 @@ class Stop:
 def is_read_only(request: Mapping[str, object]) -> bool:
     """True if earlier responses remain valid after this request.
 
-    After an `evaluate` of any context they do not, because even a watch expression may have side effects.
+    After an `evaluate` in any context, they do not, because even a watch expression may have side effects.
     """
     return request.get("command") in PREFETCHABLE
 
@@ -171,39 +160,3 @@ def is_read_only(request: Mapping[str, object]) -> bool:
 def is_watch(request: Mapping[str, object]) -> bool:
     """True if a request evaluates a watch expression; an editor that shows variables sends these at each stop."""
     return request.get("command") == "evaluate" and arguments_of(request).get("context") == "watch"
-
-
-@overload
-def parse(body: bytes, kind: Literal["request"]) -> Request | None: ...
-@overload
-def parse(body: bytes, kind: Literal["response"]) -> Response | None: ...
-@overload
-def parse(body: bytes, kind: Literal["event"]) -> Event | None: ...
-def parse(body: bytes, kind: Kind) -> Request | Response | Event | None:
-    """Return the message in `body`, or None if it is of another type or lacks a required field."""
-    try:
-        message = framing.parse(body)
-    except ProtocolError:
-        return None
-    return message if is_message(message, kind) else None
-
-
-@overload
-def is_message(found: object, kind: Literal["request"]) -> TypeGuard[Request]: ...
-@overload
-def is_message(found: object, kind: Literal["response"]) -> TypeGuard[Response]: ...
-@overload
-def is_message(found: object, kind: Literal["event"]) -> TypeGuard[Event]: ...
-@overload
-def is_message(found: object, kind: Kind) -> TypeGuard[Request | Response | Event]: ...
-def is_message(found: object, kind: Kind) -> bool:
-    """True if decoded JSON is a message of that type with its required fields."""
-    if not isinstance(found, dict) or found.get("type") != kind:
-        return False
-    return all(isinstance(found.get(name), form) for name, form in _FORMS[kind].items())
-
-
-def arguments_of(request: Mapping[str, object]) -> Arguments:
-    """Return the arguments of a request, empty if it has none."""
-    arguments = request.get("arguments")
-    return arguments if isinstance(arguments, dict) else {}

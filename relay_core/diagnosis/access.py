@@ -16,9 +16,10 @@ __all__ = ["TOKEN", "TOKEN_LIMIT", "AccessChecks", "check_token"]
 
 AUTHORITIES, CONFIGURATION, TOKEN = "CA file", "configuration", "token"
 CONFIGURATION_LIMIT = 40.0
-"""Seconds for the configuration: Key Vault and Entra ID have 10 s each, for connection string and tunnel key."""
+"""Time limit in seconds for the configuration: Key Vault and Entra ID have 10 s each, both for the connection string
+and for the tunnel key."""
 TOKEN_LIMIT = 20.0
-"""Seconds for the token: Entra ID has 10 s."""
+"""Time limit in seconds for the token: Entra ID has 10 s."""
 
 
 class AccessChecks:
@@ -58,7 +59,7 @@ async def check_token(access: Access, skew: float) -> str:
 
     Args:
         access: Has the credential.
-        skew: Seconds that the relay's clock is ahead of this one.
+        skew: Seconds by which the relay's clock is ahead of this machine's.
 
     Raises:
         Unauthorized: The token has expired.
@@ -68,12 +69,12 @@ async def check_token(access: Access, skew: float) -> str:
     token = await credential.token(access.endpoint)
     what = "; ".join(credential.source.tried) if isinstance(credential, EntraCredential) else str(credential)
     if token.expires_at is None:
-        return f"{what}, without an end"
+        return f"{what}, which does not expire"
     left = token.expires_at - time.time() - skew
     if left <= 0:
         raise Unauthorized(
             f"the token expired {_span(-left)} ago ({what})",
-            hint="create a new one, or use a connection string with a key; check this machine's clock",
+            hint="create a new one, or use a connection string with a key; also check this machine's clock",
         )
     return f"{what}, valid for {_span(left)}"
 

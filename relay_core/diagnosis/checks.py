@@ -1,8 +1,8 @@
 """Runs checks in order, each with a time limit, and keeps their results.
 
-A check returns what it found, or raises: `Skipped` if it does not apply here, or a RelayDebugError if it failed, whose
-sentence, hint and exit code are the result. A check whose prerequisite did not pass is skipped, so one fault is one
-failure.
+A check returns what it found or raises an exception: `Skipped` if it does not apply here, or, if it failed, a
+RelayDebugError, whose sentence, hint and exit code are the result. A check whose prerequisite did not pass is skipped,
+so one fault causes only one failure.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Examination:
 
     @property
     def exit_code(self) -> int:
-        """That of the first failed check; 0 if none has failed."""
+        """The exit code of the first failed check; 0 if none has failed."""
         return next((result.exit_code for result in self.results if result.status is Status.FAILED), 0)
 
     async def check(
@@ -98,7 +98,7 @@ class Examination:
             name: Name of the check for users.
             run: Returns what was found, or raises.
             after: Checks that must not have failed.
-            limit: Seconds, if not those of the examination.
+            limit: Seconds, if the limit differs from that of the examination.
         """
         if blocker := next((each for each in after if each in self._blocked), None):
             self._blocked.add(name)
@@ -130,8 +130,11 @@ class Examination:
         except TIMEOUT_ERRORS:
             return _failed(name, TimedOut(f"no result within {limit:g} s", hint="check the network and retry"))
         except Exception as error:  # noqa: BLE001 - the other checks must still run; the text may contain a secret
-            logger.debug("unexpected error of the check '%s': %s", name, frames_of(error))
-            return _failed(name, RelayDebugError(f"unexpected {type(error).__name__}", hint="--verbose logs where"))
+            logger.debug("unexpected error in the check '%s': %s", name, frames_of(error))
+            return _failed(
+                name,
+                RelayDebugError(f"unexpected {type(error).__name__}", hint="use --verbose to log where it occurred"),
+            )
 
 
 def _failed(name: str, error: RelayDebugError) -> Result:

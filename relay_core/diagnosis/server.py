@@ -1,6 +1,6 @@
-"""Checks of the way to the relay that need no credentials: proxy, name, port, certificate, answer and clock.
+"""Checks of the path to the relay that need no credentials: proxy, name, port, certificate, answer and clock.
 
-Each stage uses the code of real connections. One opening handshake without a token shows the last four.
+Each stage uses the code of real connections. One opening handshake without a token provides the last four results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ __all__ = ["ANSWER", "MAX_SKEW", "PORT", "ServerChecks"]
 PROXY, NAME, PORT, TUNNEL = "proxy", "name", "port", "proxy connect"
 CERTIFICATE, ANSWER, CLOCK = "certificate", "answer", "clock"
 MAX_SKEW = 300.0
-"""Seconds between this clock and the relay's. Validators of Entra ID tokens usually allow five minutes."""
+"""Maximum difference in seconds between this machine's clock and the relay's. Validators of Entra ID tokens usually
+allow five minutes.
+"""
 
 
 class ServerChecks:
@@ -40,7 +42,9 @@ class ServerChecks:
 
     def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext, *, network_hint: str = "") -> None:
         self.skew = 0.0
-        """Seconds that the relay's clock is ahead of this one, if the relay's answer had a time."""
+        """Seconds by which the relay's clock is ahead of this machine's; 0 if the relay's answer did not contain a
+        time.
+        """
         self.addresses: list[str] = []
         """The relay's addresses; none if a proxy resolves its name."""
         self._endpoint = endpoint
@@ -82,7 +86,7 @@ class ServerChecks:
             raise self._hinted(error) from None
         if self._proxy is None:
             self.addresses = found
-        return f"{host} is {', '.join(found)}" if found != [host] else f"{host} is an address"
+        return f"{host} resolves to {', '.join(found)}" if found != [host] else f"{host} is an IP address"
 
     async def _connect(self) -> str:
         host, port = self._next_hop
@@ -90,12 +94,12 @@ class ServerChecks:
             address = await connect_tcp(host, port)
         except RelayUnreachable as error:
             raise self._hinted(error) from None
-        return f"{address} accepts connections to port {port}"
+        return f"{address} accepts connections on port {port}"
 
     def _hinted(self, error: RelayDebugError) -> RelayUnreachable:
         if self._proxy is not None:
             return RelayUnreachable(
-                error.sentence, hint="check HTTPS_PROXY; NO_PROXY names hosts to connect to directly"
+                error.sentence, hint="check HTTPS_PROXY; use NO_PROXY to list the hosts to connect to directly"
             )
         return RelayUnreachable(error.sentence, hint="; ".join(filter(None, (error.hint, self._network_hint))))
 
@@ -125,11 +129,11 @@ class ServerChecks:
         return _describe(self._answer.certificate)
 
     async def _untrusted_issuer(self) -> str:
-        """Return the issuer of a certificate that is not trusted, from a second handshake that accepts any."""
+        """Return the issuer of an untrusted certificate, from a second handshake that accepts any certificate."""
         answer = ServerAnswer()
         with contextlib.suppress(RelayDebugError):  # the certificate may have been shown before the failure
             await ask_server(self._endpoint.root_url, answer, tls=unverified_tls())
-        return "it could not be read" if answer.certificate is None else _describe(answer.certificate)
+        return "its issuer could not be determined" if answer.certificate is None else _describe(answer.certificate)
 
     async def _read_answer(self) -> str:
         if self._error is not None:
@@ -137,7 +141,7 @@ class ServerChecks:
         status = self._answer.status or 0
         if status >= 500:
             raise refused_listen(status, "", self._endpoint)
-        return f"HTTP status {status} (the request has no token)"
+        return f"HTTP status {status} (the request had no token)"
 
     async def _compare_clocks(self) -> str:
         try:
@@ -149,13 +153,13 @@ class ServerChecks:
             direction = "behind" if self.skew > 0 else "ahead of"
             raise ConfigurationError(
                 f"this machine's clock is {abs(self.skew):.0f} s {direction} the relay's",
-                hint="synchronise it (NTP); tokens are refused as expired or not yet valid until then",
+                hint="synchronise it (NTP); until then, tokens are refused as expired or not yet valid",
             )
         return f"within {abs(self.skew) + 1:.0f} s of the relay's"  # the header has whole seconds
 
 
 def _describe(certificate: bytes) -> str:
-    """Return issuer and end of a certificate."""
+    """Return the issuer and the expiry date of a certificate."""
     parsed = x509.load_der_x509_certificate(certificate)
     named = parsed.issuer.get_attributes_for_oid(NameOID.COMMON_NAME) or list(parsed.issuer)
     issuer = str(named[0].value) if named else "an unnamed issuer"

@@ -30,7 +30,7 @@ _PREFIX = "sb-hc-"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One hybrid connection on one relay, or a family of them; the URLs of a family are those of its first one.
+    """One hybrid connection on one relay, or a family; the URLs of a family are those of its first hybrid connection.
 
     >>> str(Endpoint("contoso.servicebus.windows.net", 443, "myhc"))
     'sb://contoso.servicebus.windows.net/myhc'
@@ -41,18 +41,18 @@ class Endpoint:
     path: str
     """Name of the hybrid connection; may contain `/`."""
     size: int = 1
-    """Number of hybrid connections; more than 1 for a family, see `relay_core.hyco.family`."""
+    """Number of hybrid connections; more than 1 for a family; see `relay_core.hyco.family`."""
     family: str | None = None
     """The name of the family, if this is one of its hybrid connections."""
 
     @property
     def name(self) -> str:
-        """The name for messages: users know a family's name only, and not on which hybrid connection an agent is."""
+        """The name for messages: users know only a family's name, and not which hybrid connection an agent is on."""
         return self.family or self.path
 
     @property
     def siblings(self) -> tuple[Endpoint, ...]:
-        """The hybrid connections of this family: `alice`, `alice-1`, `alice-2`; of a single one, itself."""
+        """The hybrid connections of this family: `alice`, `alice-1`, `alice-2`; without a family, only this one."""
         if self.size == 1:
             return (self,)
         paths = [self.path, *(f"{self.path}-{number}" for number in range(1, self.size))]

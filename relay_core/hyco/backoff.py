@@ -18,7 +18,7 @@ __all__ = ["AttemptBudget", "Backoff"]
 FIRST_CEILING = 0.2
 CAP = 15.0
 PROMPT_CAP = 0.3
-"""A client can reconnect only after its agent, so the two together need up to twice this time. With Azure's delays the
+"""A client can reconnect only after its agent, so the two together need up to twice this time. With Azure's delays, the
 handshakes take another 0.8 s, and a step must continue within 1.5 s."""
 PROMPT_ATTEMPTS = 240
 """Maximum number of consecutive prompt delays, about a minute in total. A longer outage is not expected to end within
@@ -27,7 +27,7 @@ HEALTHY_AFTER = 30.0
 """Seconds after which a connection counts as healthy. A shorter one does not reset the delays, because a relay that
 accepts and immediately drops connections would be flooded with retries."""
 BUDGET_RATE = 10.0
-"""Prompt attempts per second of one program at one address: enough for two connections."""
+"""Prompt attempts per second by one program to one address: enough for two connections."""
 BUDGET_BURST = 24.0
 
 
@@ -42,7 +42,7 @@ class Backoff:
         self.failures = 0
         """Consecutive failures since the last healthy connection."""
         self._prompt = 0
-        """How many of them were followed by a prompt delay. They do not lengthen the calm delays."""
+        """How many of these failures were followed by a prompt delay. Such failures do not lengthen the calm delays."""
         self._random = random
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class Backoff:
         return lived >= HEALTHY_AFTER
 
     def reset(self) -> None:
-        """Start the sequence of delays again."""
+        """Restart the sequence of delays."""
         self.failures = self._prompt = 0
 
     def next_delay(self, *, lived: float = 0.0, prompt: bool = False) -> float:
@@ -78,7 +78,7 @@ class Backoff:
 
 
 class AttemptBudget:
-    """A token bucket that limits the prompt attempts of one program's connections at one address.
+    """A token bucket that limits the prompt attempts of one program's connections to one address.
 
     A connection without a token waits for a calm delay. That is enough, because the first connection to succeed makes
     the others connect at once.

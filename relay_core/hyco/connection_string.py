@@ -5,7 +5,7 @@
     Endpoint=sb://contoso.servicebus.windows.net/;EntityPath=myhc;Authentication=Managed Identity
     ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      field of relay-debug, 32 bytes, never sent to the relay
     ...;SharedAccessKey=<key>;EntityPath=myhc:3                  a family with one key; see relay_core.hyco.family
-    ...;SharedAccessKey=<key>;EntityPath=myhc;FamilyKeys=<key of myhc-1>,<key of myhc-2>       a family with a key each
+    ...;SharedAccessKey=<key>;EntityPath=myhc;FamilyKeys=<key of myhc-1>,<key of myhc-2>      a family with several keys
 
 Field names are case-insensitive and may come in any order. Invalid: no `Endpoint`; a key name without a key; a key and
 a signature; an unknown field; a repeated field; family keys that do not match the size. Error messages never contain a
@@ -28,8 +28,8 @@ MAX_KEY_CHARS = 256
 """Maximum length of a key and of a key name in the official clients."""
 
 _HINT = (
-    "the format is 'Endpoint=sb://<namespace>.servicebus.windows.net/;SharedAccessKeyName=<rule>;"
-    "SharedAccessKey=<key>;EntityPath=<hybrid connection>'; copy it again, quoted"
+    "use the format 'Endpoint=sb://<namespace>.servicebus.windows.net/;SharedAccessKeyName=<rule>;"
+    "SharedAccessKey=<key>;EntityPath=<hybrid connection>'; copy it again and, in a shell, put it in quotes"
 )
 _FIELDS = {
     "endpoint": "Endpoint",
@@ -63,7 +63,7 @@ class ConnectionString:
     tunnel_key: bytes | None = None
     """32 bytes shared by agent and client, unknown to the relay."""
     family_size: int | None = None
-    """Number of hybrid connections in the family, or None if the string does not say."""
+    """Number of hybrid connections in the family, or None if the string does not give it."""
     family_keys: tuple[str, ...] = ()
     """The keys of the second and all further hybrid connections of a family, where each has its own rule."""
 
@@ -106,14 +106,14 @@ class ConnectionString:
         """Return these credentials for the hybrid connection or family `path`, as given with `--hc`.
 
         Raises:
-            ConfigurationError: The string names a different hybrid connection, or another size.
+            ConfigurationError: The string names a different hybrid connection or a different size.
         """
         wanted = FamilyName.parse(path)
         # The service's entity names are case-insensitive.
         if self.entity_path and self.entity_path.lower() != wanted.path.lower():
             raise ConfigurationError(
                 f"the connection string is for hybrid connection '{self.entity_path}', not for '{wanted.path}'",
-                hint=f"use --hc {self.entity_path}, or a connection string of '{wanted.path}' or of the whole "
+                hint=f"use --hc {self.entity_path}, or a connection string for '{wanted.path}' or for the whole "
                 "namespace",
             )
         changed = replace(self, entity_path=wanted.path, family_size=wanted.size or self.family_size)
@@ -160,7 +160,7 @@ def _check_family(parsed: ConnectionString) -> None:
     if size != parsed.family_size or size > MAX_SIZE:
         raise ConfigurationError(
             f"the connection string has keys for {size} hybrid connections, but the family has {parsed.family_size}",
-            hint=f"omit the size in the name; the largest is {MAX_SIZE}",
+            hint=f"omit the size from the name; the largest size is {MAX_SIZE}",
         )
 
 

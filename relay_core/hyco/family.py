@@ -18,7 +18,8 @@ from relay_core.hyco.address import Endpoint
 __all__ = ["MAX_SIZE", "FamilyName", "SiblingOrder", "no_sibling_left"]
 
 MAX_SIZE = 200
-"""Hybrid connections in a family: their listeners use up Azure's limit of 5,000 connections per namespace."""
+"""Maximum number of hybrid connections in a family; with more of them, the listeners could exceed Azure's limit of
+5,000 connections per namespace."""
 
 
 class FamilyName(NamedTuple):
@@ -41,8 +42,8 @@ class FamilyName(NamedTuple):
             return cls(path, None)
         if not path or not (digits.isascii() and digits.isdigit() and 1 <= int(digits[:4]) <= MAX_SIZE):
             raise ConfigurationError(
-                f"invalid name of a family of hybrid connections: '{text}'",
-                hint=f"the format is NAME:SIZE with a size from 1 to {MAX_SIZE}, for example alice:8",
+                f"invalid family of hybrid connections: '{text}'",
+                hint=f"use the format NAME:SIZE with a size from 1 to {MAX_SIZE}, such as alice:8",
             )
         return cls(path, int(digits))
 
@@ -50,9 +51,9 @@ class FamilyName(NamedTuple):
 class SiblingOrder:
     """The order in which a listener tries the hybrid connections of its family.
 
-    It begins with the one that accepted the listener before, so that its clients find it there after an interruption. A
-    new listener begins at random: listeners that start together then spread over the family, instead of all of them
-    filling one hybrid connection after the other.
+    It begins with the hybrid connection that accepted the listener before, so that the listener's clients find it there
+    after an interruption. A new listener begins at random: listeners that start together then spread over the family,
+    instead of filling one hybrid connection after another.
 
     Args:
         size: Number of hybrid connections.
@@ -67,7 +68,7 @@ class SiblingOrder:
         return f"<SiblingOrder {self._first} of {self._size}>"
 
     def indexes(self) -> list[int]:
-        """Return the numbers of all hybrid connections, the one to try first at the start."""
+        """Return the numbers of all hybrid connections, starting with the one to try first."""
         return [(self._first + offset) % self._size for offset in range(self._size)]
 
     def accepted(self, index: int) -> None:
@@ -79,7 +80,7 @@ def no_sibling_left(refusals: Sequence[RelayDebugError], endpoint: Endpoint) -> 
     """Return the error for a listener that no hybrid connection of its family accepts.
 
     Args:
-        refusals: Why, one for each hybrid connection; each is TooManyListeners or HybridConnectionNotFound.
+        refusals: The reasons, one for each hybrid connection; each is TooManyListeners or HybridConnectionNotFound.
         endpoint: The family.
     """
     existing = [error for error in refusals if not isinstance(error, HybridConnectionNotFound)]
@@ -88,6 +89,6 @@ def no_sibling_left(refusals: Sequence[RelayDebugError], endpoint: Endpoint) -> 
     return TooManyListeners(
         f"all {len(existing)} hybrid connections of the family '{endpoint.name}' have as many listeners as the relay "
         "allows (25 each in Azure)",
-        hint="end jobs that no longer need debugging, or enlarge the family: infra/create_relay.sh "
+        hint="stop jobs that no longer need debugging, or enlarge the family: infra/create_relay.sh "
         f"--hc {endpoint.name} --nodes NUMBER",
     )

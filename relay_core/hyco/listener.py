@@ -12,12 +12,12 @@ Rules:
   * `Unauthorized` (401, 403, close code 1008) is retried once with a new token; a second one without a healthy
     connection in between is permanent;
   * as an exception, an identity whose role may be new is retried for as long as `relay_core.hyco.role_grace` allows;
-  * `HybridConnectionNotFound` is retried for `NOT_FOUND_GRACE` seconds after the start and permanent later, because
+  * `HybridConnectionNotFound` is retried for `NOT_FOUND_GRACE` seconds after the start and is permanent later, because
     Azure takes some time to propagate a new entity (roles: up to 5 minutes);
   * once the relay has answered 101, to this listener or to a predecessor with the same settings, only a repeated
     `Unauthorized` is permanent. The settings are then known to be correct, so an untrusted certificate, an answer that
-    is not HTTP, or a full hybrid connection is caused by a captive portal, a proxy or an outage, and jobs run longer
-    than those;
+    is not HTTP, or a full hybrid connection must be caused by a captive portal, a proxy or an outage, and jobs outlast
+    those;
   * a token is renewed after 75 % of its remaining lifetime, less up to 10 % of jitter, so that agents that started
     together do not renew together.
 
@@ -66,7 +66,7 @@ class ListenerStateMachine:
     ) -> None:
         self.state = ListenerState.CONNECTING
         self.error: RelayDebugError | None = None
-        """The most recent failure; in state ENDED the permanent one."""
+        """The most recent failure; in state ENDED, the permanent error."""
         self.retry_at = now
         """In state WAITING: when to connect again."""
         self.renew_at: float | None = None
@@ -93,7 +93,7 @@ class ListenerStateMachine:
             now: Monotonic seconds.
             token_lifetime: Seconds until the token in use expires; None if it does not.
         """
-        # The count of refusals is kept, so that a relay which accepts a token and then closes with 1008 is not retried
+        # The count of refusals is kept, so that a relay that accepts a token and then closes with 1008 is not retried
         # without limit.
         self.state = ListenerState.LISTENING
         self.error = None
@@ -103,14 +103,15 @@ class ListenerStateMachine:
 
     def renewed(self, *, now: float, token_lifetime: float | None) -> None:
         """Record that a renewToken message was sent."""
-        # The relay confirms nothing: a valid token gets no response, an invalid one close code 1008.
+        # The relay confirms nothing: it does not respond to a valid token, and closes with code 1008 after an invalid
+        # one.
         self._schedule_renewal(now, token_lifetime)
 
     def failed(self, error: RelayDebugError, *, now: float, needed: bool = False) -> None:
         """Record a failed attempt or the loss of the control channel; the new state is WAITING or ENDED.
 
         Args:
-            error: Why.
+            error: The reason.
             now: Monotonic seconds.
             needed: Whether somebody is waiting for the connection, so that retries are prompt.
         """
@@ -135,9 +136,14 @@ class ListenerStateMachine:
 
     @property
     def refused_until(self) -> float | None:
-        """Time at which retries with a refused identity end; None if the last failure was another one."""
+        """Time at which retries with a refused identity end; None if the last failure had another cause."""
         refused = self.error is not None and self._role_grace.concerns(self.error)
         return self._role_grace.until if refused else None
+
+    @property
+    def is_replacing_token(self) -> bool:
+        """Whether the relay refused a token that may have expired; the next attempt uses a new token."""
+        return self.state is ListenerState.WAITING and isinstance(self.error, Unauthorized) and not self.refused_until
 
     def _is_permanent(self, error: RelayDebugError, now: float) -> bool:
         if self._role_grace.concerns(error):
@@ -162,6 +168,6 @@ class ListenerStateMachine:
         if token_lifetime is None:
             self.renew_at = None
             return
-        # The jitter only makes it earlier: a later renewal would leave less time for retries.
+        # The jitter only makes the renewal earlier: a later renewal would leave less time for retries.
         share = RENEW_AT - RENEW_JITTER * self._random()
         self.renew_at = now + max(MIN_RENEW_DELAY, token_lifetime * share)

@@ -40,15 +40,15 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
     if status == 404 and _NO_LISTENERS.search(reason):
         return NoListener(
             f"no agent is listening on '{endpoint.name}' (namespace {endpoint.host})",
-            hint="start the job with --is-debug true; if it runs, look for 'relay-agent:' lines in its log",
+            hint="start the job with --is-debug true; if it is running, look for 'relay-agent:' lines in its log",
         )
     # Proxies and other implementations of the relay send the plain status, without a tracking id.
     if status == 404 and (from_relay or text.lower() in {"", "not found"}):
         return _not_found(endpoint)
     if status in {408, 504} and (from_relay or status == 408):
         return Rejected(
-            f"the agent on '{endpoint.name}' did not answer within the relay's limit ({status})",
-            hint="the job may have just ended, or its network may be slow; retry",
+            f"the agent on '{endpoint.name}' did not answer within the relay's time limit (HTTP status {status})",
+            hint="retry: the job may have just ended, or its network may be slow",
             status=status,
             reason=text,
         )
@@ -71,7 +71,7 @@ def refused_listen(status: int, reason: str, endpoint: Endpoint) -> RelayDebugEr
     if _LISTENER_LIMIT.search(reason):
         return TooManyListeners(
             f"'{endpoint.name}' already has as many listeners as the relay allows (25 in Azure)",
-            hint="end jobs that no longer need debugging, or use another hybrid connection for this job",
+            hint="stop jobs that no longer need debugging, or use another hybrid connection for this job",
         )
     if status in {401, 403}:
         return _unauthorized(status, text, endpoint, "Listen")
@@ -84,20 +84,30 @@ def refused_listen(status: int, reason: str, endpoint: Endpoint) -> RelayDebugEr
     )
 
 
-def closed_error(code: int, reason: str, endpoint: Endpoint) -> RelayDebugError:
-    """Return the error for a close code (RFC 6455, 7.4) on an established connection; not for 1000, a normal end."""
+def closed_error(code: int, reason: str, endpoint: Endpoint, *, closed_here: bool = False) -> RelayDebugError:
+    """Return the error for a close code (RFC 6455, 7.4) on an established connection; not for 1000, a normal end.
+
+    Args:
+        code: The close code.
+        reason: The text of the Close frame.
+        endpoint: The hybrid connection.
+        closed_here: Whether this side has closed the connection; see `ConnectionLost`.
+    """
     text = _clean(reason)
     suffix = f": {text}" if text else ""
+    if closed_here:
+        what = "the relay did not answer in time" if code == 1011 else "the relay violated the protocol or a limit"
+        return ConnectionLost(f"{what}{suffix}", code=code, reason=text, closed_here=True)
     # The only code that concerns the credential; all others are reported as a lost connection, which is retried.
     if code == 1008:
         return Unauthorized(
-            f"the relay closed '{endpoint.name}' because its token expired or was refused{suffix}",
-            hint="check this machine's clock, and whether the key or role still exists",
+            f"the relay closed the connection to '{endpoint.name}' because the token expired or was refused{suffix}",
+            hint="check this machine's clock, and check whether the key or role still exists",
         )
     what = {
         1001: f"'{endpoint.name}' was deleted or disabled, or its relay is shutting down",
         1006: "the connection to the relay closed unexpectedly",  # no Close frame was received
-        1011: "the relay recycled the connection, which it does every 24 hours and after faults",
+        1011: "the relay recycled the connection, as it does every 24 hours and after faults",
     }.get(code, f"the relay closed the connection with code {code}")
     return ConnectionLost(f"{what}{suffix}", code=code, reason=text)
 
@@ -110,9 +120,9 @@ def _unauthorized(status: int, text: str, endpoint: Endpoint, right: str) -> Una
         hint=(
             "the token has expired: create a new one, and check this machine's clock"
             if expired
-            else f"use a key with the {right} right on this hybrid connection or namespace, and copy it completely; "
-            f"with Entra ID, the role Azure Relay {right}er (takes up to 5 minutes to propagate); "
-            "a firewall rule causes the same error"
+            else f"use a key with the {right} right on this hybrid connection or namespace, and copy the whole key; "
+            f"with Entra ID, assign the role Azure Relay {right}er, which takes up to 5 minutes to take effect; a "
+            "firewall rule can cause the same error"
         ),
         status=status,
     )
@@ -129,7 +139,7 @@ def _not_found(endpoint: Endpoint) -> HybridConnectionNotFound:
 def _unavailable(status: int, text: str, endpoint: Endpoint) -> RelayUnreachable:
     return RelayUnreachable(
         f"the relay {endpoint.host} is temporarily unavailable ({status}): {text or 'no reason given'}",
-        hint="usually temporary; if it persists, check the namespace's health in the Azure portal",
+        hint="if this persists, check the namespace's health in the Azure portal",
         costly=True,
     )
 

@@ -21,7 +21,7 @@ class RemoteEndpoint:
 
     @classmethod
     def parse(cls, value: Any) -> RemoteEndpoint | None:
-        """Return the address, or None if the value is not one; it is optional."""
+        """Return the address, or None if the value is not an address; the field is optional."""
         if not isinstance(value, dict):
             return None
         address, port = value.get("address"), value.get("port")

@@ -1,4 +1,4 @@
-"""Retries after a 401 or 403, because a new role assignment of Entra ID takes some minutes to take effect.
+"""Retries after a 401 or 403, because a new role assignment in Azure takes some minutes to take effect.
 
             refused                     refused, and `until` is reached
     IDLE ------------> RETRYING -----------------------------------------> the refusal is permanent
@@ -62,7 +62,7 @@ def refused_for_now(error: RelayDebugError, until: str) -> Unauthorized:
     """
     return Unauthorized(
         error.sentence,
-        hint=f"a new role assignment takes up to 5 minutes; retrying until {until}",
+        hint=f"a new role assignment takes up to 5 minutes to take effect; retrying until {until}",
         status=_status(error),
     )
 
@@ -70,7 +70,7 @@ def refused_for_now(error: RelayDebugError, until: str) -> Unauthorized:
 def refused_for_good(error: RelayDebugError) -> Unauthorized:
     """Return the error to raise when the retries have ended."""
     return Unauthorized(
-        f"{error.sentence}; still refused after 5 minutes, the time in which a new role takes effect",
+        f"{error.sentence}; still refused after 5 minutes, by which time a new role should have taken effect",
         hint=error.hint,
         status=_status(error),
     )

@@ -4,12 +4,12 @@
                                                         |  layer (no I/O, no clock) |                       peer
     local program ---- receive_local* ----------------->+                          +---- ToPeer, EndPeer -->
 
-A layer is called with an event and returns outputs, in order. What it does not change, it returns as it is: an output
-of one layer is the event of the next. It may hold back bytes, add bytes in either direction, or delay an EOF; it never
-blocks. Time is an argument: `now` is in seconds of one monotonic clock.
+A layer is called with an event and returns outputs, in order. An event that it does not change is returned as it is,
+because an output of one layer is an event for the next one. A layer may hold back bytes, add bytes in either direction,
+or delay an EOF; it never blocks. Time is an argument: `now` is in seconds of one monotonic clock.
 
-Bytes come in pieces (`relay_core.layers.piece`). If a layer reads messages of the debug adapter protocol, the stack
-cuts the stream once for all layers: then a piece is a whole message, or part of anything else.
+Bytes come in pieces (`relay_core.layers.piece`). If any layer reads Debug Adapter Protocol messages, the stack splits
+the stream once, on behalf of all layers. Each piece is then either a whole message or part of other data.
 """
 
 from __future__ import annotations
@@ -19,10 +19,22 @@ from typing import ClassVar
 
 from relay_core.layers.piece import Piece
 
-__all__ = ["Abort", "EndLocal", "EndPeer", "Event", "Layer", "Output", "ResetLocal", "ToLocal", "ToPeer"]
+__all__ = [
+    "TO_LOCAL",
+    "TO_PEER",
+    "Abort",
+    "EndLocal",
+    "EndPeer",
+    "Event",
+    "Layer",
+    "Output",
+    "ResetLocal",
+    "ToLocal",
+    "ToPeer",
+]
 
 TO_LOCAL, TO_PEER = -1, 1
-"""Where an output goes: to the layer before, or to the one behind."""
+"""Where an output goes: to the layer before this one, or to the layer after it."""
 
 
 class ToLocal(Piece):
@@ -82,7 +94,7 @@ class ResetLocal:
 
 @dataclass(frozen=True)
 class Abort:
-    """Reset the connection to the local program, and abort the stream. It passes no other layer."""
+    """Reset the connection to the local program, and abort the stream. This output passes through no other layer."""
 
     reason: str
     """The reason, as a sentence for the peer and the log."""
@@ -99,28 +111,35 @@ class Layer:
     is_finished = False
     """True when this layer will pass on everything unchanged from now on; the stack then removes it."""
     longest_local = 0
-    """Bytes of JSON of the longest message of the local program that this layer reads; 0 if it reads none."""
+    """Maximum size in bytes of the JSON in messages from the local program that this layer reads; 0 if it reads
+    none."""
     longest_peer = 0
-    """The same for messages of the peer."""
+    """Like `longest_local`, but for messages from the peer."""
+    local_names: frozenset[str] | None = None
+    """Commands and events in messages from the local program that this layer handles; it is not called with any other
+    messages. None if it handles all messages. It is always called with bytes that are not a whole message.
+    """
+    peer_names: frozenset[str] | None = None
+    """Like `local_names`, but for messages from the peer."""
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - part of the interface, as below
         """Return outputs for the start of the connection."""
         return []
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002
-        """Handle bytes of the local program."""
+        """Handle bytes from the local program."""
         return [piece]
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:  # noqa: ARG002
-        """Handle bytes of the peer."""
+        """Handle bytes from the peer."""
         return [piece]
 
     def receive_local_eof(self, now: float) -> list[Output]:  # noqa: ARG002
-        """Handle EOF of the local program."""
+        """Handle EOF from the local program."""
         return [EndPeer()]
 
     def receive_peer_eof(self, now: float) -> list[Output]:  # noqa: ARG002
-        """Handle EOF of the peer."""
+        """Handle EOF from the peer."""
         return [EndLocal()]
 
     def receive_peer_lost(self, now: float) -> list[Output]:  # noqa: ARG002

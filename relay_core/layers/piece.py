@@ -1,109 +1,94 @@
-"""Consecutive bytes of one direction of a connection, and the message in them, which is parsed once for all layers."""
+"""Consecutive bytes in one direction of a connection, and the message in them, which is parsed once for all layers."""
 
 from __future__ import annotations
 
 import enum
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar
 
-from relay_core.dap import framing
+from relay_core.dap import framing, parsing
 from relay_core.dap.messages import Event, Message, Request, Response
 from relay_core.errors import ProtocolError
 
-__all__ = ["MAX_PARSED", "Head", "Kind", "Piece", "PieceType"]
+__all__ = ["MAX_PARSED", "Kind", "Piece", "PieceType"]
 
 MAX_PARSED = 256 * 1024
-"""Bytes of JSON; a longer message is looked into only by layers that have to."""
+"""Bytes of JSON; a longer message is parsed only for layers that need its content."""
 _HEAD = re.compile(
     rb'\s*\{\s*"seq"\s*:\s*([0-9]{1,18})\s*,\s*"type"\s*:\s*"'
     rb'(?:(event)"\s*,\s*"event"'
-    rb'|(response)"\s*,\s*"request_seq"\s*:\s*[0-9]{1,18}\s*,\s*"success"\s*:\s*(?:true|false)\s*,\s*"command")'
+    rb'|(response)"\s*,\s*"request_seq"\s*:\s*([0-9]{1,18})\s*,\s*"success"\s*:\s*(?:true|false)\s*,\s*"command")'
     rb'\s*:\s*"([A-Za-z.]{1,60})"'
 )
-"""The first fields of an event or a response, as debugpy's adapter writes them: then the rest need not be parsed."""
+"""The first fields of an event or a response, as debugpy's adapter writes them; if they match, the rest need not be
+parsed."""
 
 
 _INVALID: dict[str, object] = {}
-"""In place of a message: the body is not one."""
+"""Used in place of the message if the body is not a message."""
 
 
 class Kind(enum.Enum):
-    """What a piece is. A message can be inserted after the first three only."""
+    """The kind of a piece. A message can be inserted only after pieces of the first three kinds."""
 
     PLAIN = "bytes that were not cut into messages"
     MESSAGE = "a whole message with its header"
     LAST_PART = "the end of a message that is passed on in parts"
     PART = "another part of such a message"
     FOREIGN = "bytes of a stream that was never DAP"
-    BROKEN = "bytes of a stream that is not DAP any more"
+    BROKEN = "bytes of a stream that is no longer DAP"
     CUT = "the incomplete message at the end of a stream"
 
 
+_MESSAGE = Kind.MESSAGE  # on Python 3.11, each access to a member of an enumeration calls a function
 _COMPLETE = frozenset({Kind.PLAIN, Kind.MESSAGE, Kind.LAST_PART})
 
 
-class Head(NamedTuple):
-    """What a message is; empty fields if it is none, or lacks a required one."""
-
-    type: str = ""
-    """`request`, `response` or `event`."""
-    name: str = ""
-    """The command or the event."""
-    seq: int = 0
-    """Its number."""
-
-    @classmethod
-    def of(cls, message: object) -> Head:
-        """Return it for a parsed message."""
-        if not isinstance(message, dict):
-            return cls()
-        kind, number = message.get("type"), message.get("seq")
-        seq = number if isinstance(number, int) else 0
-        if kind == "response" and isinstance(message.get("request_seq"), int):
-            return cls(kind, _text(message.get("command")), seq)
-        if kind == "event" and isinstance(name := message.get("event"), str):
-            return cls(kind, name, seq)
-        if kind == "request" and isinstance(name := message.get("command"), str) and isinstance(number, int):
-            return cls(kind, name, seq)
-        return cls()
-
-
-def _text(found: object) -> str:
-    return found if isinstance(found, str) else ""
-
-
-_NOTHING = Head()
 PieceType = TypeVar("PieceType", bound="Piece")
 
 
 class Piece:
-    """Bytes, which pass on as they are. Equal to a piece of the same class with the same bytes.
+    """Bytes that are passed on unchanged. A piece equals another piece of the same class with the same bytes.
 
     Args:
         data: The bytes.
-        kind: What they are.
+        kind: What the bytes are.
         start: Offset of the JSON in a message.
+        message: The parsed JSON, if the caller has it.
     """
 
-    __slots__ = ("_head", "_message", "_start", "body", "data", "kind")
+    __slots__ = ("_message", "_start", "data", "is_message", "kind", "name", "request_seq", "seq", "type")
 
-    def __init__(self, data: bytes, kind: Kind = Kind.PLAIN, start: int = 0) -> None:
+    def __init__(
+        self, data: bytes, kind: Kind = Kind.PLAIN, start: int = 0, message: Mapping[str, object] | None = None
+    ) -> None:
         self.data = data
         self.kind = kind
-        self.body = data[start:] if kind is Kind.MESSAGE and len(data) - start <= MAX_PARSED else b""
-        """The JSON of a message of at most `MAX_PARSED` bytes, else b""."""
+        self.is_message = kind is _MESSAGE
+        """True if this is a whole message."""
+        # The next four attributes identify the message. They keep these values if the piece is not a message, or if
+        # the message lacks a required field, or is long and begins in an unusual way.
+        self.type = ""
+        """`request`, `response` or `event`."""
+        self.name = ""
+        """The command or the event."""
+        self.seq = 0
+        """The number of the message."""
+        self.request_seq = 0
+        """The number of the request that a response answers."""
         self._start = start
-        self._message: Mapping[str, object] | None = None
-        self._head: Head | None = None
+        self._message = message
+        if message is not None:
+            self._identify(message)
+        elif self.is_message:
+            self._read_head()
 
     @classmethod
     def of(cls: type[PieceType], message: Message) -> PieceType:  # noqa: PYI019 - `Self` needs Python 3.11
         """Return a new message."""
         data = framing.encode(message)
-        piece = cls(data, Kind.MESSAGE, framing.body_start(data))
-        piece._message, piece._head = message, Head.of(message)
-        return piece
+        return cls(data, _MESSAGE, framing.body_start(data), message)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and isinstance(other, Piece) and self.data == other.data
@@ -119,59 +104,77 @@ class Piece:
         return self.data[: self._start]
 
     @property
+    def body(self) -> bytes:
+        """The JSON of a message of at most `MAX_PARSED` bytes, else b""."""
+        return self.data[self._start :] if self.is_message and len(self.data) - self._start <= MAX_PARSED else b""
+
+    @property
     def whole_body(self) -> bytes:
         """The JSON of a message of any length, else b""."""
-        return self.body or (self.data[self._start :] if self.kind is Kind.MESSAGE else b"")
+        return self.data[self._start :] if self.is_message else b""
 
     @property
     def can_be_followed(self) -> bool:
         """True if a message can be inserted after this piece."""
-        return self.kind in _COMPLETE
+        return self.is_message or self.kind in _COMPLETE
 
     @property
     def is_foreign(self) -> bool:
         """True if no part of the stream was DAP."""
-        return self.kind is Kind.FOREIGN
-
-    @property
-    def head(self) -> Head:
-        """The kind of the message; empty without a message, and for a long one that begins in an unusual way."""
-        if self._head is None:
-            found = _HEAD.match(self.data, self._start) if self.kind is Kind.MESSAGE else None
-            if found is None:
-                self._parse()
-            else:
-                self._head = Head((found[2] or found[3]).decode(), found[4].decode(), int(found[1]))
-        return self._head or _NOTHING
+        return not self.is_message and self.kind is Kind.FOREIGN
 
     def request(self) -> Request | None:
         """Return the message if it is a request of at most `MAX_PARSED` bytes; it must not be changed."""
-        return cast("Request", self._message) if self._is("request") else None
+        return self._parsed("request")  # type: ignore[return-value] # `cast` would be a call for each layer, as below
 
     def response(self, *, any_length: bool = False) -> Response | None:
-        """Return the message if it is a response, likewise.
+        """Return the message if it is a response of at most `MAX_PARSED` bytes; it must not be changed.
 
         Args:
             any_length: Whether a message of more than `MAX_PARSED` bytes is parsed, too.
         """
-        return cast("Response", self._message) if self._is("response", any_length=any_length) else None
+        return self._parsed("response", any_length=any_length)  # type: ignore[return-value]
 
     def event(self, *, any_length: bool = False) -> Event | None:
-        """Return the message if it is an event, likewise."""
-        return cast("Event", self._message) if self._is("event", any_length=any_length) else None
+        """Return the message if it is an event, in the same way as `response`."""
+        return self._parsed("event", any_length=any_length)  # type: ignore[return-value]
 
-    def _is(self, kind: str, *, any_length: bool = False) -> bool:
+    def _parsed(self, kind: str, *, any_length: bool = False) -> Mapping[str, object] | None:
         if self._message is None:
-            self._parse(any_length=any_length)
-        return self._message is not None and self._head is not None and self._head.type == kind
+            self._parse(self.whole_body if any_length else self.body)
+        return self._message if self.type == kind else None
 
-    def _parse(self, *, any_length: bool = False) -> None:
-        """Parse the message, and correct the head: a message may have a field twice, of which the last one counts."""
-        body = self.whole_body if any_length else self.body
+    def _read_head(self) -> None:
+        """Identify the message by its first fields, if it begins in the usual way."""
+        found = _HEAD.match(self.data, self._start)
+        if found is None:
+            self._parse(self.body)
+        else:
+            seq, event, response, request_seq, name = found.groups()
+            self.type, self.name = (event or response).decode(), name.decode()
+            self.seq, self.request_seq = int(seq), int(request_seq or 0)
+
+    def _parse(self, body: bytes) -> None:
+        """Parse the message, and identify it again: if a field occurs twice, the last occurrence counts."""
         if not body:
             return
         try:
-            self._message = framing.parse(body)
+            self._message = parsing.parse(body)
         except ProtocolError:
             self._message = _INVALID
-        self._head = Head.of(self._message)
+        self._identify(self._message)
+
+    def _identify(self, message: Mapping[str, object]) -> None:
+        kind, seq, answered = message.get("type"), message.get("seq"), message.get("request_seq")
+        name = message.get("event" if kind == "event" else "command")
+        self.request_seq = 0
+        if kind == "response" and isinstance(answered, int):
+            self.type, self.name = "response", name if isinstance(name, str) else ""
+            self.request_seq = answered
+        elif kind == "event" and isinstance(name, str):
+            self.type, self.name = "event", name
+        elif kind == "request" and isinstance(name, str) and isinstance(seq, int):
+            self.type, self.name = "request", name
+        else:
+            self.type, self.name, seq = "", "", 0
+        self.seq = seq if isinstance(seq, int) else 0

@@ -43,7 +43,7 @@ class MessageSplitter(Generic[PieceType]):
 
         Args:
             data: The next bytes of the stream.
-            longest: Bytes of JSON; a longer message is passed on in parts, as they arrive.
+            longest: Maximum size of the JSON in bytes; a longer message is passed on in parts, as they arrive.
         """
         self._longest = longest
         pieces: list[PieceType] = []
@@ -55,17 +55,17 @@ class MessageSplitter(Generic[PieceType]):
         return pieces
 
     def end(self, kind: Kind = Kind.CUT) -> list[PieceType]:
-        """Return the bytes of an incomplete message: at the end of the stream, or as another kind."""
+        """Return the bytes of an incomplete message as a piece of that kind; the default is for the end of a stream."""
         rest = self._take(len(self._buffer))
         return [self._make(rest, kind)] if rest else []
 
     def _take_whole(self, data: bytes, pieces: list[PieceType]) -> bytes:
         """Add the whole messages at the start of `data` to `pieces`; return the rest.
 
-        Usually nothing remains. This is the way of every message, so it copies no byte that it need not.
+        Usually nothing remains. Every message takes this path, so it copies no bytes unnecessarily.
         """
         at = 0
-        while header := _USUAL_HEADER.match(data, at):
+        while at < len(data) and (header := _USUAL_HEADER.match(data, at)):
             start, length = header.end(), int(header[1])
             if length > self._longest or start + length > len(data):
                 break

@@ -4,22 +4,33 @@
     ToLocal  <--  exit  <--  first layer <-- ... <-- last layer <-- splitter <-- receive_peer
 
 The stack cuts each direction into messages, once, as long as one of its layers reads them. At the exit, a message that
-a layer has added waits until it would not be inside another one.
+a layer has added waits until it would not be inside another message.
+
+Each step in a debugger sends about ten messages through all layers, so little is done for each message and layer: a
+layer that does not handle a message by its name is not called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic
 
-from relay_core.layers.layer import Abort, EndLocal, EndPeer, Event, Layer, Output, ResetLocal, ToLocal, ToPeer
-from relay_core.layers.piece import Kind, PieceType
+from relay_core.layers.layer import (
+    TO_LOCAL,
+    TO_PEER,
+    Abort,
+    EndLocal,
+    EndPeer,
+    Event,
+    Layer,
+    Output,
+    ResetLocal,
+    ToLocal,
+    ToPeer,
+)
+from relay_core.layers.piece import Kind, Piece
 from relay_core.layers.splitter import MessageSplitter
 
 __all__ = ["LayerStack"]
-
-_CLOSED = frozenset({Kind.FOREIGN, Kind.BROKEN, Kind.CUT})
-"""Bytes after which nothing can be added any more."""
 
 
 class LayerStack:
@@ -34,10 +45,12 @@ class LayerStack:
         self._layers = list(layers)
         self._from_local = from_local or MessageSplitter(ToPeer)
         self._from_peer = MessageSplitter(ToLocal)
-        self._to_local: _Exit[ToLocal] = _Exit()
-        self._to_peer: _Exit[ToPeer] = _Exit()
+        self._to_local = _Exit()
+        self._to_peer = _Exit()
         self._timed: list[Layer] = []
         """The layers that may have a deadline."""
+        self._names: dict[int, list[frozenset[str] | None]] = {}
+        """For each direction, the names of the messages that each layer handles."""
         self._sort()
 
     def __len__(self) -> int:
@@ -50,30 +63,31 @@ class LayerStack:
         """Start every layer; return the outputs."""
         done: list[Output] = []
         for index, layer in enumerate(self._layers):
-            self._route(index, layer.start(now), now, done)
+            self._pass_on(index, layer.start(now), now, done)
         return self._left(done, now)
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
-        """Handle bytes of the local program; return the outputs."""
+        """Handle bytes from the local program; return the outputs."""
+        # Not stored: while responses to its own requests are pending, the prefetch layer reads longer messages.
         longest = max([layer.longest_local for layer in self._layers], default=0)
-        return self._enter(self._from_local.feed(data, longest) if longest else [ToPeer(data)], now)
+        return self._enter(-1, self._from_local.feed(data, longest) if longest else [ToPeer(data)], now)
 
     def receive_peer(self, data: bytes, now: float) -> list[Output]:
-        """Handle bytes of the peer; return the outputs."""
+        """Handle bytes from the peer; return the outputs."""
         longest = max([layer.longest_peer for layer in self._layers], default=0)
-        return self._enter(self._from_peer.feed(data, longest) if longest else [ToLocal(data)], now)
+        return self._enter(len(self._layers), self._from_peer.feed(data, longest) if longest else [ToLocal(data)], now)
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Handle EOF of the local program; return the outputs."""
-        return self._enter([*self._from_local.end(), EndPeer()], now)
+        """Handle EOF from the local program; return the outputs."""
+        return self._enter(-1, [*self._from_local.end(), EndPeer()], now)
 
     def receive_peer_eof(self, now: float) -> list[Output]:
-        """Handle EOF of the peer; return the outputs."""
-        return self._enter([*self._from_peer.end(), EndLocal()], now)
+        """Handle EOF from the peer; return the outputs."""
+        return self._enter(len(self._layers), [*self._from_peer.end(), EndLocal()], now)
 
     def receive_peer_lost(self, now: float) -> list[Output]:
         """Handle the loss of the stream; return the outputs."""
-        return self._enter([*self._from_peer.end(), ResetLocal()], now)
+        return self._enter(len(self._layers), [*self._from_peer.end(), ResetLocal()], now)
 
     def next_deadline(self) -> float | None:
         """Return when to call `tick`, or None."""
@@ -88,85 +102,102 @@ class LayerStack:
         """Handle the passage of time; return the outputs."""
         done: list[Output] = []
         for index, layer in enumerate(self._layers):
-            self._route(index, layer.tick(now), now, done)
+            self._pass_on(index, layer.tick(now), now, done)
         return self._left(done, now)
 
-    def _enter(self, events: Iterable[Event], now: float) -> list[Output]:
-        """Route events from the end of the stack at which they enter."""
+    def _enter(self, index: int, events: Iterable[Event], now: float) -> list[Output]:
+        """Route events from an end of the stack, as if they were outputs of a layer with that index."""
         done: list[Output] = []
-        for event in events:
-            self._route(-1 if event.step > 0 else len(self._layers), [event], now, done)
+        self._pass_on(index, events, now, done)
         return self._left(done, now)
 
-    def _route(self, index: int, outputs: Iterable[Output], now: float, done: list[Output]) -> None:
+    def _pass_on(self, index: int, outputs: Iterable[Output], now: float, done: list[Output]) -> None:
         """Pass the outputs of a layer to its neighbours, depth first; append those that leave the stack to `done`."""
-        layers = self._layers
         for output in outputs:
             if isinstance(output, Abort):  # it concerns both sides, so that no layer may hold it back
                 done.append(output)
-                continue
-            at = index + output.step
-            while 0 <= at < len(layers):
-                passed = output.enter(layers[at], now)
-                if not (len(passed) == 1 and passed[0] is output):
-                    self._route(at, passed, now, done)
-                    break
-                at += output.step
             else:
-                done += self._leave(output)
+                self._route(index + output.step, output, now, done)
 
-    def _leave(self, event: Event) -> list[Output]:
-        """Return what leaves the stack because of an event that no layer is left for."""
+    def _route(self, at: int, event: Event, now: float, done: list[Output]) -> None:
+        """Pass an event to the layer at an index and those behind it."""
+        step, layers, names = event.step, self._layers, self._names[event.step]
+        name = event.name if isinstance(event, Piece) and event.is_message else None
+        while 0 <= at < len(layers):
+            handled = names[at]
+            if handled is None or name is None or name in handled:
+                passed = event.enter(layers[at], now)
+                # Almost every event is passed on as it is. Identity proves this; comparing bytes would cost more.
+                if not (len(passed) == 1 and passed[0] is event):
+                    self._pass_on(at, passed, now, done)
+                    return
+            at += step
+        self._leave(event, done)
+
+    def _leave(self, event: Event, done: list[Output]) -> None:
+        """Append to `done` what leaves the stack because of an event for which no layer is left."""
         if isinstance(event, ToLocal):
-            return [*self._to_local.leave(event)]
-        return [*self._to_peer.leave(event)] if isinstance(event, ToPeer) else [event]
+            self._to_local.leave(event, done)
+        elif isinstance(event, ToPeer):
+            self._to_peer.leave(event, done)
+        else:
+            done.append(event)
 
     def _left(self, done: list[Output], now: float) -> list[Output]:
         """Remove layers that have finished; return the outputs, in which bytes of one direction are one output."""
         # Not while outputs are routed, because `_route` identifies layers by their index.
-        if any(layer.is_finished for layer in self._layers):
-            self._layers = [layer for layer in self._layers if not layer.is_finished]
-            self._sort()
-            done += self._released(now)
+        for layer in self._layers:
+            if layer.is_finished:
+                self._layers = [layer for layer in self._layers if not layer.is_finished]
+                self._sort()
+                done += self._released(now)
+                break
         return _joined(done) if len(done) > 1 else done
 
     def _released(self, now: float) -> list[Output]:
-        """Return the incomplete messages that no layer waits for any more."""
+        """Return the incomplete messages that no layer is waiting for any longer."""
         done: list[Output] = []
+        # The splitter keeps the beginning of a message until its end arrives. Without a reader, nobody needs it whole,
+        # and the other side may be waiting for these bytes.
         if not any(layer.longest_local for layer in self._layers):
-            self._route(-1, self._from_local.end(Kind.PLAIN), now, done)
+            self._pass_on(-1, self._from_local.end(Kind.PLAIN), now, done)
         if not any(layer.longest_peer for layer in self._layers):
-            self._route(len(self._layers), self._from_peer.end(Kind.PLAIN), now, done)
+            self._pass_on(len(self._layers), self._from_peer.end(Kind.PLAIN), now, done)
         return done
 
     def _sort(self) -> None:
         self._timed = [layer for layer in self._layers if type(layer).next_deadline is not Layer.next_deadline]
+        self._names = {
+            TO_PEER: [layer.local_names for layer in self._layers],
+            TO_LOCAL: [layer.peer_names for layer in self._layers],
+        }
 
 
-class _Exit(Generic[PieceType]):
+class _Exit:
     """Where the bytes of one direction leave the stack."""
 
     def __init__(self) -> None:
-        self._last = Kind.PLAIN
-        """What left last."""
-        self._waiting: list[PieceType] = []
+        self._last: Kind = Kind.PLAIN
+        """The kind of the piece that left last."""
+        self._can_be_followed = True
+        """Whether a message can be inserted after that piece."""
+        self._waiting: list[ToLocal | ToPeer] = []
 
-    def leave(self, piece: PieceType) -> list[PieceType]:
-        """Return what leaves now. The only messages that come between two parts are those that a layer has added."""
-        if piece.kind is Kind.MESSAGE and self._last is Kind.PART:
-            self._waiting.append(piece)
-            return []
-        if piece.kind is Kind.MESSAGE and self._last in _CLOSED:
-            return []
-        self._last = piece.kind
-        if piece.kind is not Kind.LAST_PART or not self._waiting:
-            return [piece]
-        waiting, self._waiting = self._waiting, []
-        return [piece, *waiting]
+    def leave(self, piece: ToLocal | ToPeer, done: list[Output]) -> None:
+        """Append what leaves now. The only messages that come between two parts are those that a layer has added."""
+        if piece.is_message and not self._can_be_followed:
+            if self._last is Kind.PART:  # nothing can be added to bytes that are not DAP
+                self._waiting.append(piece)
+            return
+        self._last, self._can_be_followed = piece.kind, piece.can_be_followed
+        done.append(piece)
+        if self._waiting and piece.kind is Kind.LAST_PART:
+            done += self._waiting
+            self._waiting = []
 
 
 def _joined(outputs: list[Output]) -> list[Output]:
-    """Return the same outputs, in which bytes of one direction are one: a message each would be a packet each."""
+    """Return the outputs, with the bytes of each direction joined: otherwise each message would become a packet."""
     joined: list[Output] = []
     to_peer: list[bytes] = []
     to_local: list[bytes] = []

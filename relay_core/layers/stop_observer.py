@@ -5,111 +5,99 @@
     debugger   response         the top frame: file, line and function
     editor     continue, ...    it is running
 
-Every byte is passed on immediately and unchanged. File names are those of the editor, because debugpy applies the
-`pathMappings` of `attach`. The client observes its editors, and the agent the debuggers, prefetched requests included.
+Every byte is passed on immediately and unchanged. Most stops end a step, and their place is not needed. The messages
+that contain a stack are therefore parsed only when the place is needed. File names are those of the editor, because
+debugpy applies the `pathMappings` of `attach`. The client observes its editors, and the agent observes the debuggers,
+including prefetched requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from relay_core.dap import prefetch
 from relay_core.dap.messages import Event, Request, Response
-from relay_core.dap.prefetch import PREFETCH_EVENT, RESUMING, arguments_of, is_message
+from relay_core.dap.parsing import arguments_of, is_message
+from relay_core.dap.prefetch import RESUMING
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Piece
 
-__all__ = ["ObservedStop", "StopObserver"]
+__all__ = ["ObservedStop", "Place", "StopObserver"]
 
+MAX_KEPT = 8
+"""Maximum number of messages that are kept until the place is needed; a prefetched stop has two."""
 _ENDS = frozenset({"continued", "exited", "terminated"})
-_EVENTS = _ENDS | {"stopped", PREFETCH_EVENT}
+_WITH_STACK = frozenset({"stackTrace", prefetch.PREFETCH_EVENT})
+_OF_EDITOR = RESUMING | {"stackTrace"}
+_OF_DEBUGGER = _ENDS | _WITH_STACK | {"stopped"}
 
 
-@dataclass(frozen=True)
-class ObservedStop:
-    """A stop of one thread."""
+class Place(NamedTuple):
+    """The top frame of a stopped thread."""
 
-    reason: str
-    thread: int | None = None
-    file: str = ""
-    """"" until the editor has received the stack."""
-    line: int | None = None
+    file: str
+    line: int
     function: str = ""
 
 
-class StopObserver(Layer):
-    """One editor's connection.
+class ObservedStop:
+    """A stop of one thread.
 
     Args:
-        on_change: Called with the stop, again once its place is known, and with None when the process resumes.
-        is_editor_local: Whether the editor is the local program and the debugger the peer, or the other way round.
+        reason: As the debugger reports it.
+        thread: The id of the thread.
+        place: Where the thread is stopped, if that is known.
     """
 
-    longest_local = longest_peer = MAX_PARSED
-
-    def __init__(self, on_change: Callable[[ObservedStop | None], None], *, is_editor_local: bool = True) -> None:
-        self._on_change = on_change
-        self._is_editor_local = is_editor_local
-        self._stop: ObservedStop | None = None
+    def __init__(self, reason: str, thread: int | None = None, place: Place | None = None) -> None:
+        self.reason = reason
+        self._thread = thread
+        self._place = place
         self._pending: set[int] = set()
-        """Numbers of the requests for the top of the stopped thread's stack."""
+        """Numbers of the requests for the top of the thread's stack."""
+        self._kept: list[Piece] = []
+        """Messages that have not been parsed."""
 
     def __repr__(self) -> str:
-        return f"<StopObserver {self._stop}>"
+        return f"<ObservedStop {self.reason} {self._place}>"
 
-    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
-        """Take a message of the local program."""
-        self._take(piece, is_of_editor=self._is_editor_local)
-        self.is_finished |= piece.is_foreign  # then this is not a debug session
-        return super().receive_local(piece, now)
+    @property
+    def place(self) -> Place | None:
+        """Where the thread is stopped; None until the editor has received the stack."""
+        kept, self._kept = self._kept, []
+        for piece in kept:
+            if event := piece.event():
+                self._prefetched(event.get("body"))
+            elif response := piece.response():
+                self._answered(response)
+        return self._place
 
-    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
-        """Take a message of the peer."""
-        self._take(piece, is_of_editor=not self._is_editor_local)
-        return super().receive_peer(piece, now)
+    def requested(self, request: Request) -> None:
+        """Take a request for a stack."""
+        match arguments_of(request):
+            case {"threadId": int(thread), **rest} if thread == self._thread and not rest.get("startFrame"):
+                self._pending.add(request["seq"])
 
-    def _take(self, piece: Piece, *, is_of_editor: bool) -> None:
-        if is_of_editor:
-            self._editor_sent(piece)
-        elif self._pending and piece.head.type == "response" and (response := piece.response()):
-            self._answered(response)
-        elif piece.head.name in _EVENTS and (event := piece.event()):
-            self._happened(event)
-
-    def _editor_sent(self, piece: Piece) -> None:
-        if (request := piece.request()) is not None:
-            if request["command"] in RESUMING:
-                self._set(None)
-            self._requested(request)
-
-    def _requested(self, request: Request) -> None:
-        if request["command"] == "stackTrace" and self._is_top(arguments_of(request)):
-            self._pending.add(request["seq"])
-
-    def _is_top(self, arguments: object) -> bool:
-        match arguments:
-            case {"threadId": int(thread), **rest}:
-                return self._stop is not None and thread == self._stop.thread and not rest.get("startFrame")
-        return False
-
-    def _happened(self, event: Event) -> None:
-        if event["event"] in _ENDS:
-            self._set(None)
-        if event["event"] == PREFETCH_EVENT:
-            self._prefetched(event.get("body"))
-        match event:
-            case {"event": "stopped", "body": {"reason": str(reason), **rest}}:
-                thread = rest.get("threadId")
-                self._set(ObservedStop(reason, thread if isinstance(thread, int) else None))
-                self._prefetched(rest.get(PREFETCH_EVENT))
+    def received(self, piece: Piece) -> bool:
+        """Take a message that may contain the stack; return True if the place has to be read again."""
+        # Responses do not name the request's arguments, so without a noted request they are of no use.
+        if piece.type == "response" and not self._pending:
+            return False
+        self._kept.append(piece)
+        if len(self._kept) < MAX_KEPT:
+            return len(self._kept) == 1
+        return self.place is not None
 
     def _prefetched(self, body: object) -> None:
-        """Take the requests and responses of a process that prefetches."""
+        """Take the requests and responses from a process that prefetches."""
         match body:
+            case {prefetch.PREFETCH_EVENT: first}:  # in the event of the stop
+                self._prefetched(first)
             case {"asked": list(requests), "answered": list(responses)}:
                 for request in requests:
-                    if is_message(request, "request"):
-                        self._requested(request)
+                    if is_message(request, "request") and request["command"] == "stackTrace":
+                        self.requested(request)
                 for response in responses:
                     if is_message(response, "response"):
                         self._answered(response)
@@ -120,13 +108,73 @@ class StopObserver(Layer):
         self._pending.discard(response["request_seq"])
         match response.get("body"):
             case {"stackFrames": [{"line": int(line), "source": {"path": str(file)}, **rest}, *_]}:
-                if self._stop is not None and not self._stop.file:
-                    stop = replace(self._stop, file=file, line=line, function=str(rest.get("name", "")))
-                    self._stop = stop
-                    self._on_change(stop)
+                # The first answer counts: later requests may be for other parts of the same stack.
+                self._place = self._place or Place(file, line, str(rest.get("name", "")))
+
+
+class StopObserver(Layer):
+    """One editor's connection.
+
+    Args:
+        on_change: Called with the stop, again when the place of the stop may be known, and with None when the process
+            resumes.
+        is_editor_local: Whether the editor is the local program and the debugger the peer, or the other way round.
+    """
+
+    longest_local = longest_peer = MAX_PARSED
+
+    def __init__(self, on_change: Callable[[ObservedStop | None], None], *, is_editor_local: bool = True) -> None:
+        self.local_names = _OF_EDITOR if is_editor_local else _OF_DEBUGGER
+        self.peer_names = _OF_DEBUGGER if is_editor_local else _OF_EDITOR
+        self._on_change = on_change
+        self._is_editor_local = is_editor_local
+        self._stop: ObservedStop | None = None
+
+    def __repr__(self) -> str:
+        return f"<StopObserver {self._stop}>"
+
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Take a message from the local program."""
+        self._take(piece, is_of_editor=self._is_editor_local)
+        self.is_finished |= piece.is_foreign  # then this is not a debug session
+        return [piece]
+
+    def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+        """Take a message from the peer."""
+        self._take(piece, is_of_editor=not self._is_editor_local)
+        return [piece]
+
+    def _take(self, piece: Piece, *, is_of_editor: bool) -> None:
+        if is_of_editor:
+            if self._stop is not None and (request := piece.request()):
+                self._editor_sent(self._stop, request)
+        elif piece.name == "stopped" and (event := piece.event()):
+            self._stopped(event, piece)
+        elif self._stop is not None:
+            self._debugger_sent(self._stop, piece)
+
+    def _editor_sent(self, stop: ObservedStop, request: Request) -> None:
+        if request["command"] in RESUMING:
+            self._set(None)
+        elif request["command"] == "stackTrace":
+            stop.requested(request)
+
+    def _stopped(self, event: Event, piece: Piece) -> None:
+        match event:
+            case {"body": {"reason": str(reason), **rest}}:
+                thread = rest.get("threadId")
+                stop = ObservedStop(reason, thread if isinstance(thread, int) else None)
+                if prefetch.PREFETCH_EVENT in rest:  # then the stack is already in the event, and nobody requests it
+                    stop.received(piece)
+                self._set(stop)
+
+    def _debugger_sent(self, stop: ObservedStop, piece: Piece) -> None:
+        name = piece.name
+        if name in _ENDS and piece.event():
+            self._set(None)
+        elif name in _WITH_STACK and stop.received(piece):
+            self._on_change(stop)
 
     def _set(self, stop: ObservedStop | None) -> None:
-        self._pending.clear()
-        if stop != self._stop:
-            self._stop = stop
-            self._on_change(stop)
+        self._stop = stop
+        self._on_change(stop)

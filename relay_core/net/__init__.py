@@ -9,7 +9,7 @@ from relay_core.net.hybrid.http import HttpHandler, HttpRequest, HttpResponse
 from relay_core.net.hybrid.http_sender import http_headers
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.hybrid.offer import Offer
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 
 __all__ = [
     "HttpHandler",

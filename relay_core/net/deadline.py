@@ -22,22 +22,27 @@ class DeadlineTimer:
         self._loop = asyncio.get_running_loop()
         self._callback = callback
         self._handle: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        """When the timer fires. Stored here, because uvloop's timer handle cannot report the time after the timer has
+        fired.
+        """
 
     def __repr__(self) -> str:
-        return f"<DeadlineTimer {'not set' if self._handle is None else f'at {self._handle.when():.3f}'}>"
+        return f"<DeadlineTimer {'not set' if self._handle is None else f'at {self._due:.3f}'}>"
 
     def set(self, deadline: float | None) -> None:
         """Call the function at `deadline` (of the loop's clock) or earlier; None changes nothing."""
         if deadline is None:
             return
         if self._handle is not None:
-            if self._handle.when() <= deadline:
+            if self._due <= deadline:
                 return
             self._handle.cancel()
+        self._due = deadline
         self._handle = self._loop.call_at(deadline, self._fire)
 
     def cancel(self) -> None:
-        """Forget the deadline."""
+        """Cancel the deadline."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,23 +1,39 @@
-"""A memory allocator setting that keeps freed memory in the process for reuse.
+"""Memory of transfers: the buffer that all connections read into, and a setting of the memory allocator.
 
-By default, glibc returns free memory at the top of its heap to the system when it exceeds 128 KiB. A bulk transfer
-allocates and frees that much a thousand times per second. Each time, the kernel unmaps the pages and zeroes new ones,
-which took a sixth of the CPU time of client and agent.
+The setting keeps freed memory in the process for reuse. By default, glibc returns free memory at the top of its heap to
+the system when it exceeds 128 KiB. A bulk transfer allocates and frees that much a thousand times per second. Each
+time, the kernel unmaps the pages and zeroes new ones, which took a sixth of the CPU time of client and agent.
 """
 
 from __future__ import annotations
 
-__all__ = ["keep_freed_memory"]
+import threading
+
+__all__ = ["READ_BUFFER_SIZE", "keep_freed_memory", "shared_read_buffer"]
+
+READ_BUFFER_SIZE = 256 * 1024
+"""Bytes: the amount that a fast writer puts into a socket while this process is busy."""
 
 KEPT = 4 * 1024 * 1024
 """Size in bytes: a few times the data that one stream has in flight."""
 
 
 def keep_freed_memory() -> None:
-    """Permanently raise the threshold at which this process returns freed memory; without glibc this has no effect.
+    """Permanently raise the threshold at which this process returns freed memory; without glibc, this has no effect.
 
     When a block with its own memory mapping is freed, glibc adjusts its thresholds: it then allocates blocks of that
     size on the heap and keeps twice as much free memory (mallopt(3), M_MMAP_THRESHOLD). So it is enough to allocate and
     free one such block. Its pages are never written.
     """
     bytes(KEPT)
+
+
+_of_thread = threading.local()
+
+
+def shared_read_buffer() -> memoryview:
+    """Return the read buffer that all connections of a thread share; each read is processed before the next one."""
+    if not hasattr(_of_thread, "buffer"):
+        _of_thread.buffer = memoryview(bytearray(READ_BUFFER_SIZE))
+    buffer: memoryview = _of_thread.buffer
+    return buffer

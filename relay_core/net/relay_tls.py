@@ -32,7 +32,8 @@ def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None 
             reason = "it contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror
             raise ConfigurationError(
                 f"cannot use the CA file {path}: {reason}",
-                hint=f"check --ca-file or {CA_FILE_VARIABLE}; relay-server prints the path when it starts",
+                hint=f"check --ca-file or {CA_FILE_VARIABLE}; relay-server prints the path of its CA file when it "
+                "starts",
             ) from None
     return context
 

@@ -15,7 +15,7 @@ ACCEPT_POLL_INTERVAL = 0.005
 
 
 class PeerCheck:
-    """Accepts connections only from certain users; a refusal is logged once for each other user.
+    """Accepts connections only from certain users; a refusal is logged only once for each refused user.
 
     Args:
         allowed: The uids of these users.
@@ -35,7 +35,7 @@ class PeerCheck:
         return f"<PeerCheck allowed={sorted(self._allowed)}>"
 
     def allows(self, endpoint: LocalEndpoint) -> bool:
-        """Return True if an allowed user owns the connection, or its owner is unknown; otherwise abort it."""
+        """Return True if an allowed user owns the connection, or the owner is unknown; otherwise abort it."""
         try:
             owner = self._tables.peer_owner(*endpoint.addresses)
         except OwnerUnknown:
@@ -64,7 +64,7 @@ async def until_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> Non
     """
     tables = SocketTables()
     try:
-        while not _is_accepted(endpoint, tables, trust_unknown=trust_unknown):  # noqa: ASYNC110 - the system has none
+        while not _is_accepted(endpoint, tables, trust_unknown=trust_unknown):  # noqa: ASYNC110 - no event exists
             await asyncio.sleep(ACCEPT_POLL_INTERVAL)
     except BaseException:
         endpoint.abort()

@@ -2,7 +2,8 @@
 
     TaskSet            independent tasks of one owner; an error is logged and does not affect the others
     run_together       tasks that succeed or fail together: the first error cancels the others and is raised
-    first_completed    a race: the winner's result or error is returned or raised, the other coroutines are cancelled
+    first_completed    a race: the winner's result is returned or its error is raised, and the other coroutines are
+    cancelled
 
 `run_together` replaces asyncio.TaskGroup, which requires Python 3.11. It is simpler, because all tasks are known at the
 start.
@@ -30,7 +31,7 @@ class TaskSet:
     """Independent tasks of one owner.
 
     If a task raises, the error is logged with its traceback, and the other tasks continue. Leaving the `async with`
-    block cancels the tasks that are still running and waits for their end.
+    block cancels the tasks that are still running and waits until they have ended.
     """
 
     def __init__(self) -> None:
@@ -108,7 +109,7 @@ async def first_completed(
 
 
 async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks and wait for their end; their errors are not raised (a TaskSet logs them)."""
+    """Cancel tasks and wait until they have ended; their errors are not raised (a TaskSet logs them)."""
     pending = [task for task in tasks if not task.done()]
     for task in pending:
         task.cancel()

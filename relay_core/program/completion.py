@@ -25,10 +25,10 @@ def add_completion_command(
     """
     added = commands.add_parser(
         "completion",
-        help="print a script with which a shell completes commands and options",
-        description=f"Prints a script for a shell. For bash, add 'source <({parser.prog} completion bash)' to "
-        "~/.bashrc; for zsh, add the same line with zsh to ~/.zshrc, after compinit; for fish, write the output to "
-        f"~/.config/fish/completions/{parser.prog}.fish.",
+        help="print the completion script for your shell",
+        description=f"Prints the completion script for a shell. For bash, add 'source <({parser.prog} completion "
+        f"bash)' to ~/.bashrc. For zsh, add 'source <({parser.prog} completion zsh)' to ~/.zshrc, after compinit. For "
+        f"fish, write the output to ~/.config/fish/completions/{parser.prog}.fish.",
         argument_default=argparse.SUPPRESS,
     )
     added.add_argument("shell", choices=SHELLS, help="your shell")
@@ -42,7 +42,7 @@ def _print_script(parser: argparse.ArgumentParser, arguments: argparse.Namespace
 
 
 _BASH = """\
-# Completion of {program} for bash.
+# bash completion for {program}
 {function}() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[$((COMP_CWORD-1))]}} command= word words=
     for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do
@@ -60,7 +60,7 @@ _BASH = """\
 }}
 complete -o bashdefault -o default -F {function} {program}
 """
-"""Where no word of the program fits, as after an option that takes a file, bash completes file names."""
+"""Where no word of the program fits, such as after an option that takes a file, bash completes file names."""
 
 
 def bash_script(parser: argparse.ArgumentParser) -> str:
@@ -92,7 +92,7 @@ def _value_patterns(name: str, command: argparse.ArgumentParser) -> Iterator[str
 
 
 def zsh_script(parser: argparse.ArgumentParser) -> str:
-    """Return the script for zsh, which can run that of bash."""
+    """Return the script for zsh, which can run the bash script."""
     return f"autoload -U +X bashcompinit && bashcompinit\n{bash_script(parser)}"
 
 
@@ -101,7 +101,7 @@ def fish_script(parser: argparse.ArgumentParser) -> str:
     commands = _commands(parser)
     names = " ".join(commands)
     before = f"not __fish_seen_subcommand_from {names}"
-    lines = [f"# Completion of {parser.prog} for fish."]
+    lines = [f"# fish completion for {parser.prog}"]
     lines += [f"complete -c {parser.prog} -n '{before}' -f -a {name}" for name in commands]
     conditions = {"": before, **{name: f"__fish_seen_subcommand_from {name}" for name in commands}}
     for name, command in {"": parser, **commands}.items():

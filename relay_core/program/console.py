@@ -14,7 +14,8 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from relay_core.errors import RelayDebugError
-from relay_core.values import escape_controls
+from relay_core.exit_codes import INTERRUPTED
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["configure_logging", "log_errors_only", "print_error", "run_program"]
 
@@ -108,4 +109,4 @@ def run_program(program: str, main: Callable[[list[str]], int], argv: list[str] 
         print_error(program, error)
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED

@@ -35,18 +35,19 @@ def raise_descriptor_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:  # macOS has an additional limit of its own
-        logger.warning("cannot raise the limit of open descriptors above %d: %s", soft, error)
+        logger.warning("cannot raise the limit on open file descriptors above %d: %s", soft, error)
 
 
 def log_exhaustion(loop: asyncio.AbstractEventLoop) -> None:
     """Log one line when a port of this loop cannot accept a connection because no descriptor is left."""
     last_logged = -LOG_INTERVAL
+    previous = loop.get_exception_handler()
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         nonlocal last_logged
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in EXHAUSTED:
-            loop.default_exception_handler(context)
+            (previous or type(loop).default_exception_handler)(loop, context)
         elif loop.time() - last_logged >= LOG_INTERVAL:
             last_logged = loop.time()
             logger.warning("new connections must wait: no file descriptors left. hint: raise the limit (ulimit -n)")

@@ -26,12 +26,12 @@ def add_access_options(parser: argparse.ArgumentParser, *, lists_all: bool = Fal
 
     Args:
         parser: The parser of a command.
-        lists_all: Whether its help lists all of them. They would fill the screen of each command, so that the help of
-            a command refers to `PROGRAM help credentials`.
+        lists_all: Whether the parser's help lists all of these options. They would fill the screen, so the help of each
+            command refers to `PROGRAM help credentials` instead.
     """
     program = parser.prog.partition(" ")[0]
     group = parser.add_argument_group(
-        CREDENTIALS, None if lists_all else f"'{program} help {CREDENTIALS}' lists the other options for credentials."
+        CREDENTIALS, None if lists_all else f"Run '{program} help {CREDENTIALS}' to list the other credential options."
     )
     for option in ACCESS_OPTIONS:
         is_listed = lists_all or option.field in _ALWAYS_LISTED
@@ -46,8 +46,8 @@ def access_options(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{program} COMMAND",
         usage="%(prog)s [options]",
-        description="Options of the commands that connect to a relay. If an option is absent, its environment variable "
-        "applies. --explain-auth shows which credentials are found, and which are used.",
+        description="Options shared by all commands that connect to a relay. If an option is absent, its environment "
+        "variable applies. --explain-auth shows which credentials are found and which of them are used.",
         add_help=False,
     )
     add_access_options(parser, lists_all=True)
@@ -62,7 +62,9 @@ def _help(option: AccessOption) -> str:
 def access_settings(arguments: argparse.Namespace) -> AccessSettings:
     """Return the credential settings of a command line; log a warning if it contains a key."""
     if arguments.connection_string:
-        logger.warning("--connection-string shows the key to every user of this machine; use --connection-string-file")
+        logger.warning(
+            "--connection-string exposes the key to every user of this machine; use --connection-string-file"
+        )
     return AccessSettings(**{option.field: getattr(arguments, option.field) for option in ACCESS_OPTIONS})
 
 

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from relay_core.exit_codes import INTERRUPTED
+from relay_core.program import event_loop
 from relay_core.program.descriptors import log_exhaustion, raise_descriptor_limit
 
-__all__ = ["FORCED_EXIT_STATUS", "run_until_stopped"]
+__all__ = ["run_until_stopped"]
 
-FORCED_EXIT_STATUS = 130
-"""128 + SIGINT: a second signal arrived while the program was stopping."""
 FORCED_EXIT_AFTER = 1.0
 """Seconds between the second signal and the end of the process: time to remove files and to restore the terminal."""
 
@@ -34,7 +34,7 @@ def run_until_stopped(coroutine: Coroutine[Any, Any, Any], *, closing: str = "")
 
     Returns:
         0: The coroutine has completed or was stopped by a signal.
-        130: A second signal has ended it.
+        130: A second signal has stopped it.
 
     Raises:
         Exception: Any exception of the coroutine.
@@ -43,14 +43,14 @@ def run_until_stopped(coroutine: Coroutine[Any, Any, Any], *, closing: str = "")
 
     def force() -> None:
         nonlocal status
-        status = FORCED_EXIT_STATUS
-        # asyncio.run waits for all tasks and for the threads of its executor, for any time.
-        timer = threading.Timer(FORCED_EXIT_AFTER, os._exit, [FORCED_EXIT_STATUS])
+        status = INTERRUPTED
+        # Closing an event loop waits for all tasks and for the threads of its executor, however long that takes.
+        timer = threading.Timer(FORCED_EXIT_AFTER, os._exit, [INTERRUPTED])
         timer.daemon = True
         timer.start()
 
     with contextlib.suppress(KeyboardInterrupt):  # on Windows, where event loops have no signal handlers
-        asyncio.run(_run(coroutine, closing, force))
+        event_loop.run(_run(coroutine, closing, force))
     return status
 
 

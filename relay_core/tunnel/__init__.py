@@ -1,6 +1,6 @@
 """The tunnel protocol between client and agent, sans-IO: bytes in, bytes and events out.
 
-A session carries streams and outlives its transports. This package has the streams, sequence numbers and resume;
+A session carries streams and outlives its transports. This package implements streams, sequence numbers and resume;
 encryption is in `relay_core.net.session.secure_channel`. No module here opens a socket, reads a clock or draws a random
 number. `docs/concepts/protocol.md` describes the wire format and the state machines.
 """
@@ -9,6 +9,7 @@ from relay_core.tunnel.events import (
     DataReceived,
     EofReceived,
     Event,
+    MessageReceived,
     RoundTrip,
     SessionOver,
     StatusReceived,
@@ -36,6 +37,7 @@ __all__ = [
     "EofReceived",
     "Event",
     "Limits",
+    "MessageReceived",
     "NotAttached",
     "OverReason",
     "Refusal",

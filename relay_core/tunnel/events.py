@@ -11,6 +11,7 @@ __all__ = [
     "DataReceived",
     "EofReceived",
     "Event",
+    "MessageReceived",
     "RoundTrip",
     "SessionOver",
     "StatusReceived",
@@ -27,7 +28,7 @@ class StreamOpened:
 
     stream: int
     target: Target
-    """Logical port or name; the owner decides if the peer may connect to it."""
+    """Logical port or name; the owner decides whether the peer may connect to it."""
     metadata: JsonObject
     """The peer's information about the connection."""
 
@@ -42,7 +43,7 @@ class DataReceived:
 
 @dataclass(frozen=True)
 class EofReceived:
-    """The peer ended its direction of a stream; our direction stays open."""
+    """The peer ended its direction of a stream; this side's direction stays open."""
 
     stream: int
 
@@ -69,6 +70,13 @@ class StatusReceived:
     """The peer's current status, which replaces the previous one; intermediate ones may have been skipped."""
 
     status: JsonObject
+
+
+@dataclass(frozen=True)
+class MessageReceived:
+    """The peer sent a message; see `Session.send_message`."""
+
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,7 @@ Event = (
     | StreamReset
     | StreamWritable
     | StatusReceived
+    | MessageReceived
     | TransportDead
     | RoundTrip
     | SessionOver

@@ -9,7 +9,7 @@ Integers are in network byte order. A frame with a sequence number is delivered 
 lost. A frame without one concerns only its own transport. A receiver skips a frame of an unknown type with the flag
 `IGNORABLE`, but counts its sequence number.
 
-This module handles sizes and boundaries only: `messages` and `payloads` decode payloads, `session` acts on them.
+This module handles sizes and boundaries only: `messages` and `payloads` decode payloads, and `session` acts on them.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ ACK: Final = 0x41
 PING: Final = 0x42
 PONG: Final = 0x43
 STATUS: Final = 0x44
+# Unsequenced, because the peer's response is the acknowledgement, and a request without one is sent again.
+MESSAGE: Final = 0x45
 
 FIRST_FRAMES: Final = frozenset({HELLO, WELCOME, RESUME, RESUMED, REFUSED})
 
@@ -92,7 +94,7 @@ def split_first(data: bytes) -> tuple[Frame, bytes] | None:
     Raises:
         ProtocolBreach: The data does not start with a first frame.
     """
-    # Checked before the header is complete: a peer with another protocol may send nothing more and wait for us.
+    # Checked before the header is complete: a peer with another protocol may send nothing more and wait for this side.
     if data and data[0] not in FIRST_FRAMES:
         raise ProtocolBreach(Breach.UNKNOWN_FRAME, f"first byte {data[0]:#04x}")
     if len(data) < HEADER_SIZE:
@@ -127,16 +129,18 @@ class FrameDecoder:
         """Yield the frames that `data` completes. No reference to `data` is kept.
 
         Raises:
-            ProtocolBreach: A header announces a payload above the limit.
+            ProtocolBreach: A header announces a payload larger than the limit.
         """
         view = memoryview(data)
         at, end = 0, len(view)
         while at < end:
             if not self._partial and end - at >= HEADER_SIZE:
                 # Fast path: a frame that arrived in one piece is copied only once.
-                stop = at + self._frame_length(view, at)
+                kind, flags, _, stream, length, seq = _HEADER.unpack_from(view, at)
+                self._check_length(kind, length)
+                stop = at + HEADER_SIZE + length
                 if stop <= end:
-                    yield self._frame(view, at, stop)
+                    yield Frame(kind, flags, stream, seq, bytes(view[at + HEADER_SIZE : stop]))
                     at = stop
                     continue
             start = at
@@ -144,21 +148,17 @@ class FrameDecoder:
             self._partial += view[start:at]
             # Checked before the payload arrives, so that at most one frame within the limit is ever buffered.
             if len(self._partial) == HEADER_SIZE:
-                self._wanted = self._frame_length(self._partial, 0)
+                kind, _, _, _, length, _ = _HEADER.unpack_from(self._partial)
+                self._check_length(kind, length)
+                self._wanted = HEADER_SIZE + length
             if len(self._partial) == self._wanted:  # also directly after a header, for an empty payload
-                frame = self._frame(memoryview(self._partial), 0, self._wanted)
+                kind, flags, _, stream, _, seq = _HEADER.unpack_from(self._partial)
+                frame = Frame(kind, flags, stream, seq, bytes(memoryview(self._partial)[HEADER_SIZE:]))
                 self._partial, self._wanted = bytearray(), HEADER_SIZE
                 yield frame
 
-    def _frame_length(self, data: Buffer, at: int) -> int:
-        kind, _, _, _, length, _ = _HEADER.unpack_from(data, at)
+    def _check_length(self, kind: int, length: int) -> None:
         # The limit of control frames applies to unknown types too; a later version must respect it to have its frames
         # skipped.
         if length > (self._max_payload if kind == DATA else MAX_CONTROL_PAYLOAD):
             raise ProtocolBreach(Breach.FRAME_TOO_LARGE, f"{length} bytes")
-        return HEADER_SIZE + int(length)
-
-    @staticmethod
-    def _frame(view: memoryview, at: int, stop: int) -> Frame:
-        kind, flags, _, stream, _, seq = _HEADER.unpack_from(view, at)
-        return Frame(kind, flags, stream, seq, bytes(view[at + HEADER_SIZE : stop]))

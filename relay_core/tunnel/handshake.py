@@ -16,7 +16,7 @@ from typing import Protocol
 
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import Frame, split_first
-from relay_core.tunnel.limits import Settings
+from relay_core.tunnel.limits import CAPABILITIES, Settings
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
 from relay_core.tunnel.payloads import JsonObject
@@ -138,7 +138,7 @@ class _Attempt(Protocol):
 
 class _Hello:
     def __init__(self, settings: Settings, info: JsonObject) -> None:
-        self.request = Greeting(settings.limits, info).encode()
+        self.request = Greeting(settings.limits, info, capabilities=CAPABILITIES).encode()
         self._settings = settings
 
     def __repr__(self) -> str:
@@ -147,9 +147,9 @@ class _Hello:
     def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.WELCOME)
         welcome = Welcome.decode(frame.payload)
-        # The agent has accepted our version; check that we support the one it has chosen.
+        # The agent has accepted this side's version; check that this side supports the one that the agent has chosen.
         if welcome.greeting.common_version() is None:
-            return NotAttached(Refusal.VERSION, f"the agent speaks version {welcome.greeting.version}")
+            return NotAttached(Refusal.VERSION, f"the agent uses protocol version {welcome.greeting.version}")
         session = Session(
             Role.CLIENT,
             session_id=welcome.session_id,
@@ -181,7 +181,7 @@ class _Resume:
     def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.RESUMED)
         session, resumed = self._session, Resumed.decode(frame.payload)
-        # Verified before the session changes: until then the response may come from anybody, even the relay.
+        # Verified before the session changes, because an unverified response may come from anybody, even the relay.
         if not resumed.verify(session.secret, self._resume):
             # Another agent responded, or this is a replay. The session continues: the next attempt may reach its agent.
             return NotAttached(Refusal.BAD_PROOF, "the response is not from this session's agent")
@@ -190,7 +190,7 @@ class _Resume:
             return NotAttached(Refusal.STALE_EPOCH, "the session is over, or a newer attempt has been made")
         # Frames that were never sent cannot be resent. The two sides cannot agree again, so the session ends.
         if not session.can_resume(resumed.received):
-            return self.refused(Refusal.SEQ_GAP, "the agent acknowledges frames that were never sent")
+            return self.refused(Refusal.SEQ_GAP, "the agent acknowledged frames that were never sent")
         # Only now does the session leave its previous transport, which may have carried data until this moment.
         session.attach(resumed.epoch, resumed.received, now)
         return Attached(session, resumed.epoch, new=False, trailing=trailing)

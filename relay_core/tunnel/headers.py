@@ -1,11 +1,11 @@
-"""The `Relay-Tunnel` header, with which a client requests a tunnel before its offer is accepted.
+"""The `Relay-Tunnel` header, in which a client requests a tunnel before its offer is accepted.
 
     Relay-Tunnel: v=1; client=<id>                    a new session, with any agent that has none with this client
     Relay-Tunnel: v=1; client=<id>; agent=<id>        a resume, with this agent only
 
-With it an agent can refuse immediately (421) if the relay ignored the listener id in the request. The header is not
-authenticated; the handshake in the tunnel is. The text of the 421 ends with the id of the agent that refused, so that
-the client can detect a relay that ignores listener ids:
+The header allows an agent to refuse immediately (421) if the relay ignored the listener id in the request. The header
+is not authenticated; the handshake in the tunnel is. The text of the 421 ends with the id of the agent that refused, so
+that the client can detect a relay that ignores listener ids:
 
     this is a different agent; agent=<id>
 """

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 __all__ = [
+    "CAPABILITIES",
     "HANDSHAKE_TIMEOUT",
     "KIB",
     "MAX_CONTROL_PAYLOAD",
     "MAX_OPEN_METADATA",
     "MAX_PENDING_CONTROL",
+    "MAX_PENDING_MESSAGES",
     "MAX_REPEATED_BREACHES",
     "MAX_SESSIONS",
     "MAX_STREAM_ID",
@@ -21,6 +23,7 @@ __all__ = [
     "MAX_TEXT",
     "MAX_U31",
     "MAX_WINDOW_GROWTH",
+    "MESSAGES",
     "MIN_VERSION",
     "OPEN_RATE",
     "PROBE_TIMEOUT",
@@ -38,7 +41,11 @@ MIB = 1024 * KIB
 
 VERSION = 1
 MIN_VERSION = 1
-"""The oldest supported version; every first frame contains both."""
+"""The oldest supported version; every first frame contains it and the newest version."""
+
+MESSAGES = 0x01
+"""Capability bit: this side reads MESSAGE frames."""
+CAPABILITIES = MESSAGES
 
 MAX_CONTROL_PAYLOAD = 32 * KIB
 """Maximum payload of all frames except DATA; the info and status of a typical node (eight ranks of a few hundred bytes
@@ -60,20 +67,23 @@ MAX_SESSIONS = 32
 MAX_PENDING_CONTROL = 1024
 """Maximum number of control frames waiting for the peer's acknowledgements; a correct peer causes a few per open
 stream."""
+MAX_PENDING_MESSAGES = 64
+"""Maximum number of messages that wait for room in the transport; further ones are lost, as on a lost transport."""
 OPEN_RATE = 100.0
 """Streams that a peer may open per second after an initial burst of `Limits.max_streams`: enough for a web page through
 a forward, but a limit for a program that connects in a loop."""
 MAX_REPEATED_BREACHES = 3
-"""The session ends after this many transports were lost to a protocol violation at the same frame."""
+"""The session ends after this many transports have been lost to a protocol violation at the same frame."""
 
 MAX_WINDOW_GROWTH = 32 * MIB
-"""Total growth of the windows of all streams of a session, in bytes."""
+"""Maximum total growth of the windows of all streams in a session, in bytes."""
 SHARED_RATE = 16 * MIB
-"""Bytes per second of round trip by which `Settings.shared_in_flight` is larger on a path with latency; the minimum of
-the measured limit (`relay_core.tunnel.streams.in_flight`)."""
+"""On a path with latency, `Settings.shared_in_flight` is larger by this many bytes per second of round trip; the sum is
+the minimum of the measured limit (`relay_core.tunnel.streams.in_flight`).
+"""
 SHARED_ACK_BYTES = 64 * KIB
-"""While several streams are open, an ACK is sent after this many bytes: half of `shared_in_flight` in earlier
-versions, at which such a peer stops sending."""
+"""While several streams are open, an ACK is sent after this many bytes: half of the value at which a peer of an earlier
+version stops sending (its `shared_in_flight`)."""
 
 HANDSHAKE_TIMEOUT = 10.0
 """Time for the first frame of each side; the driver enforces it."""
@@ -108,23 +118,25 @@ class Settings:
 
     limits: Limits = field(default_factory=Limits)
     max_window: int = 16 * MIB
-    """Maximum to which the window of a stream grows: 130 MiB/s at a round trip of 120 ms."""
+    """Maximum size to which the window of a stream grows: 130 MiB/s at a round trip of 120 ms."""
     replay_bytes: int = 16 * MIB
     """Unacknowledged frames kept for a resume, including headers. At this limit, no more stream data is sent."""
     control_reserve: int = 256 * KIB
     """Added to `replay_bytes` for control frames, so that credit and resets are sent while data must wait."""
     send_queue: int = 256 * KIB
     """Bytes of one stream waiting to be sent; when the queue is full, the driver stops reading the local socket."""
-    quantum: int = 16 * KIB
-    """Bytes that one stream may send in a row while another one waits."""
+    quantum: int = 64 * KIB
+    """Bytes that one stream may send in a row while another one waits. Each DATA frame is a write to a local socket:
+    with 16 KiB, the receiver of eight streams spent half of its CPU time on these writes."""
     shared_in_flight: int = 256 * KIB
-    """Limit of unacknowledged bytes while several streams are open, on a path without latency. Data of one stream that
-    is in flight delays the data of every other stream."""
+    """Minimum of the limit on unacknowledged bytes while several streams are open; the limit itself on a path without
+    latency while one of these streams is interactive. Data of one stream that is in flight delays that of every other
+    stream."""
     ack_bytes: int = 256 * KIB
     ack_frames: int = 64
     ack_delay: float = 0.1
     """An ACK is sent after this many bytes, frames or seconds, or earlier together with another frame. While several
-    streams are open it is sent after half of `shared_in_flight`, because the peer stops sending at that limit."""
+    streams are open, it is sent after half of `shared_in_flight`, because the peer stops sending at that limit."""
     ping_after: float = 10.0
     """Time without received data after which a PING is sent; it also resets the idle time-outs of middleboxes."""
     dead_after: float = 25.0

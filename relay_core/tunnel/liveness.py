@@ -1,6 +1,6 @@
 """Detection of dead transports: PING after silence, and deadlines for the peer's response.
 
-A PING without a deadline is a common bug in tunnels: a dead peer is then detected only when TCP gives up, many minutes
+A PING without a deadline is a common bug in tunnels: a dead peer is then detected only when TCP times out, many minutes
 later. This class has two deadlines: `dead_after` seconds without received data, and the shorter deadline of a probe.
 The owner starts a probe when the wall clock has jumped (a laptop woke up) or the network has changed.
 """

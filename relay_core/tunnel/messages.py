@@ -53,7 +53,7 @@ class Greeting:
     version: int = VERSION
     min_version: int = MIN_VERSION
     capabilities: int = 0
-    """Bits of optional features; a feature is used if both sides set its bit. None is defined yet."""
+    """Bits of optional features; a feature is used if both sides set its bit. See `limits.CAPABILITIES`."""
 
     def common_version(self) -> int | None:
         """Return the newest version that both sides support, or None."""
@@ -78,7 +78,7 @@ class Greeting:
 
     @classmethod
     def decode(cls, payload: bytes, credentials: int = 0) -> Greeting:
-        """Decode a HELLO payload, or that of a WELCOME with `credentials` bytes of session id and secret.
+        """Decode a HELLO payload, or a WELCOME payload with `credentials` bytes of session id and secret.
 
         Raises:
             ProtocolBreach: The payload is malformed.

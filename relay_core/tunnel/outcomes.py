@@ -23,7 +23,7 @@ class Role(enum.Enum):
     CLIENT = "client"
     """Opens the transports (as a sender of the relay); its streams have odd numbers."""
     AGENT = "agent"
-    """Accepts them (as a listener of the relay); its streams have even numbers."""
+    """Accepts the transports (as a listener of the relay); its streams have even numbers."""
 
     @property
     def other(self) -> Role:
@@ -43,13 +43,13 @@ class Refusal(enum.IntEnum):
     UNKNOWN_SESSION = 3
     """The agent was restarted, or the session expired."""
     SEQ_GAP = 4
-    """A side acknowledges frames that were never sent, or no longer has frames that it acknowledged."""
+    """A side acknowledged frames that were never sent, or no longer has the frames that it acknowledged."""
     BAD_PROOF = 5
     """The proof shows that the peer does not know the session's secret."""
     STALE_EPOCH = 6
     """The epoch was already used: this is a replay, or a newer attempt has overtaken this one."""
     BUSY = 7
-    """The agent has reached its limit of sessions."""
+    """The agent has reached its limit on sessions."""
     MALFORMED = 8
     """The received bytes are not a first frame of this protocol."""
 
@@ -85,6 +85,8 @@ class ResetCode(enum.IntEnum):
     """The peer sent more than its credit."""
     PROTOCOL = 9
     """The peer sent a frame that is invalid in this stream's state."""
+    CLOSED = 10
+    """A user or program has ended the connection on purpose."""
 
     @classmethod
     def _missing_(cls, _value: object) -> ResetCode:
@@ -94,21 +96,21 @@ class ResetCode(enum.IntEnum):
 class Breach(enum.Enum):
     """Protocol violations of the peer. Each ends the transport; a resume can continue the session."""
 
-    FRAME_TOO_LARGE = "frame above the limit"
+    FRAME_TOO_LARGE = "frame larger than the limit"
     SEQUENCE = "sequence number skipped"
     ACK = "acknowledgement of a frame that was never sent"
     UNKNOWN_FRAME = "unknown frame type"
     UNKNOWN_STREAM = "frame for a stream that was never opened"
     STREAM_ID = "stream number out of order"
     MALFORMED = "malformed payload"
-    FLOOD = "more requests than acknowledgements"
+    FLOOD = "too many unacknowledged responses"
 
 
 class Death(enum.Enum):
     """Reason why a session stopped using a transport."""
 
     SILENCE = "no data received in time"
-    SUPERSEDED = "a newer transport took over"
+    SUPERSEDED = "a newer connection took over"
     BREACH = "the peer violated the protocol"
 
 
@@ -117,8 +119,8 @@ class OverReason(enum.Enum):
 
     CLOSED = "closed by this side, confirmed by the peer"
     PEER_CLOSED = "closed by the peer"
-    GRACE_EXPIRED = "no new transport in time"
-    REFUSED = "the peer refused to resume"
+    GRACE_EXPIRED = "no new connection in time"
+    REFUSED = "the peer refused to resume the session"
     BREACH = "the peer violated the protocol repeatedly"
     ABORTED = "aborted by this side"
 
@@ -139,6 +141,6 @@ class ProtocolBreach(ProtocolError):
 
 
 class StreamLimitReached(RelayDebugError):
-    """The peer's limit of open streams is reached, or too many control frames wait for its acknowledgements."""
+    """The peer's limit on open streams has been reached, or too many control frames are waiting to be acknowledged."""
 
     retryable = True

@@ -45,7 +45,8 @@ def encode_open(target: Target, metadata: JsonObject) -> bytes:
     """Return an OPEN payload.
 
     Raises:
-        ValueError: The target is neither a port nor a name of 1 to 255 bytes, or `metadata` is not JSON or too long.
+        ValueError: The target is neither a port nor a name of 1 to 255 bytes, or `metadata` is too long or not
+            valid JSON.
     """
     # 0 is not a valid port, so it can mean that the target is a name.
     port, name = (target, b"") if isinstance(target, int) else (0, target.encode())
@@ -139,7 +140,7 @@ def encode_json(value: JsonObject, limit: int) -> bytes:
     except (TypeError, RecursionError) as error:
         raise ValueError(f"not a JSON object: {error}") from None
     if len(data) > limit:
-        raise ValueError(f"the JSON object has {len(data)} bytes; the limit is {limit}")
+        raise ValueError(f"the JSON object is {len(data)} bytes long; the limit is {limit}")
     return data
 
 

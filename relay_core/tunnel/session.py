@@ -6,10 +6,10 @@
                                      +---+
 
 Transports are identified by their epoch. Data from an older transport, and its end, are ignored. Every call may cause
-events and frames. After each one the driver processes `events()`, sends what `data_to_send()` returns and sets a timer
-for `next_deadline()`. Received frames are always processed immediately, because waiting for a slow consumer could block
-the peer's ACKs and WINDOWs and stop both directions. The credit of each stream limits the bytes that its owner must
-buffer.
+events and frames. After each call, the driver processes `events()`, sends what `data_to_send()` returns and sets a
+timer for `next_deadline()`. Received frames are always processed immediately, because waiting for a slow consumer could
+block the peer's ACKs and WINDOWs and stop both directions. The credit of each stream limits the bytes that its owner
+must buffer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ from collections import Counter
 from collections.abc import Callable
 
 from relay_core.tunnel import frames, payloads
-from relay_core.tunnel.events import Event, RoundTrip, SessionOver, StatusReceived, TransportDead
+from relay_core.tunnel.events import Event, MessageReceived, RoundTrip, SessionOver, StatusReceived, TransportDead
 from relay_core.tunnel.frames import HEADER_SIZE, IGNORABLE, Buffer, Frame, FrameDecoder, encode_frame
-from relay_core.tunnel.limits import KIB, MAX_CONTROL_PAYLOAD, MAX_REPEATED_BREACHES, UNCONFIRMED_GRACE, Settings
+from relay_core.tunnel.limits import (
+    KIB,
+    MAX_CONTROL_PAYLOAD,
+    MAX_PENDING_MESSAGES,
+    MAX_REPEATED_BREACHES,
+    MESSAGES,
+    UNCONFIRMED_GRACE,
+    Settings,
+)
 from relay_core.tunnel.liveness import Liveness
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach, Refusal, ResetCode, Role
@@ -59,10 +67,10 @@ class Session:
         self.grace = settings.grace
         """Seconds for which the session is kept without a transport; the owner may change it at any time."""
         self.counters: Counter[Breach | ResetCode] = Counter()
-        """The peer's protocol violations and the streams refused to it, by kind."""
+        """Number of protocol violations by the peer, and of streams refused to it, by kind."""
         self._settings = settings
         self._transport = 0
-        """Epoch of the transport attached last; 0 before the first."""
+        """Epoch of the transport that was attached last; 0 before the first one."""
         self._decoder = FrameDecoder(settings.limits.max_payload)
         self._liveness = Liveness(settings, now)
         self._receipts = Receipts(settings)
@@ -83,6 +91,7 @@ class Session:
         self._pong: bytes | None = None
         self._status: bytes | None = None
         self._status_due = False
+        self._messages: list[bytes] = []
         self._breaches = 0
         self._breached_at = 0
         # With two tables, a sequenced frame without a number, or an ACK with one, is treated as an unknown frame.
@@ -92,6 +101,7 @@ class Session:
             frames.PING: self._on_ping,
             frames.PONG: self._on_pong,
             frames.STATUS: self._on_status,
+            frames.MESSAGE: self._on_message,
         }
 
     def __repr__(self) -> str:
@@ -115,7 +125,7 @@ class Session:
 
     @property
     def transport_epoch(self) -> int:
-        """Epoch of the transport that is or was attached last; 0 before the first."""
+        """Epoch of the transport that was attached last; 0 before the first one."""
         return self._transport
 
     def next_epoch(self) -> int:
@@ -152,6 +162,7 @@ class Session:
         self._liveness = Liveness(self._settings, now)
         # Unsequenced frames are lost with their transport: PONGs are obsolete, STATUS and ACK are sent again.
         self._pong = None
+        self._messages.clear()
         self._status_due = self._status is not None
         self._receipts.make_due()
         # RESUME and RESUMED acknowledge frames like an ACK; only the remaining ones are sent again.
@@ -161,7 +172,7 @@ class Session:
     def resume_refused(self, refusal: Refusal, text: str) -> None:
         """Record that the agent refused a RESUME; a final refusal ends the session."""
         if refusal.final:
-            # An agent that has processed our GOAWAY no longer knows the session: that is the confirmation.
+            # An agent that has processed this side's GOAWAY no longer knows the session, which confirms the end.
             self._finish(OverReason.CLOSED if self._closing else OverReason.REFUSED, text, refusal)
 
     def transport_lost(self, epoch: int, now: float) -> None:
@@ -178,15 +189,27 @@ class Session:
         try:
             for frame in self._decoder.feed(data):
                 self._receive(frame, now)
-                if self.over:  # the frame was GOAWAY, or the ACK of ours
+                if self.over:  # the frame was the peer's GOAWAY, or the ACK of this side's
                     return
         except ProtocolBreach as breach:
             self._breached(breach, now)
 
+    @property
+    def may_send(self) -> bool:
+        """False if `data_to_send` would certainly return nothing, as after most received frames."""
+        return bool(
+            self._scheduler.has_frames
+            or self._receipts.due
+            or self._pong is not None
+            or self._liveness.ping_due
+            or self._status_due
+            or self._messages
+        )
+
     def data_to_send(self, epoch: int, now: float, limit: int = 64 * KIB) -> list[Buffer]:
         """Return bytes to send on a transport now, most urgent first; each frame is returned once per transport.
 
-        After the end of the session this is at most the acknowledgement of the peer's GOAWAY.
+        After the end of the session, this is at most the acknowledgement of the peer's GOAWAY.
 
         Args:
             epoch: Number of the transport; nothing is returned for an old one.
@@ -201,7 +224,7 @@ class Session:
         if not self.over:
             # Before data: a PONG or PING behind bulk data would measure the queue and could miss its deadline.
             urgent = self._unsequenced_frames(now)
-            self._scheduler.adapt(len(self.streams), self._liveness.round_trip)
+            self._scheduler.adapt(len(self.streams), self._liveness.round_trip, now)
             bulk = self._scheduler.pull(limit, now)
             for stream in self._scheduler.take_framed():
                 self.streams.progressed(stream)
@@ -235,7 +258,7 @@ class Session:
             if not self._liveness.check(now):
                 self._give_up(Death.SILENCE, "", now)
         elif now >= self._detached_at + self._grace():
-            self._finish(OverReason.GRACE_EXPIRED, f"no transport for {self._grace():.0f} s")
+            self._finish(OverReason.GRACE_EXPIRED, f"no connection for {self._grace():.0f} s")
 
     def probe(self, now: float, timeout: float) -> None:
         """Send a PING; the transport is dead if no data is received within `timeout` seconds."""
@@ -251,6 +274,22 @@ class Session:
         """
         self._status = payloads.encode_json(status, MAX_CONTROL_PAYLOAD)
         self._status_due = True
+
+    @property
+    def supports_messages(self) -> bool:
+        """True if the peer reads messages."""
+        return bool(self.peer.capabilities & MESSAGES)
+
+    def send_message(self, data: bytes) -> None:
+        """Send bytes to the peer at most once: they are lost if their transport is lost, or if there is none.
+
+        Raises:
+            ValueError: The message is longer than 32 KiB.
+        """
+        if len(data) > MAX_CONTROL_PAYLOAD:
+            raise ValueError(f"the message is {len(data)} bytes long; the limit is {MAX_CONTROL_PAYLOAD}")
+        if self.attached and len(self._messages) < MAX_PENDING_MESSAGES:
+            self._messages.append(data)
 
     def close(self, text: str = "") -> None:
         """End the session gracefully: queued data is sent first, then GOAWAY, which the peer acknowledges."""
@@ -298,6 +337,9 @@ class Session:
     def _on_status(self, frame: Frame, _now: float) -> None:
         self._emit(StatusReceived(payloads.decode_json(frame.payload)))
 
+    def _on_message(self, frame: Frame, _now: float) -> None:
+        self._emit(MessageReceived(frame.payload))
+
     # --- consequences -----------------------------------------------------------------------------------------
 
     def _emit(self, event: Event) -> None:
@@ -313,6 +355,9 @@ class Session:
         if self._status_due and self._status is not None:
             out.append(encode_frame(frames.STATUS, self._status))
             self._status_due = False  # the status itself is kept and sent again on the next transport
+        if self._messages:
+            out += [encode_frame(frames.MESSAGE, data, flags=IGNORABLE) for data in self._messages]
+            self._messages.clear()
         return out
 
     def _breached(self, breach: ProtocolBreach, now: float) -> None:

@@ -1,7 +1,7 @@
 """The agent's sessions, and its side of the handshake.
 
     first frame    checks, in this order                                             refusal
-    HELLO          common version; limit of sessions                                 VERSION, BUSY
+    HELLO          common version; limit on sessions                                 VERSION, BUSY
     RESUME         session is known; proof is valid; epoch is new;                   UNKNOWN_SESSION, BAD_PROOF,
                    client reports only frames that were sent                         STALE_EPOCH, SEQ_GAP
     anything else                                                                    MALFORMED, KEY_MISMATCH for TLS
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import Frame
 from relay_core.tunnel.handshake import Attached, FirstFrame, NotAttached
-from relay_core.tunnel.limits import MAX_SESSIONS, MIN_VERSION, VERSION, Settings
+from relay_core.tunnel.limits import CAPABILITIES, MAX_SESSIONS, MIN_VERSION, VERSION, Settings
 from relay_core.tunnel.messages import SECRET_SIZE, SESSION_ID_SIZE, Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import ProtocolBreach, Refusal, Role
 from relay_core.tunnel.payloads import JsonObject
@@ -72,15 +72,15 @@ class SessionTable:
         """Create a session for a HELLO; return it and the WELCOME frame."""
         version = hello.common_version()
         if version is None:
-            return self.refuse(Refusal.VERSION, f"the agent supports versions {MIN_VERSION} to {VERSION}")
+            return self.refuse(Refusal.VERSION, f"the agent supports protocol versions {MIN_VERSION} to {VERSION}")
         self.sweep(now)  # expired sessions must not count against the limit
         if len(self) >= self._max_sessions:
             return self.refuse(Refusal.BUSY, f"the agent has reached its limit of {len(self)} sessions")
         session_id, secret = entropy[:SESSION_ID_SIZE], entropy[SESSION_ID_SIZE:ENTROPY_SIZE]
-        greeting = Greeting(self.settings.limits, self.info, version=version)
+        greeting = Greeting(self.settings.limits, self.info, version=version, capabilities=CAPABILITIES)
         welcome = Welcome(session_id, secret, greeting).encode()
         session = Session(Role.AGENT, session_id=session_id, secret=secret, settings=self.settings, peer=hello, now=now)
-        # Attached before WELCOME is sent, so that data of the agent can follow in the same flight.
+        # Attached before WELCOME is sent, so that data from the agent can follow in the same flight.
         session.attach(session.next_epoch(), 0, now)
         self._sessions[session_id] = session
         return session, welcome
@@ -96,10 +96,12 @@ class SessionTable:
             return self.refuse(Refusal.BAD_PROOF, "the proof does not match the session")
         # This also handles overlapping attempts: the older one must not replace the newer transport.
         if resume.epoch <= session.epoch:
-            return self.refuse(Refusal.STALE_EPOCH, f"epoch {session.epoch} has already been used")
+            return self.refuse(
+                Refusal.STALE_EPOCH, f"the attempt to resume is not newer than the last one (epoch {session.epoch})"
+            )
         if not session.can_resume(resume.received):
-            return self.refuse(Refusal.SEQ_GAP, "the client acknowledges frames that were never sent")
-        # All checks passed: only now the session leaves its previous transport.
+            return self.refuse(Refusal.SEQ_GAP, "the client acknowledged frames that were never sent")
+        # All checks have passed; only now does the session leave its previous transport.
         reply = Resumed.make(session.secret, resume, session.received).encode()
         session.attach(resume.epoch, resume.received, now)
         return session, reply
@@ -130,7 +132,7 @@ class AgentHandshake:
 
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
         """Process received bytes; return None until the first frame is complete."""
-        # The client has a tunnel key and this agent has none, so REFUSED must be sent unencrypted.
+        # The client has a tunnel key and this agent has none, so the REFUSED frame must be sent unencrypted.
         if data[:1] == bytes([TLS_HANDSHAKE]) and self._first.empty:
             return self._table.refuse(Refusal.KEY_MISMATCH, "the client has a tunnel key but the agent has none")
         try:
@@ -147,7 +149,9 @@ class AgentHandshake:
         elif frame.type == frames.RESUME:
             outcome = self._table.resume(Resume.decode(frame.payload), now)
         else:
-            return self._table.refuse(Refusal.MALFORMED, f"not a first frame of a client: type {frame.type:#04x}")
+            return self._table.refuse(
+                Refusal.MALFORMED, f"not a valid first frame from a client: type {frame.type:#04x}"
+            )
         if isinstance(outcome, NotAttached):
             return outcome
         session, reply = outcome

@@ -46,6 +46,8 @@ MAX_CONTROL_PAYLOAD = 125
 """Maximum payload in bytes of a control frame (RFC 6455 section 5.5)."""
 
 _FIN, _RESERVED, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
+_WHOLE_BINARY = _FIN | BINARY
+"""First byte of a frame that is a whole binary message."""
 _CLOSE_CODES_IN_USE = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
 """Codes below 3000 that a Close frame may contain (RFC 6455 section 7.4, IANA registry)."""
 
@@ -138,7 +140,7 @@ class FrameDecoder:
         return f"<FrameDecoder {state}>"
 
     def feed(self, data: bytes | memoryview) -> list[Event]:
-        """Return the events that `data` completes. They own their bytes: the caller may overwrite `data` later."""
+        """Return the events that `data` completes; they own their bytes, so the caller may overwrite `data` later."""
         if self._finished:  # after a Close the peer must not send anything (section 5.5.1)
             return []
         # `_rest` is never longer than a control frame, so joining it with `data` is cheap and happens rarely.
@@ -168,7 +170,7 @@ class FrameDecoder:
         payload = apply_mask(piece, self._mask) if self._mask else bytes(piece)
         taken = stop - position
         self._remaining -= taken
-        # The 4-byte mask repeats over the whole payload (section 5.3), also across the pieces of one frame.
+        # The 4-byte mask repeats over the whole payload (section 5.3), even across the pieces of one frame.
         if self._mask and (phase := taken & 3):
             self._mask = self._mask[phase:] + self._mask[:phase]
         events.append(Chunk(self._opcode, payload, self._fin and not self._remaining, self._reserved))
@@ -184,8 +186,10 @@ class FrameDecoder:
             return -1
         first, second = view[position], view[position + 1]
         opcode = first & _OPCODE
-        # Checked before the length, so that a violation is reported even if the rest of the frame never arrives.
-        self._check(first, second, opcode)
+        # Nearly all frames are whole binary messages. The others are checked before the length, so that a violation is
+        # reported even if the rest of the frame never arrives.
+        if first != _WHOLE_BINARY or second & _MASKED != self._mask_bit or self._in_message:
+            self._check(first, second, opcode)
         length, header = second & _LENGTH, 2 + self._mask_bytes
         if length >= 126:
             header += 2 if length == 126 else 8
@@ -197,7 +201,7 @@ class FrameDecoder:
         elif available < header:
             return -1
         start = position + header
-        mask = bytes(view[start - self._mask_bytes : start])
+        mask = bytes(view[start - 4 : start]) if self._mask_bit else b""
         if opcode >= CLOSE:
             if available < header + length:  # at most 125 bytes, so buffering them in `_rest` is cheap
                 return -1
@@ -221,9 +225,9 @@ class FrameDecoder:
                 raise _InvalidFrame(1002, "a control frame has reserved bits set")
             return
         if first & _RESERVED & ~self._reserved_allowed:
-            raise _InvalidFrame(1002, "a frame has reserved bits set and no extension was agreed")
+            raise _InvalidFrame(1002, "a frame has reserved bits set, but no extension was negotiated")
         if (opcode == CONTINUATION) != self._in_message:  # section 5.4: fragments of messages are not interleaved
-            raise _InvalidFrame(1002, "a message starts inside another one, or a continuation frame has no message")
+            raise _InvalidFrame(1002, "a message starts inside another one, or a frame continues no message")
 
     def _data(self, first: int, opcode: int, length: int, mask: bytes, events: list[Event]) -> None:
         self._fin = bool(first & _FIN)
@@ -258,7 +262,7 @@ def _check_close(payload: bytes) -> None:
 
 def close_payload(code: int, reason: str = "") -> bytes:
     """Return the payload of a Close frame; a reason that is too long is truncated between two characters."""
-    # The slice may end inside a character; `ignore` drops the rest of that, because a reason must be valid UTF-8.
+    # The slice may end inside a character; `ignore` drops that character, because a reason must be valid UTF-8.
     text = reason.encode()[: MAX_CONTROL_PAYLOAD - 2]
     return code.to_bytes(2, "big") + text.decode(errors="ignore").encode()
 
@@ -269,7 +273,7 @@ def encode_frame(opcode: int, payload: bytes, *, fin: bool = True, reserved: int
 
 
 def encode_masked(opcode: int, payload: bytes | bytearray | memoryview, mask: bytes, *, fin: bool = True) -> bytes:
-    """Return one frame of a client, with a payload of any length.
+    """Return one frame from a client, with a payload of any length.
 
     Args:
         opcode: TEXT, BINARY, CONTINUATION or the opcode of a control frame.

@@ -4,7 +4,7 @@
     time  --tick----------> is_dead, or a ping to be sent      data_to_send --> pings and pongs for the socket
 
 Client and relay both use it, each with a thin driver for its sockets. The driver interprets the messages and decides
-how to respond to a Close of the peer: a client answers immediately, a relay forwards it first.
+how to respond to a Close from the peer: a client answers immediately, a relay forwards it first.
 
 Liveness: a peer that sends nothing for `ping_interval` gets a ping, and is considered dead if it sends nothing for
 another `ping_timeout`. This is suspended while the peer is held up: while its bytes are not being read (its pong may be
@@ -50,7 +50,8 @@ class WebSocketMachine:
         now: When the connection was opened.
         ping_interval: Seconds without data from the peer before a ping is sent.
         ping_timeout: Seconds without data after that ping before the peer is considered dead.
-        close_timeout: Seconds after our Close for the peer to end the connection; None if the driver limits that.
+        close_timeout: Seconds for the peer to end the connection after this end's Close; None if the driver limits that
+            time.
         new_mask: Returns 4 unpredictable bytes for each frame of a client; None for a server.
         extensions_agreed: Whether reserved bits may be set on data frames.
     """
@@ -70,7 +71,7 @@ class WebSocketMachine:
         self.close_received: Close | None = None
         """The peer's Close; the peer sends no frame after it."""
         self.is_dead = False
-        """True if the peer sent nothing after a ping, or did not end the connection after our Close."""
+        """True if the peer sent nothing after a ping, or did not end the connection after this end's Close."""
         self._decoder = FrameDecoder(extensions_agreed=extensions_agreed, from_client=new_mask is None)
         self._new_mask = new_mask
         self._ping_interval = ping_interval
@@ -91,7 +92,7 @@ class WebSocketMachine:
         return f"<WebSocketMachine {'dead' if self.is_dead else 'closing' if closes else 'open'}{closes}>"
 
     def receive_data(self, data: bytes | memoryview, now: float) -> Received:
-        """Decode bytes of the peer; call `data_to_send` after that. The caller may overwrite `data` later."""
+        """Decode bytes from the peer; call `data_to_send` after that. The caller may overwrite `data` later."""
         self._received_at = self._silent_since = now  # any data proves that the peer is alive, so pongs are ignored
         chunks: list[Chunk] = []
         end: Close | Violation | None = None
@@ -113,7 +114,7 @@ class WebSocketMachine:
         self._received_at = self._silent_since = now
 
     def send_message(self, opcode: int, payload: bytes) -> bytes:
-        """Return the encoded message; b"" after our Close."""
+        """Return the encoded message; b"" after this end's Close."""
         if self.close_sent is not None:
             return b""
         if self._new_mask is None:
@@ -121,21 +122,22 @@ class WebSocketMachine:
         return encode_masked(opcode, payload, self._new_mask())
 
     def send_fragment(self, opcode: int, payload: bytes, *, fin: bool) -> bytes:
-        """Return a client's part of a message, encoded as one frame; b"" after our Close."""
+        """Return a client's part of a message, encoded as one frame; b"" after this end's Close."""
         if self.close_sent is not None or self._new_mask is None:
             return b""
         return encode_masked(opcode, payload, self._new_mask(), fin=fin)
 
     def send_chunks(self, chunks: list[Chunk]) -> bytes:
-        """Return a server's pieces of messages, encoded without a mask; b"" after our Close."""
+        """Return a server's pieces of messages, encoded without a mask; b"" after this end's Close."""
         return b"" if self.close_sent is not None else encode_chunks(chunks)
 
     def send_close(self, payload: bytes, now: float) -> bytes:
-        """Return the encoded Close, which ends our direction; b"" if one was sent before."""
+        """Return the encoded Close, which ends the direction to the peer; b"" if a Close was sent before."""
         if self.close_sent is not None:
             return b""
         self.close_sent = Close(payload)
-        # Section 7.1.1: the server closes the TCP connection first. A client needs a limit for a server that does not.
+        # Section 7.1.1: the server closes the TCP connection first. A client needs a limit for a server that does not
+        # close it.
         if self._close_timeout is not None:
             self._close_deadline = now + self._close_timeout
         return self._control(CLOSE, payload)
@@ -170,7 +172,7 @@ class WebSocketMachine:
         if self._close_deadline is not None:
             self.is_dead = True
             return
-        held_up = held_up or self.close_sent is not None  # no ping may follow our Close (section 5.5.1)
+        held_up = held_up or self.close_sent is not None  # no ping may follow this end's Close (section 5.5.1)
         if self._pinged_at is not None:
             if self._received_at < self._pinged_at and not held_up:
                 self.is_dead = True

@@ -120,7 +120,7 @@ def _wrong_audience() -> Refusal:
 
 
 def _load_key(issuer: JwtIssuer) -> rsa.RSAPublicKey:
-    hint = "it must be PEM and begin with -----BEGIN PUBLIC KEY-----"
+    hint = "use a PEM file that begins with -----BEGIN PUBLIC KEY-----"
     try:
         key = serialization.load_pem_public_key(issuer.public_key.read_bytes())
     except OSError as error:
@@ -140,7 +140,7 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float:
 
 
 def _texts(value: object) -> list[str]:
-    """Return the strings of a claim that is a string or a list of strings."""
+    """Return the strings in a claim, which is a string or a list of strings."""
     found = value if isinstance(value, list) else [value]
     return [text for text in found if isinstance(text, str)]
 

@@ -19,7 +19,7 @@ from relay_server.protocol.refusals import malformed_token, missing_right, missi
 __all__ = ["ANONYMOUS", "Authorizer", "Grant", "SasVerifier", "TokenVerifier"]
 
 MAX_TOKEN_CHARS = 16 * 1024
-"""Far above the size of real tokens (JWTs: 2-8 KiB); limits the time for hashing a token."""
+"""Maximum size of a token, far above that of real tokens (JWTs: 2-8 KiB); limits the time for hashing a token."""
 _DECOY_KEY = "-"
 """Key for a token that names an unknown rule, so that the response takes as long as for a wrong signature."""
 _BEARER = "bearer "
@@ -32,7 +32,7 @@ class Grant:
     expires_at: float
     """Unix seconds."""
     rule: str
-    """Name of the rule or of the token's subject, for logs."""
+    """Name of the rule, or the token's subject, for logs."""
 
 
 ANONYMOUS = Grant(expires_at=math.inf, rule="anonymous")

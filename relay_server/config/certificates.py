@@ -1,8 +1,8 @@
 """The relay's TLS certificate: supplied by the user, or issued by a private CA in a directory.
 
 The CA is created once and kept while it is valid, so that clients need to trust it only once. A new server certificate
-is issued when a name is missing or the old one is about to expire. Both satisfy `ssl.VERIFY_X509_STRICT`, which Python
-3.13 enables by default.
+is issued when the current one lacks a name or is about to expire. Both certificates satisfy `ssl.VERIFY_X509_STRICT`,
+which Python 3.13 enables by default.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Certificates", "prepare", "server_context", "write_private"]
 
 CA_DAYS = 3650
 SERVER_DAYS = 397
-"""Validity of a server certificate that all clients accept; some limit it to 398 days."""
+"""Validity of a server certificate that all clients accept; some clients limit the validity to 398 days."""
 RENEW_BEFORE = dt.timedelta(days=30)
 BACKDATED = dt.timedelta(days=1)
 """Offset of the start of validity, for clients whose clock is slow."""
@@ -85,13 +85,13 @@ def server_context(certificates: Certificates) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
-        # Without a callback OpenSSL would ask for a passphrase on the terminal.
+        # Without a callback, OpenSSL would ask for a passphrase on the terminal.
         context.load_cert_chain(certificates.certificate, certificates.key, password=_no_passphrase)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "they do not match"
         raise ConfigurationError(
             f"cannot use the certificate {certificates.certificate} with its key: {reason}",
-            hint="both must be PEM, and the key must not have a passphrase",
+            hint="use PEM files, and a key without a passphrase",
         ) from error
     return context
 

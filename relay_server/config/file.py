@@ -194,7 +194,7 @@ def _parse_rights(table: _Table, field: str) -> frozenset[Right]:
     if unknown := [name for name in names if name.lower() not in known]:
         raise ConfigurationError(
             f"{table.name}: '{field}' has unknown values ({len(unknown)} of {len(names)})",
-            hint='rights are "Listen", "Send" and "Manage"',
+            hint='use only "Listen", "Send" and "Manage"',
         )
     return frozenset(known[name.lower()] for name in names)
 
@@ -269,7 +269,7 @@ class _Table:
                 close = difflib.get_close_matches(field, self._known, n=1)
                 raise ConfigurationError(
                     f"{self.name}: unknown field '{field[:60]}'",
-                    hint=f"did you mean '{close[0]}'?" if close else f"known fields: {', '.join(sorted(self._known))}",
+                    hint=f"did you mean '{close[0]}'?" if close else f"use one of: {', '.join(sorted(self._known))}",
                 )
 
     def _get(self, field: str, kind: type | tuple[type, ...], default: Any, what: str) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
-from relay_core.values import MAX_PORT, is_port, is_port_text
+from relay_core.value_parsers import MAX_PORT, escape_controls, is_port, is_port_text
 
 __all__ = [
     "AZURE_ROLES",
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 MAX_RULES = 12
-"""Authorization rules per level, as in Azure."""
+"""Maximum number of authorization rules for a namespace, and for each hybrid connection, as in Azure."""
 MAX_KEY_CHARS = 256
 """Maximum length of a key and of a rule's name in the official clients."""
 MAX_PATH_CHARS = 260
@@ -47,7 +47,7 @@ class Right(enum.Enum):
     LISTEN = "Listen"
     SEND = "Send"
     MANAGE = "Manage"
-    """Implies the other two."""
+    """Implies the other two rights."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class Rule:
         if not 0 < len(self.name) <= MAX_KEY_CHARS:
             raise ConfigurationError(f"a rule's name must have 1 to {MAX_KEY_CHARS} characters")
         if not self.rights:
-            raise ConfigurationError(f"rule '{self.name}' has no rights", hint='e.g. rights = ["Listen"]')
+            raise ConfigurationError(
+                f"rule '{self.name}' has no rights", hint='add rights, such as: rights = ["Listen"]'
+            )
         for which, key in (("primary_key", self.primary_key), ("secondary_key", self.secondary_key)):
             if key is not None and not 0 < len(key) <= MAX_KEY_CHARS:
                 raise ConfigurationError(f"{which} of rule '{self.name}' must have 1 to {MAX_KEY_CHARS} characters")
@@ -93,7 +95,7 @@ class JwtIssuer:
     issuer: str
     """Must equal the token's `iss`."""
     public_key: Path
-    """PEM. During a key rotation there is one entry per key, with the same issuer."""
+    """PEM. During a key rotation, there is one entry per key, with the same issuer."""
     audiences: tuple[str, ...] = ("https://relay.azure.net", "https://relay.azure.net/")
     """Accepted values of `aud`; Entra ID issues Relay tokens with either of the defaults."""
     roles: Mapping[str, frozenset[Right]] = field(default_factory=lambda: AZURE_ROLES)
@@ -132,8 +134,8 @@ class HybridConnection:
     def __post_init__(self) -> None:
         if len(self.path) > MAX_PATH_CHARS or not _PATH.fullmatch(self.path):
             raise ConfigurationError(
-                "invalid path of a hybrid connection",
-                hint=f"letters, digits and . _ - / up to {MAX_PATH_CHARS} characters, no '/' at either end",
+                f"invalid hybrid connection path: '{escape_controls(self.path[:80])}'",
+                hint=f"use up to {MAX_PATH_CHARS} letters, digits and '.', '_', '-', '/', without '/' at either end",
             )
         _check_rules(self.rules, f"hybrid connection '{self.path}'")
 
@@ -153,7 +155,7 @@ class Limits:
     ping_timeout: float = 20.0
     """Time after the ping until the peer counts as dead."""
     token_expiry_grace: float = 300.0
-    """Time for which a listener may stay after its token has expired (Azure: about 5 minutes)."""
+    """Time for which a listener may stay connected after its token has expired (Azure: about 5 minutes)."""
     recycle_after: float | None = None
     """Time after which each control channel is closed with code 1011, as Azure does every 24 hours."""
     close_timeout: float = 60.0
@@ -163,15 +165,20 @@ class Limits:
     max_listeners: int = 25
     """Maximum number of listeners per hybrid connection."""
     max_waiting_senders: int = 500
-    """Maximum number of senders per hybrid connection that wait for a listener; further ones get a 503. A Send key is
-    enough to wait, and the senders of one hybrid connection must not displace those of another."""
-    max_unproved: int = 1024
-    """Maximum number of connections whose token or rendezvous secret has not been checked yet. A new one replaces the
-    oldest connection of the address that has the most. Each occupies up to 275 KiB, about 280 MiB in total. Addresses
-    of connected listeners have a second budget of this size, so that others cannot displace an agent's rendezvous."""
-    max_unproved_per_address: int = 512
-    """The same limit for one IPv4 address or IPv6 network (/64): enough for 200 agents and their clients that reconnect
-    together from behind one address. Raise it to `max_unproved` if a load balancer hides the clients' addresses."""
+    """Maximum number of senders per hybrid connection that are waiting for a listener; additional senders receive a
+    503. A Send key is enough to make a sender wait, and the senders of one hybrid connection must not displace those of
+    another.
+    """
+    max_unauthenticated: int = 1024
+    """Maximum number of connections whose token or rendezvous secret has not been checked yet. When this number is
+    reached, a new connection replaces the oldest connection from the address that has the most connections. Each
+    connection occupies up to 275 KiB, about 280 MiB in total. Addresses of connected listeners have a second budget of
+    this size, so that others cannot displace an agent's rendezvous.
+    """
+    max_unauthenticated_per_address: int = 512
+    """Maximum number of such connections from one IPv4 address or IPv6 network (/64): enough for 200 agents and their
+    clients that reconnect together from behind one address. Raise it to `max_unauthenticated` if a load balancer hides
+    the clients' addresses."""
 
     def __post_init__(self) -> None:
         positive = ("accept_timeout", "http_timeout", "ping_interval", "ping_timeout", "close_timeout", "recycle_after")
@@ -181,7 +188,7 @@ class Limits:
                 raise ConfigurationError(f"limit '{name}' must be {'more than' if name in positive else 'at least'} 0")
         if self.accept_timeout_status not in {408, 504}:
             raise ConfigurationError("limit 'accept_timeout_status' must be 408 or 504")
-        for name in ("max_listeners", "max_waiting_senders", "max_unproved", "max_unproved_per_address"):
+        for name in ("max_listeners", "max_waiting_senders", "max_unauthenticated", "max_unauthenticated_per_address"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"limit '{name}' must be at least 1")
 
@@ -199,7 +206,7 @@ class TlsSettings:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise ConfigurationError("[tls] needs both 'certificate' and 'key', or neither")
+            raise ConfigurationError("[tls] must contain both 'certificate' and 'key', or neither of them")
         if self.certificate is None and self.directory is None:
             raise ConfigurationError("[tls] needs 'directory', or 'certificate' and 'key'")
 
@@ -230,7 +237,7 @@ class ManagementSettings:
 
     def __post_init__(self) -> None:
         if self.port != 0 and not is_port(self.port):
-            raise ConfigurationError(f"'port' of [management] must be 0 to {MAX_PORT}")
+            raise ConfigurationError(f"'port' in [management] must be from 0 to {MAX_PORT}")
 
 
 def is_loopback(host: str) -> bool:
@@ -258,7 +265,7 @@ class RelayConfig:
     port: int = 0
     """0 for a free port."""
     public_address: str | None = None
-    """`host:port` to which listeners connect for a rendezvous; by default the namespace and the bound port."""
+    """`host:port` to which listeners connect for a rendezvous; by default, the namespace and the bound port."""
     honour_listener_selection: bool = True
     """True if the headers AllowedListeners and DisallowedListeners are honoured. Azure may ignore them."""
     limits: Limits = field(default_factory=Limits)
@@ -270,7 +277,7 @@ class RelayConfig:
             if not _HOST.fullmatch(name):
                 raise ConfigurationError("'namespace' and 'aliases' must be host names without a scheme or port")
         if self.port != 0 and not is_port(self.port):
-            raise ConfigurationError(f"'port' must be 0 to {MAX_PORT}")
+            raise ConfigurationError(f"'port' must be from 0 to {MAX_PORT}")
         if self.public_address is not None:
             host, _, port = self.public_address.rpartition(":")
             if not (_HOST.fullmatch(host.strip("[]")) and is_port_text(port)):
@@ -282,7 +289,7 @@ class RelayConfig:
         self._check_public()
 
     def _check_public(self) -> None:
-        """Refuse an address that others can reach if nobody decided who may use a hybrid connection."""
+        """If no rule or issuer restricts a hybrid connection, refuse an address that other machines can reach."""
         if is_loopback(self.bind) or self.rules or self.jwt_issuers:
             return
         for connection in self.hybrid_connections:

@@ -137,5 +137,5 @@ def _check_free(files: Sequence[Path]) -> None:
     if taken := next((file for file in files if file.exists()), None):
         raise ConfigurationError(
             f"{taken} already exists, and its keys may be in use",
-            hint="choose an empty directory, or delete the old one first",
+            hint="choose another directory, or delete the existing files first",
         )

@@ -1,1 +1,1 @@
-"""Client connections: TCP and TLS, the request's head, WebSocket frames."""
+"""Client connections: TCP and TLS, request heads, WebSocket frames."""

@@ -120,7 +120,8 @@ class Acceptor:
 async def _accept(listening: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
     """Accept a connection.
 
-    asyncio's `sock_accept` loses the socket, which nobody then closes, if it is cancelled just after the connection.
+    asyncio's `sock_accept` loses the socket, which nobody then closes, if it is cancelled just after it has accepted a
+    connection.
     """
     loop = asyncio.get_running_loop()
     if sys.platform == "win32":  # its event loop does not report that a socket is readable

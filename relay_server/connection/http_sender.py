@@ -1,4 +1,4 @@
-"""The sender's connection while its HTTP request is relayed: the body is read and the response is written.
+"""The sender's connection while its HTTP request is being relayed: reads the body and writes the response.
 
 Both directions have back-pressure: reading is paused while more than `UNREAD_HIGH` bytes are unread, and `write` waits
 while the write buffer is full.
@@ -82,7 +82,7 @@ class HttpSender:
     # Called by the connection:
 
     def received(self, data: memoryview) -> None:
-        """Decode bytes of the body; keep those of the next request, as pipelining clients send them."""
+        """Decode bytes of the body; keep the bytes of the next request, which pipelining clients send early."""
         if self._complete:
             self._next += data
         else:

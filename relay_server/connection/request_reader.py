@@ -14,7 +14,8 @@ __all__ = ["MAX_EARLY_BYTES", "Discarding", "Handshake"]
 MAX_EARLY_BYTES = 64 * 1024
 """Maximum number of bytes that a client may send before the response; a correct client sends none."""
 MAX_EARLY_BODY = 512 * 1024
-"""The same limit for the body of an HTTP request: what TLS may still deliver after reading was paused (256 KiB)."""
+"""Maximum number of bytes of an HTTP request body that are buffered: what TLS may still deliver after reading was
+paused (256 KiB)."""
 
 
 class Handshake:
@@ -40,7 +41,7 @@ class Handshake:
         return self.connection.handler is self
 
     async def head(self) -> RequestHead:
-        """Return the request's head.
+        """Return the request head.
 
         Raises:
             Refusal: The request is malformed or too large.

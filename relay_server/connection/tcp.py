@@ -11,15 +11,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from relay_server.connection.unproved import Place
+from relay_server.connection.unauthenticated import Place
 
 __all__ = ["READ_BYTES", "Connection", "Handler"]
 
 READ_BYTES = 128 * 1024
-"""Measured: with 64 KiB, throughput is 10 % lower; from 256 KiB on, memory management costs more than is saved."""
+"""Size of the read buffer. Measured: with 64 KiB, throughput is 10 % lower; with 256 KiB or more, memory management
+costs more than the larger buffer saves."""
 WRITE_HIGH_WATER = 512 * 1024
 WRITE_LOW_WATER = 128 * 1024
-"""Sizes of the write buffer at which a writer is paused and resumed; they limit the memory that a slow peer uses."""
+"""Sizes of the write buffer at which a writer is paused and resumed, respectively; they limit the memory that a slow
+peer uses."""
 CLOSE_LIMIT = 30.0
 """Seconds for a peer to receive the last bytes and close TLS; after that, the connection is dropped."""
 
@@ -61,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended = False
         self.handler: Handler | None = None
         self.place: Place | None = None
-        """The place in the budget for unauthenticated connections, until `prove` is called or the connection closes."""
+        """The slot in the budget for unauthenticated connections, until `prove` is called or the connection closes."""
         self.remote: tuple[str, int] = ("", 0)
         self.reading_paused = False
         self.writing_paused = False
@@ -84,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._ended else self._transport.get_write_buffer_size()
 
     def prove(self) -> None:
-        """Record that the peer's token or secret is valid, so that the connection is not dropped to admit a new one."""
+        """Record that the peer's token or secret is valid; the connection is then not dropped to admit a new one."""
         if self.place is not None:
             self.place.leave()
 

@@ -38,7 +38,7 @@ class Owner(Protocol):
 
 
 class WebSocket:
-    """The handler of a connection after its 101.
+    """The handler of a connection after its 101 response.
 
     Args:
         connection: A connection after its 101 response.
@@ -80,12 +80,12 @@ class WebSocket:
 
     @property
     def close_sent(self) -> bool:
-        """Whether our direction has ended."""
+        """Whether the direction to the peer has ended."""
         return self._machine.close_sent is not None
 
     @property
     def close_received(self) -> bool:
-        """Whether the peer's direction has ended."""
+        """Whether the direction from the peer has ended."""
         return self._machine.close_received is not None
 
     def send_chunks(self, chunks: list[Chunk]) -> None:
@@ -99,7 +99,7 @@ class WebSocket:
             self.connection.write(frames)
 
     def send_close(self, payload: bytes) -> None:
-        """End our direction; the peer's direction stays open."""
+        """End the direction to the peer; the direction from the peer stays open."""
         if frame := self._machine.send_close(payload, self._loop.time()):
             self.connection.write(frame)
 
@@ -121,7 +121,7 @@ class WebSocket:
         if isinstance(end, Close):
             self._owner.close_received(self, end.payload)
         elif isinstance(end, Violation):
-            logger.info("%s:%d violated the protocol: %s", *self.connection.remote, end.reason)
+            logger.info("disconnecting %s:%d: it violated the protocol: %s", *self.connection.remote, end.reason)
             self.fail(end.code, end.reason)
             self.lost()
 
@@ -151,7 +151,7 @@ class WebSocket:
         held_up = self.connection.reading_paused or self.connection.buffered > 0
         self._machine.tick(self._loop.time(), held_up=held_up)
         if self._machine.is_dead:
-            logger.info("%s:%d did not answer a ping: dropped", *self.connection.remote)
+            logger.info("disconnecting %s:%d: it did not answer a ping", *self.connection.remote)
             self.connection.abort()
             return
         self._flush()

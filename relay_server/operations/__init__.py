@@ -1,1 +1,1 @@
-"""Operation of a relay that runs for months: changed files, supervision and figures."""
+"""Operation of a relay that runs for months: reloading of changed files, supervision and metrics."""

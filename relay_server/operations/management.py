@@ -1,7 +1,7 @@
 """The management port: health, metrics and status over plain HTTP, for supervisors on this machine or in this cluster.
 
-It is separate from the relay's own port, which strangers reach. It shows figures and names of hybrid connections, but
-no key, token or address.
+It is separate from the relay's own port, which strangers can reach. It shows metrics and the names of hybrid
+connections, but no keys, tokens or addresses of peers.
 
     GET /healthz    200 while the relay accepts connections, 503 while it shuts down
     GET /metrics    Prometheus' text format
@@ -32,7 +32,7 @@ __all__ = ["Management"]
 logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT = 5.0
-"""Seconds for a request and its response."""
+"""Timeout in seconds for a request and its response."""
 MAX_CONNECTIONS = 64
 READ_BYTES = 4096
 TEXT = "text/plain; charset=utf-8"
@@ -66,7 +66,7 @@ class Management:
             self._listening = await asyncio.start_server(self._serve, bind, port)
         except OSError as error:
             raise ConfigurationError(
-                f"cannot listen on {bind} port {port}: {error.strerror}", hint="check 'bind' and 'port' of [management]"
+                f"cannot listen on {bind} port {port}: {error.strerror}", hint="check 'bind' and 'port' in [management]"
             ) from error
         return self
 
@@ -81,8 +81,10 @@ class Management:
         self._connections += 1
         try:
             async with timeout(REQUEST_TIMEOUT):
-                writer.write(await self._answer(reader))
-                await writer.drain()
+                answer = await self._answer(reader)
+                if not writer.is_closing():
+                    writer.write(answer)
+                    await writer.drain()
         except (OSError, *TIMEOUT_ERRORS) as error:
             logger.debug("a request to the management port failed: %s", error)
         finally:
@@ -95,7 +97,7 @@ class Management:
         except Refusal as refusal:
             return _response(refusal.status, TEXT, b"bad request\n")
         if head.method not in {"GET", "HEAD"}:
-            return _response(405, TEXT, b"only GET\n")
+            return _response(405, TEXT, b"only GET and HEAD are supported\n")
         response = self._find(head.target.partition("?")[0])
         return response.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if head.method == "HEAD" else response
 
@@ -104,10 +106,11 @@ class Management:
             is_serving = self._server.is_serving
             return _response(200 if is_serving else 503, TEXT, b"ok\n" if is_serving else b"shutting down\n")
         if path == "/metrics":
-            return _response(200, CONTENT_TYPE_LATEST, exposition(self._server.metrics()))
+            text = exposition(self._server.metrics(), self._server.metrics_of_entities())
+            return _response(200, CONTENT_TYPE_LATEST, text)
         if path == "/status":
             return _response(200, "application/json", json.dumps(self.status()).encode() + b"\n")
-        return _response(404, TEXT, b"not found: /healthz, /metrics and /status exist\n")
+        return _response(404, TEXT, b"not found: use /healthz, /metrics or /status\n")
 
     def status(self) -> dict[str, Any]:
         """Return what `relay-server status` shows."""

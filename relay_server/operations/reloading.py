@@ -1,7 +1,7 @@
-"""Applying a changed configuration, certificate or key to a running relay, without ending a connection.
+"""Applies a changed configuration, certificate or key to a running relay without closing any connection.
 
-The files are compared by their status instead of watched by the kernel: this also notices a Kubernetes secret, which is
-replaced by swapping a symbolic link, and files on network file systems.
+The status of each file is compared at intervals; the kernel does not watch the files. This also detects changes to a
+Kubernetes secret, which is replaced by swapping a symbolic link, and to files on network file systems.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ logger = logging.getLogger(__name__)
 INTERVAL = 2.0
 """Seconds between two comparisons."""
 AT_LEAST_EVERY = 86400.0
-"""Seconds; a certificate of the relay's own CA is renewed a month before it expires, if somebody looks at it."""
+"""Maximum number of seconds between two reloads. A reload also renews a certificate that was issued by the relay's own
+CA and expires within 30 days.
+"""
 
 Fingerprint = dict[Path, tuple[int, int, int] | None]
 
@@ -69,7 +71,7 @@ class Reloader:
             if found != self._seen or is_due or self._requested.is_set():
                 self._requested.clear()
                 # Compared before the files are read, so that no change is missed; kept after a failure, so that the
-                # same invalid files are reported once.
+                # same invalid files are reported only once.
                 self._seen, last = found, time.monotonic()
                 self.reload()
 
@@ -80,11 +82,14 @@ class Reloader:
             unchanged = _keep_fixed_settings(config, self._server.config)
             self._server.reload(unchanged)
         except ConfigurationError as error:
-            logger.warning("the changed configuration is not used: %s", error.sentence)
+            logger.warning("ignoring the changed configuration, which is invalid: %s", error.sentence)
             return False
         logger.info("configuration reloaded")
         if unchanged != config:
-            logger.warning("the changes outside of [tls], rules and hybrid connections apply after a restart")
+            logger.warning(
+                "changes other than those to [tls], rules, JWT issuers and hybrid connections take effect only after a "
+                "restart"
+            )
         return True
 
     def _files(self) -> list[Path]:
@@ -94,7 +99,7 @@ class Reloader:
 
 
 def fingerprint(files: Iterable[Path]) -> Fingerprint:
-    """Return what changes if a file is written or replaced; None for a file that cannot be found."""
+    """Return values that change when a file is written or replaced; None for a file that cannot be found."""
     found: Fingerprint = {}
     for file in files:
         try:
@@ -107,7 +112,7 @@ def fingerprint(files: Iterable[Path]) -> Fingerprint:
 
 
 def _keep_fixed_settings(config: RelayConfig, current: RelayConfig) -> RelayConfig:
-    """Return the current configuration with the parts of another one that a running relay can change."""
+    """Return the current configuration, with all parts that a running relay can change taken from `config`."""
     return replace(
         current,
         tls=config.tls,

@@ -1,4 +1,4 @@
-"""`relay-server status`: asks the management port of a running relay, and formats the answer."""
+"""`relay-server status`: queries the management port of a running relay, and formats the answer."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def fetch_status(config: RelayConfig) -> dict[str, Any]:
         status = json.loads(connection.getresponse().read())
     except OSError as error:
         raise RelayUnreachable(
-            f"no relay answers on http://{host}:{settings.port}: {error.strerror or 'no answer in time'}",
-            hint="is relay-server running with this configuration?",
+            f"no relay answers at http://{host}:{settings.port}: {error.strerror or 'no answer in time'}",
+            hint="check that relay-server is running with this configuration",
         ) from error
     except (http.client.HTTPException, ValueError):
         status = None
     finally:
         connection.close()
     if not isinstance(status, dict) or "metrics" not in status:
-        raise ProtocolError(f"another program answers on http://{host}:{settings.port}")
+        raise ProtocolError(f"another program answers at http://{host}:{settings.port}")
     return status
 
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 of the relay, sans-IO: parsing a request's head, and encoding responses with any reason phrase.
+"""The relay's HTTP/1.1, sans-IO: parsing of request heads, and encoding of responses with any reason phrase.
 
 h11 parses requests. Responses are encoded here, because a relay may delay a response by up to 30 s and then send any
 status with any text.
@@ -30,10 +30,11 @@ __all__ = [
 ]
 
 MAX_HEAD_BYTES = 32 * 1024
-"""Limit of the request line and all headers: Azure's limit for header metadata, with room for any token in a URL."""
+"""Maximum size of the request line and all headers: Azure's limit for header metadata, with room for any token in a
+URL."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 MAX_REASON_CHARS = 1024
-"""Some clients limit the status line to 8 KiB."""
+"""Maximum number of characters in a reason phrase; some clients limit the status line to 8 KiB."""
 _WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\xff]+")
 _BODILESS = frozenset({204, 304})
@@ -99,7 +100,7 @@ class RequestHead:
         if self.method != "GET" or self.has_body or "websocket" not in _tokens(self.header("Upgrade")):
             raise bad_request("A WebSocket upgrade is expected here")
         if "upgrade" not in _tokens(self.header("Connection")):
-            raise bad_request("The Connection header does not ask for an upgrade")
+            raise bad_request("The Connection header does not request an upgrade")
         if (self.header("Sec-WebSocket-Version") or "").strip() != "13":
             raise bad_request("The WebSocket version must be 13")
         key = (self.header("Sec-WebSocket-Key") or "").strip()
@@ -108,7 +109,7 @@ class RequestHead:
         except (binascii.Error, ValueError):
             length = 0
         if length != 16:
-            raise bad_request("The Sec-WebSocket-Key is not 16 bytes of base64")
+            raise bad_request("The Sec-WebSocket-Key is not 16 base64-encoded bytes")
         return base64.b64encode(hashlib.sha1(key.encode() + _WEBSOCKET_GUID, usedforsecurity=False).digest()).decode()
 
 
@@ -158,7 +159,7 @@ class HeadReader:
             while isinstance(event := self._parser.next_event(), h11.Data):
                 parts.append(bytes(event.data))
         except h11.RemoteProtocolError:
-            raise bad_request("The request's body is malformed") from None
+            raise bad_request("The request body is malformed") from None
         return b"".join(parts), isinstance(event, h11.EndOfMessage)
 
     def _head(self, request: h11.Request) -> RequestHead:
@@ -204,7 +205,7 @@ def switching_protocols(accept: str, *, tracking: str, subprotocol: str | None, 
 
 
 def error_answer(refusal: Refusal, phrase: str, *, tracking: str | None) -> bytes:
-    """Return an error response of the relay itself, with its text as reason phrase and in a JSON body."""
+    """Return an error response of the relay itself, with its text as the reason phrase and in a JSON body."""
     body = json.dumps({"error": {"code": refusal.code, "message": phrase}}).encode()
     headers = [] if tracking is None else [("TrackingId", tracking)]
     headers += [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body)))]
@@ -230,7 +231,8 @@ def _answer(status: int, reason: str, headers: list[tuple[str, str]], body: byte
     if not any(name.lower() == "date" for name, _ in headers):  # a listener's response may have one of its own
         headers = [*headers, ("Date", formatdate(usegmt=True))]  # RFC 9110, 6.6.1
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), "", ""]
-    # Values of requests were decoded as latin-1, so an echoed one has its bytes again; a listener may use others.
+    # Values in requests were decoded as latin-1, so an echoed value gets its original bytes; a listener's text may not
+    # fit.
     return b"\r\n".join(_encode(line) for line in lines) + body
 
 

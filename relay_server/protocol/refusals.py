@@ -97,15 +97,15 @@ def accept_timed_out(status: int) -> Refusal:
 
 
 def too_many_listeners(limit: int) -> Refusal:
-    """The hybrid connection has reached its limit of listeners."""
+    """The hybrid connection has reached its limit on listeners."""
     return Refusal(
         403, "QuotaExceeded", f"MaximumListenersPerEndpoint: the endpoint has {limit} listeners, which is the limit"
     )
 
 
 def too_large(limit: int) -> Refusal:
-    """The request's head exceeds the limit."""
-    return Refusal(431, "RequestHeaderFieldsTooLarge", f"The request's head is larger than {limit} bytes")
+    """The request head exceeds the limit."""
+    return Refusal(431, "RequestHeaderFieldsTooLarge", f"The request head is larger than {limit} bytes")
 
 
 def internal_error() -> Refusal:
@@ -123,13 +123,13 @@ def response_timed_out() -> Refusal:
 
 
 def bad_response() -> Refusal:
-    """A listener's response to an HTTP request cannot be forwarded, or it disconnected before it was complete."""
+    """A listener's response cannot be forwarded, or the listener disconnected before the response was complete."""
     return Refusal(502, "BadGateway", "The listener did not send a valid response")
 
 
 def body_timed_out() -> Refusal:
     """The sender stopped sending the body of its HTTP request."""
-    return Refusal(408, "RequestTimeout", "The request's body did not arrive in the required time")
+    return Refusal(408, "RequestTimeout", "The request body did not arrive within the allowed time")
 
 
 def overloaded() -> Refusal:

@@ -62,7 +62,7 @@ class RelayRequest(ABC):
     @property
     @abstractmethod
     def token(self) -> str | None:
-        """The token, or None; where it may be depends on the kind of request."""
+        """The token, or None; where it may be located depends on the kind of request."""
 
     @property
     def allowed_listeners(self) -> frozenset[str]:
@@ -118,7 +118,7 @@ class HybridRequest(RelayRequest):
         return self.head.header(TOKEN_HEADER) or self.parameters.get("sb-hc-token")
 
     def rejection(self, after: str) -> tuple[int, str] | None:
-        """Return status and text for the sender if this accept request rejects it, else None.
+        """Return status and text for the sender if this accept request rejects the sender, else None.
 
         Args:
             after: The end of the address in the accept message.
@@ -171,7 +171,7 @@ class HttpRequest(RelayRequest):
         """Parse a request for which `is_hybrid` is False.
 
         Raises:
-            Refusal: 400, such a request is not relayed.
+            Refusal: 400, a request of this kind is not relayed.
         """
         if head.method == "CONNECT":
             raise bad_request("The method CONNECT is not relayed")
@@ -203,7 +203,7 @@ class HttpRequest(RelayRequest):
             host: The namespace, for the Via header.
             remote: The sender's address and port.
             has_body: Whether a message with the body follows.
-            needs_token: Whether the hybrid connection requires a token of senders.
+            needs_token: Whether the hybrid connection requires a token from senders.
 
         Raises:
             Refusal: 431, the sender's headers do not fit into a control message.

@@ -28,7 +28,7 @@ def guid_of(text: str | None) -> str | None:
 
 
 def tracking_id(given: str | None) -> str:
-    """Return the tracking id of a request: the client's id, or a new one if that is not a GUID, and this gateway."""
+    """Return the tracking id of a request: the client's id, or a new one if that is not a GUID, plus this gateway."""
     return f"{given if guid_of(given) else new_guid()}_G0"
 
 

@@ -1,6 +1,6 @@
 """A listener's control channel: sends offers and HTTP requests, receives new tokens and HTTP responses.
 
-It closes with documented codes:
+The channel is closed with these documented codes:
 
 1001  the relay is shutting down              1008  the token expired, or the new token was refused
 1002  the listener violated the protocol      1009  a control message is too long
@@ -30,10 +30,10 @@ __all__ = ["ControlChannel"]
 logger = logging.getLogger(__name__)
 
 MAX_BACKLOG = 1024 * 1024
-"""Maximum size of unread offers in bytes; above it, a listener is dropped."""
+"""Maximum number of bytes of unread offers; a listener that exceeds it is disconnected."""
 MAX_BODY_BACKLOG = MAX_BACKLOG // 2
-"""Bytes of unread offers. Above this, bodies are not sent on the control channel, so that many requests at
-once do not cause a listener to be dropped."""
+"""If at least this many bytes of offers are unread, request bodies are not sent on the control channel, so that a
+listener that receives many requests at once is not disconnected."""
 RECYCLE_REASON = "InternalServerError: NameRenewalFailed"
 """The reason that Azure sends when it recycles a listener."""
 
@@ -73,9 +73,10 @@ class ControlChannel:
         self._is_ended = False
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        """Done when the listener has disconnected. One that this relay has closed may still accept earlier offers."""
+        """Done when the listener has disconnected. A listener whose channel this relay has closed may still accept
+        earlier offers."""
         self._requests: dict[str, PendingSender] = {}
-        """HTTP requests that this listener received here and has not answered, by id."""
+        """HTTP requests that this listener received on this channel and has not answered, by id."""
         self._message: bytearray | None = None  # the message that is arriving
         self._message_opcode = TEXT
         self._response: Response | None = None  # its body is the next message
@@ -100,25 +101,29 @@ class ControlChannel:
 
     @property
     def takes_bodies(self) -> bool:
-        """True if the listener keeps up, so that a request may be sent with its body."""
+        """True if the listener is keeping up, in which case a request may be sent with its body."""
         return self._websocket.connection.buffered < MAX_BODY_BACKLOG
 
     def offer(self, message: str, body: bytes = b"") -> bool:
-        """Send an `accept` or `request` message and a request's body; return False if this listener cannot get it."""
+        """Send an `accept` or `request` message and a body; return False if this listener cannot receive them."""
         connection = self._websocket.connection
         if self._is_ended or not connection.is_open:
             return False
         if connection.buffered > MAX_BACKLOG:
-            logger.info("listener %s on '%s' is not reading its offers: dropped", self.id, self.hybrid_connection.path)
+            logger.info(
+                "disconnecting listener %s on '%s': it is not reading the offers sent to it",
+                self.id,
+                self.hybrid_connection.path,
+            )
             connection.abort()
             return False
         self._websocket.send_message(TEXT, message.encode())
-        if body:  # nothing may come between the two: the listener takes the next message for the body
+        if body:  # nothing may come between message and body: the listener reads the next message as the body
             self._websocket.send_message(BINARY, body)
         return True
 
     def expect_response(self, pending: PendingSender) -> None:
-        """Record that this listener was sent a request. No other one may answer it."""
+        """Record that this listener was sent a request. No other listener may answer the request."""
         self._requests[pending.id] = pending
 
     def forget_request(self, pending: PendingSender) -> None:
@@ -142,13 +147,14 @@ class ControlChannel:
         """Collect messages."""
         for opcode, payload, fin, _ in chunks:
             if opcode != CONTINUATION:
-                # A body for which nobody waits is dropped as it arrives: its sender has left, or never existed.
+                # A body that nobody is waiting for is dropped as it arrives: its sender has disconnected, or never
+                # existed.
                 wanted = opcode == TEXT or self._response is not None
                 self._message, self._message_opcode = bytearray() if wanted else None, opcode
             if self._message is None:
                 continue
             self._message += payload
-            # Checked with each fragment, because an endless message must not fill the memory.
+            # Checked with each fragment, because an endless message must not exhaust the memory.
             limit = MAX_CONTROL_BYTES if self._message_opcode == TEXT else MAX_CONTROL_BODY
             if len(self._message) > limit:
                 self._message = None
@@ -199,7 +205,7 @@ class ControlChannel:
             self._respond(message, b"")
 
     def _respond(self, response: Response, body: bytes) -> None:
-        """Pass on a response; one that comes too late is dropped, as is one to another listener's request."""
+        """Pass on a response; a response that comes too late, or to another listener's request, is dropped."""
         pending = self._requests.pop(response.request_id, None)
         if pending is not None and not pending.outcome.done():
             pending.outcome.set_result(ControlResponse(response, body))
@@ -208,7 +214,9 @@ class ControlChannel:
         try:
             self._expires_at = self._renew(token).expires_at
         except Refusal as refusal:
-            logger.info("listener %s on '%s' sent an invalid token", self.id, self.hybrid_connection.path)
+            logger.info(
+                "disconnecting listener %s on '%s': its new token was refused", self.id, self.hybrid_connection.path
+            )
             self.close(1008, refusal.message)
             return
         self._expire_or_wait()

@@ -1,9 +1,9 @@
 """Relaying one HTTP request to a listener and its response to the sender.
 
-A request whose body is known to fit into a control message is sent on the control channel; for any other one, the
-listener is sent only an address, connects to it, and receives the request there. In both cases it may respond at the
-address, where a body has any length; a listener that received the request on its control channel may respond there.
-Each address is used for one request.
+A request whose body is known to fit into a control message is sent on the control channel; for any other request, the
+listener is sent only an address, connects to it, and receives the request there. In both cases, the listener may
+respond at the address, where a body can have any length; a listener that received the request on its control channel
+may also respond on that channel. Each address is used for one request.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 MAX_FRAME = 32 * 1024
-"""Longest frame of a body, as Azure sends them."""
+"""Maximum size in bytes of a body's frames, as in Azure."""
 
 
 @dataclass(frozen=True)
 class RequestMessages:
-    """The `request` message of a request in its forms."""
+    """The short and the full form of the `request` message for a request."""
 
     short: str
     full: Callable[[bool], str]
-    """Returns the full message; the argument is whether a message with the body follows."""
+    """Returns the full message; the argument states whether a message with the body follows."""
 
 
 class HttpExchange:
@@ -108,7 +108,7 @@ class HttpExchange:
             messages: The request, unless the listener has received it on its control channel.
 
         Raises:
-            Refusal: The listener or the sender does not send what is expected, or not in time.
+            Refusal: The listener or the sender does not send what is expected, or does not send it in time.
         """
         try:
             async with TaskSet() as tasks:
@@ -116,7 +116,7 @@ class HttpExchange:
                 response = await self._response_of(listener, upload)
                 await self._respond(response, self._body_of(listener, response), length=None)
         except BaseException:
-            listener.abort()  # also if the sender has disconnected, which the listener does not learn otherwise
+            listener.abort()  # even if the sender has disconnected, which the listener would not notice otherwise
             raise
         listener.close()
 
@@ -124,7 +124,7 @@ class HttpExchange:
         """Send the request and its body as one binary message; return the error that ended it."""
         try:
             part = await self._body_part()
-            # An empty binary message would be the end of the stream for some official clients.
+            # Some official clients interpret an empty binary message as the end of the stream.
             await self._in_time(listener.send_text(messages.full(bool(part))))
             opcode = BINARY
             while part:
@@ -140,7 +140,7 @@ class HttpExchange:
         return None
 
     async def _response_of(self, listener: HttpRendezvous, upload: asyncio.Task[Refusal | None] | None) -> Response:
-        """Read the response message, which may come before the request's body has been sent."""
+        """Read the response message, which may arrive before the request body has been sent."""
         tasks = TaskSet()
         async with tasks:
             arriving = tasks.spawn(self._read_response(listener), name="response")
@@ -165,7 +165,8 @@ class HttpExchange:
         return message if isinstance(message, Response) else None
 
     async def _body_of(self, listener: HttpRendezvous, response: Response) -> AsyncIterator[bytes]:
-        # A Close frame in the middle of the message ends the body, too: Microsoft's Java client ends long ones so.
+        # A Close frame in the middle of the message ends the body, too: Microsoft's Java client ends long messages in
+        # this way.
         ended = not response.has_body
         while not ended and (chunk := await self._in_time(listener.read())) is not None:
             ended = chunk.fin

@@ -99,7 +99,7 @@ class HttpRendezvous:
         await self._drain()
 
     def close(self) -> None:
-        """End the rendezvous; it is used for one request."""
+        """Close the connection; a rendezvous is used for only one request."""
         # The official listeners do not expect a second request on the same connection, and one of them ignores it.
         self._websocket.send_close(close_payload(1000))
         if self._websocket.close_received:
@@ -130,7 +130,7 @@ class HttpRendezvous:
             self._connection.pause_reading()
         self._readable.set()
 
-    def close_received(self, websocket: WebSocket, payload: bytes) -> None:  # noqa: ARG002 - our Close has its own code
+    def close_received(self, websocket: WebSocket, payload: bytes) -> None:  # noqa: ARG002 - the answer has its own code
         """Note the end of the listener's messages."""
         self._readable.set()
         if websocket.close_sent:
@@ -145,7 +145,7 @@ class HttpRendezvous:
         self._writable.set()
 
     def lost(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
-        """Wake whoever waits."""
+        """Wake the tasks that are waiting."""
         self._is_lost = True
         if self._close_timer is not None:
             self._close_timer.cancel()

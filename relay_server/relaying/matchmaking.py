@@ -1,4 +1,4 @@
-"""Matching of senders and listeners: which listeners are offered a sender, and what becomes of it."""
+"""Matching of senders and listeners: which listeners are offered a sender, and what the outcome is."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from typing import Any
 
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig
 from relay_server.connection.request_reader import Handshake
+from relay_server.metrics import EntityCounters
 from relay_server.protocol.refusals import Refusal, no_listeners, overloaded
 from relay_server.protocol.requests import RelayRequest
 from relay_server.relaying.control import ControlChannel
 from relay_server.relaying.http_rendezvous import HttpRendezvous
 from relay_server.relaying.registry import Registry
 from relay_server.relaying.rendezvous import Outcome, PendingSender, Rendezvous
+from relay_server.relaying.selection import select_listeners
 
 __all__ = ["Matchmaker"]
 
 GONE_TIMEOUT = 2.0
-"""Seconds for a listener that has disconnected to accept a sender, if there is no other one: it may have begun to."""
+"""Seconds for which a listener that has disconnected may still accept a sender, if the hybrid connection has no other
+listener. It may have begun to accept that sender before it disconnected."""
 
 logger = logging.getLogger(__name__)
 
@@ -32,17 +35,19 @@ class Matchmaker:
 
     Args:
         config: The relay's configuration.
+        counters: Counts the senders that are waiting for a listener.
     """
 
-    def __init__(self, config: RelayConfig) -> None:
+    def __init__(self, config: RelayConfig, counters: EntityCounters) -> None:
         self.registry: Registry[ControlChannel] = Registry(
-            config.hybrid_connections, max_listeners=config.limits.max_listeners, choose=secrets.randbelow
+            config.hybrid_connections, max_listeners=config.limits.max_listeners
         )
         self.rendezvous = Rendezvous(new_secret=lambda: secrets.token_hex(16))
         self._config = config
+        self._counters = counters
         self._delay = (config.delays or DelayProfile()).matchmaking
         self._waiting: Counter[str] = Counter()
-        """Number of senders that wait for a listener, by hybrid connection."""
+        """Number of senders that are waiting for a listener, by hybrid connection."""
 
     def __repr__(self) -> str:
         return f"<Matchmaker {self.registry!r} waiting={len(self.rendezvous)}>"
@@ -58,17 +63,20 @@ class Matchmaker:
         Raises:
             Refusal: The hybrid connection has no listeners, or none that the sender allows.
         """
-        if not self._config.honour_listener_selection:
-            return self.registry.candidates(connection)
-        return self.registry.candidates(
-            connection, allowed=request.allowed_listeners, disallowed=request.disallowed_listeners
+        # Azure Relay honours these headers, but does not document them; without them, clients must still find agents.
+        honoured = self._config.honour_listener_selection
+        return select_listeners(
+            self.registry.listeners_of(connection),
+            choose=secrets.randbelow,
+            allowed=request.allowed_listeners if honoured else (),
+            disallowed=request.disallowed_listeners if honoured else (),
         )
 
     @contextlib.contextmanager
     def pending(
         self, hybrid_connection: HybridConnection, request: RelayRequest, handshake: Handshake
     ) -> Iterator[PendingSender]:
-        """Make an address at which a listener can accept a sender, for the time of the block.
+        """Provide an address at which a listener can accept a sender, for the duration of the block.
 
         Raises:
             Refusal: Too many senders are waiting.
@@ -76,13 +84,16 @@ class Matchmaker:
         if self._waiting[hybrid_connection.path] >= self._config.limits.max_waiting_senders:
             raise overloaded()
         pending = self.rendezvous.open(request, handshake)
+        counters = self._counters.of(hybrid_connection.path)
+        counters.pending_senders += 1
         self._waiting[hybrid_connection.path] += 1
         try:
             yield pending
         finally:
-            # Also if the sender disconnected, which cancels this task: the address must become invalid.
+            # Even if the sender has disconnected, which cancels this task: the address must become invalid.
             self.rendezvous.forget(pending)
             self._waiting[hybrid_connection.path] -= 1
+            counters.pending_senders -= 1
 
     async def offer(
         self,
@@ -92,11 +103,11 @@ class Matchmaker:
         limit: float,
         timed_out: Refusal,
     ) -> Outcome:
-        """Offer a sender to the first listener that can get the message, and return what a listener did.
+        """Offer a sender to the first listener that can receive the message, and return what a listener did.
 
         If a listener disconnects before it has accepted or rejected, the next one is offered the sender, or the sender
-        is refused if there is none. An address is valid once, so the sender has one listener even if the first one
-        accepts after all.
+        is refused if there is none. An address can be used only once, so the sender gets only one listener even if the
+        first one accepts after all.
 
         Args:
             candidates: The listeners to try, in order.
@@ -106,9 +117,11 @@ class Matchmaker:
             timed_out: The error to raise after that time.
 
         Raises:
-            Refusal: No listener is connected or answered in time, or the relay is shutting down.
+            Refusal: No listener is connected, none answered in time, or the relay is shutting down.
         """
         loop = asyncio.get_running_loop()
+        # One listener at a time, as in Azure Relay: two that are offered the same sender would both connect, and one of
+        # them would be refused.
         remaining, deadline = iter(candidates), loop.time() + limit
         control = next((each for each in remaining if each.offer(message)), None)
         if control is None:
@@ -118,7 +131,7 @@ class Matchmaker:
             waited: set[asyncio.Future[Any]] = {pending.outcome, control.gone}
             await asyncio.wait(waited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if pending.outcome.done() or not control.gone.done():
-                break
+                break  # a listener has answered, or no time is left; a listener that is still connected keeps its offer
             control = next((each for each in remaining if each.offer(message)), None)
         left = max(0.0, deadline - loop.time())
         if control is None:
@@ -139,11 +152,12 @@ class Matchmaker:
         try:
             await asyncio.wait({pending.outcome}, timeout=limit)
         except asyncio.CancelledError:
+            # The sender disconnected just as a listener accepted it, and nothing else closes the listener's connection.
             if pending.outcome.done() and isinstance(listener := pending.outcome.result(), HttpRendezvous):
                 listener.abort()
             raise
         if not pending.outcome.done():
-            logger.info("no listener answered %s in time", pending.id)
+            logger.info("no listener answered sender %s in time", pending.id)
             raise timed_out
         outcome = pending.outcome.result()
         if isinstance(outcome, Refusal):

@@ -4,10 +4,10 @@ Messages keep their type and boundaries; frames may be split differently. The tw
 
   * a Close frame from one side is sent to the other with the same code and reason and ends only that direction; the
     other direction continues until its own Close frame, but at most for `close_timeout`;
-  * if a side disconnects without a Close frame, the other connection is dropped without one too, so that the peer
-    detects a lost connection rather than a regular end;
-  * if a side disconnects after its Close frame, the other one can complete its closing handshake;
-  * if a side is slow, reading from the other one is paused, so that the relay buffers a bounded number of bytes.
+  * if a side disconnects without a Close frame, the other connection is dropped without one too, so that its peer
+    detects a lost connection rather than an orderly close;
+  * if a side disconnects after its Close frame, the other side can complete its closing handshake;
+  * if a side is slow, reading from the other side is paused, so that the relay buffers a bounded number of bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from relay_core.ws.frames import Chunk, close_payload
 from relay_server.config.model import Limits
 from relay_server.connection.tcp import Connection
 from relay_server.connection.websocket import WebSocket
+from relay_server.metrics import Counters
 
 __all__ = ["RelayedPair"]
 
@@ -31,6 +32,7 @@ class RelayedPair:
         listener: The connection that the listener opened for this sender, after the 101 response.
         extensions_agreed: True if a WebSocket extension was negotiated.
         limits: Timers.
+        counters: Those of the hybrid connection.
         ended: Called once, when both connections are closed.
     """
 
@@ -41,6 +43,7 @@ class RelayedPair:
         *,
         extensions_agreed: bool,
         limits: Limits,
+        counters: Counters,
         ended: Callable[[RelayedPair], None],
     ) -> None:
         self.sender, self.listener = (
@@ -53,6 +56,7 @@ class RelayedPair:
             )
             for connection in (sender, listener)
         )
+        self.counters = counters
         self._close_timeout = limits.close_timeout
         self._close_timer: asyncio.TimerHandle | None = None
         self._ended = ended
@@ -76,6 +80,7 @@ class RelayedPair:
         """Close both directions on behalf of the relay."""
         for websocket in (self.sender, self.listener):
             websocket.send_close(close_payload(code, reason))
+        # A peer that never answers with its own Close frame must not keep the pair open (RFC 6455, 7.1.1).
         self._limit_closing()
         self._finish()
 
@@ -88,6 +93,7 @@ class RelayedPair:
 
     def chunks_received(self, websocket: WebSocket, chunks: list[Chunk]) -> None:
         """Relay parts of messages."""
+        # The flow is bounded by `writing_paused`: chunks are written even while the other side is slow.
         self._other(websocket).send_chunks(chunks)
 
     def close_received(self, websocket: WebSocket, payload: bytes) -> None:
@@ -109,6 +115,7 @@ class RelayedPair:
         self._open.discard(websocket)
         other = self._other(websocket)
         if not websocket.close_received:
+            # A Close frame made up here would make a lost connection look like one that was closed on purpose.
             other.connection.abort()
         else:
             other.connection.resume_reading()  # it was paused for the other side; its Close frame must be read
@@ -121,7 +128,7 @@ class RelayedPair:
         return self.listener if websocket is self.sender else self.sender
 
     def _limit_closing(self) -> None:
-        if self._close_timer is None:
+        if self._close_timer is None:  # the first Close frame of either side starts the time limit
             loop = asyncio.get_running_loop()
             self._close_timer = loop.call_later(self._close_timeout, self.abort)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from relay_server.config.model import HybridConnection
-from relay_server.protocol.refusals import no_listeners, no_matching_listeners, too_many_listeners
+from relay_server.protocol.refusals import too_many_listeners
 
 __all__ = ["Listener", "Registry"]
 
@@ -22,21 +22,17 @@ L = TypeVar("L", bound=Listener)
 
 
 class Registry(Generic[L]):
-    """Finds hybrid connections by path and selects listeners.
+    """Finds hybrid connections by path, and keeps track of their listeners.
 
     Args:
         connections: The hybrid connections of the namespace.
-        max_listeners: Limit of listeners per hybrid connection.
-        choose: Returns a random index below its argument.
+        max_listeners: Maximum number of listeners per hybrid connection.
     """
 
-    def __init__(
-        self, connections: Iterable[HybridConnection], *, max_listeners: int, choose: Callable[[int], int]
-    ) -> None:
+    def __init__(self, connections: Iterable[HybridConnection], *, max_listeners: int) -> None:
         self._max_listeners = max_listeners
-        self._choose = choose
         self._listeners: dict[str, list[L]] = {}
-        """By lower-case path; also of hybrid connections that have been removed."""
+        """Listeners by lower-case path, including those of hybrid connections that have been removed."""
         self.replace_connections(connections)
 
     def __repr__(self) -> str:
@@ -44,11 +40,16 @@ class Registry(Generic[L]):
         return f"<Registry {counts}>"
 
     def replace_connections(self, connections: Iterable[HybridConnection]) -> None:
-        """Replace the hybrid connections; listeners stay with the one of the same path."""
+        """Replace the hybrid connections; listeners stay with the hybrid connection of the same path."""
         self._connections = {tuple(item.path.lower().split("/")): item for item in connections}
         self._depth = max(map(len, self._connections), default=0)
         for item in self._connections.values():
             self._listeners.setdefault(item.path.lower(), [])
+
+    @property
+    def connections(self) -> Iterable[HybridConnection]:
+        """The configured hybrid connections."""
+        return self._connections.values()
 
     @property
     def listeners(self) -> list[L]:
@@ -64,7 +65,7 @@ class Registry(Generic[L]):
         return None
 
     def check_room(self, connection: HybridConnection, listener_id: str) -> L | None:
-        """Check if a listener can be added.
+        """Check whether a listener can be added.
 
         Returns:
             None if there is room; at the limit, the oldest channel with the same id, which must be closed first.
@@ -76,7 +77,8 @@ class Registry(Generic[L]):
         if len(present) < self._max_listeners:
             return None
         # An agent reconnects because its old channel is dead, which this relay may detect a minute later. Below the
-        # limit the old channel is kept; otherwise, any holder of a Listen key could cut off an agent whose id it knows.
+        # limit, the old channel is kept; otherwise, any holder of a Listen key could cut off an agent whose id it
+        # knows.
         for listener in present:
             if listener.id.lower() == listener_id.lower():
                 return listener
@@ -90,36 +92,6 @@ class Registry(Generic[L]):
         """Remove a listener."""
         self._listeners[listener.hybrid_connection.path.lower()].remove(listener)
 
-    def candidates(
-        self, connection: HybridConnection, *, allowed: Collection[str] = (), disallowed: Collection[str] = ()
-    ) -> list[L]:
-        """Return the listeners to try, in random order; of those with the same id, the newest comes first.
-
-        Args:
-            connection: The requested hybrid connection.
-            allowed: Lower-case ids; if not empty, only these listeners are returned.
-            disallowed: Lower-case ids of listeners that are not returned.
-
-        Raises:
-            Refusal: The hybrid connection has no listeners, or none that is allowed.
-        """
-        present = self._listeners[connection.path.lower()]
-        if not present:
-            raise no_listeners()
-        wanted = [
-            listener
-            for listener in present
-            if listener.id.lower() not in disallowed and (not allowed or listener.id.lower() in allowed)
-        ]
-        if not wanted:
-            raise no_matching_listeners()
-        # An agent that lost its network reconnects with the same id while its old channel still appears to be alive.
-        newest = {listener.id.lower(): listener for listener in wanted}
-        older = [listener for listener in reversed(wanted) if newest[listener.id.lower()] is not listener]
-        return [*self._shuffled(list(newest.values())), *older]
-
-    def _shuffled(self, items: list[L]) -> list[L]:
-        shuffled = []
-        while items:
-            shuffled.append(items.pop(self._choose(len(items))))
-        return shuffled
+    def listeners_of(self, connection: HybridConnection) -> list[L]:
+        """Return the listeners of a hybrid connection, the oldest channel first."""
+        return list(self._listeners[connection.path.lower()])

@@ -23,8 +23,8 @@ from relay_server.relaying.http_rendezvous import HttpRendezvous
 __all__ = ["SECRET_PARAMETER", "ControlResponse", "Outcome", "PendingSender", "Rejection", "Rendezvous"]
 
 SECRET_PARAMETER = "sb-hc-secret"  # noqa: S105 - a parameter's name
-"""Not one of Azure's parameters. The prefix makes clients treat it as part of the protocol. Its value is hex, which
-needs no escaping."""
+"""The parameter for the secret; Azure has no such parameter. The prefix makes clients treat it as part of the protocol.
+The value is hex, which needs no escaping."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Create the endpoint, then deploy to it. Between the two steps, give the endpoint's identity access to its secret.
+"""Create the endpoint, then deploy to it. In between, give the endpoint's identity access to the secret.
 
-    python deploy.py endpoint                                                         create it, print its identity
-    python deploy.py deployment                                                       an ordinary deployment
-    python deploy.py deployment --is-debug true --debug-relay-connection-name myhc    one that can be debugged
-    python deploy.py deployment ... --dry-run                                         print it as YAML, stay offline
+    python deploy.py endpoint                                                         create it, and print its identity
+    python deploy.py deployment                                                       create an ordinary deployment
+    python deploy.py deployment --is-debug true --debug-relay-connection-name myhc    create one that can be debugged
+    python deploy.py deployment ... --dry-run                                         print it as YAML, and stay offline
 
 config.json, which you can download from the studio, selects the workspace.
 """
@@ -44,7 +44,7 @@ logging.getLogger("azure.ai.ml").setLevel(logging.ERROR)  # it warns about its o
 
 
 def main() -> int:
-    """Run the command, and return the exit status."""
+    """Run the command and return the exit status."""
     options = parse_arguments()
     ml_client = None if options.dry_run else connect()
     options.endpoint = options.endpoint or default_name(ml_client)
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def default_name(ml_client: "MLClient | None") -> str:
-    """Return a name for the endpoint that is derived from the workspace, so it is stable, and unique in the region."""
+    """Return an endpoint name derived from the workspace, which makes it stable and unique in the region."""
     if ml_client is None:
         return "circle-dry-run"
     workspace = f"{ml_client.subscription_id}/{ml_client.resource_group_name}/{ml_client.workspace_name}"
@@ -91,7 +91,7 @@ def deploy(ml_client: "MLClient", deployment: ManagedOnlineDeployment) -> int:
     except ResourceNotFoundError:
         print(
             f"deploy.py: error: the workspace has no endpoint '{deployment.endpoint_name}'. "
-            f"hint: python deploy.py endpoint --endpoint {deployment.endpoint_name}",
+            f"hint: run 'python deploy.py endpoint --endpoint {deployment.endpoint_name}'",
             file=sys.stderr,
         )
         return 1
@@ -113,19 +113,23 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["endpoint", "deployment"], help="create the endpoint, or deploy to it")
     parser.add_argument("--is-debug", choices=["true", "false"], default="false", type=str.lower)
-    parser.add_argument("--debug-relay-connection-name", metavar="NAME", help="your hybrid connection")
+    parser.add_argument("--debug-relay-connection-name", metavar="NAME", help="name of your hybrid connection")
     parser.add_argument(
         "--debug-port", type=int, default=5678, metavar="PORT", help="port in your launch.json (default: %(default)s)"
     )
     parser.add_argument(
-        "--debug-relay-connection-string-secret", metavar="NAME", help="Key Vault secret with the connection string"
+        "--debug-relay-connection-string-secret",
+        metavar="NAME",
+        help="Key Vault secret that contains the connection string",
     )
-    parser.add_argument("--key-vault-url", default=os.environ.get("KEY_VAULT_URL"), help="default: KEY_VAULT_URL")
+    parser.add_argument(
+        "--key-vault-url", default=os.environ.get("KEY_VAULT_URL"), help="URL of the Key Vault (default: KEY_VAULT_URL)"
+    )
     parser.add_argument(
         "--endpoint", metavar="NAME", help="endpoint name, unique in the region (default: derived from the workspace)"
     )
     parser.add_argument(
-        "--wheel", type=Path, metavar="FILE", help="wheel of relay-debug for the image (default: build it)"
+        "--wheel", type=Path, metavar="FILE", help="wheel of relay-debug for the image (default: build one)"
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the deployment and the build context of its image"
@@ -156,7 +160,7 @@ def build_deployment(options: argparse.Namespace, context: Path) -> ManagedOnlin
 
 
 def prepare_debug_deployment(deployment: ManagedOnlineDeployment, options: argparse.Namespace) -> None:
-    """Enable debugging, and set timeouts so that the worker survives an hour at a breakpoint."""
+    """Enable debugging, and set timeouts that allow a worker to stay at a breakpoint for an hour."""
     variables = {
         "RELAY_DEBUG": "true",
         "RELAY_DEBUG_CONNECTION_NAME": options.debug_relay_connection_name,
@@ -164,7 +168,7 @@ def prepare_debug_deployment(deployment: ManagedOnlineDeployment, options: argpa
         "RELAY_DEBUG_CONNECTION_STRING_SECRET": options.debug_relay_connection_string_secret,
         "KEY_VAULT_URL": options.key_vault_url,
         "WORKER_COUNT": "1",  # a second worker would need the same port
-        "WORKER_TIMEOUT": str(HOUR),  # the server ends a worker that does not respond, by default after 5 minutes
+        "WORKER_TIMEOUT": str(HOUR),  # the server terminates an unresponsive worker, by default after 5 minutes
     }
     deployment.environment_variables = {name: value for name, value in variables.items() if value}
     deployment.request_settings = OnlineRequestSettings(

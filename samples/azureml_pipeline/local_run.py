@@ -1,9 +1,9 @@
 """Runs the pipeline's steps as processes on this machine, for `submit.py --local`.
 
-As Azure ML does, it reads the REST body, inserts inputs and outputs into each step's command, copies the step's code
-into a separate folder and runs the command there. A PyTorch step runs once per rank, with the environment variables of
-that rank. A parallel step runs under a driver; here `parallel_driver.py` replaces Azure ML's driver. A debug run starts
-its own relay and relay-client, so the debugger uses the same path as through Azure.
+Like Azure ML, this module reads the REST body, inserts inputs and outputs into each step's command, copies the step's
+code into a separate folder and runs the command there. A PyTorch step runs once per rank, with the environment
+variables for that rank. A parallel step runs under a driver; here, `parallel_driver.py` replaces Azure ML's driver. A
+debug run starts its own relay and relay-client, so the debugger connects in the same way as through Azure.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ OTHER_STEP = re.compile(r"\$\{\{parent\.jobs\.(\w+)\.outputs\.(\w+)\}\}")
 
 
 def run_locally(body: dict, connection_name: str | None) -> int:
-    """Run all steps, through a relay with this hybrid connection in a debug run, and return the exit status."""
+    """Run all steps, and return the exit status; a debug run uses a local relay that has this hybrid connection."""
     end_in_order()
     steps = read_steps(body)
     with tempfile.TemporaryDirectory(prefix="pipeline-") as name, contextlib.ExitStack() as running:
@@ -52,7 +52,7 @@ def run_locally(body: dict, connection_name: str | None) -> int:
 
 
 def launch_json(steps: list[Step]) -> str:
-    """Return a launch.json to attach to each step, and to all of them with one F5."""
+    """Return a launch.json with a configuration for each step, and one that attaches to all steps."""
     configurations = [
         {
             "name": f"{step.name} ({step.ports[0]})",
@@ -70,7 +70,7 @@ def launch_json(steps: list[Step]) -> str:
 
 
 def run_step(step: Step, folder: Path, environment: Mapping[str, str]) -> int:
-    """Run one step to its end, and return its exit status."""
+    """Run one step until it ends, and return its exit status."""
     code = folder / step.name / "code"
     shutil.copytree(step.settings.get("code") or step.settings["task"]["code"], code)
     command = command_of(step, folder)
@@ -113,7 +113,7 @@ def command_of(step: Step, folder: Path) -> str:
 
 
 def places_of(step: Step) -> list[dict[str, str]]:
-    """Return the environment variables with the rank of each process of a step."""
+    """Return, for each process of a step, the environment variables that contain its rank."""
     if step.is_parallel:
         return [{"AZ_BATCH_IS_CURRENT_NODE_MASTER": "true"}]
     if step.processes_per_node == 1:

@@ -1,7 +1,7 @@
-"""A stand-in for Azure ML's driver of parallel steps, for `submit.py --local` only.
+"""A stand-in for Azure ML's driver for parallel steps; only `submit.py --local` uses it.
 
-It calls `init()` once, `run()` for each mini-batch of files, and `shutdown()` if it is defined, and appends the
-returned rows to one file. It is a single process on one node, without retries and timeouts.
+The driver calls `init()` once, `run()` for each mini-batch of files, and `shutdown()` if the script defines it. It
+writes the returned rows to one file. It is a single process on one node, without retries or timeouts.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run an entry script over a folder."""
+    """Run an entry script on all files in a folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entry-script", type=Path, required=True)
     parser.add_argument("--input-data", type=Path, required=True)
@@ -29,7 +29,7 @@ def main() -> int:
             mini_batch = files[start : start + options.mini_batch_size]
             results = list(script.run(mini_batch))
             if len(results) != len(mini_batch):
-                print(f"{len(mini_batch)} files gave {len(results)} rows", file=sys.stderr)
+                print(f"run() returned {len(results)} rows for {len(mini_batch)} files", file=sys.stderr)
                 return 1
             rows.writelines(f"{row}\n" for row in results)
     getattr(script, "shutdown", lambda: None)()

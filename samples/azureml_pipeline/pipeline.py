@@ -1,4 +1,4 @@
-"""Definition of the pipeline: one step of each kind of Azure ML, each with the four debugging arguments."""
+"""Definition of the pipeline: three steps of different kinds, each with the four debug arguments."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ HERE = Path(__file__).resolve().parent
 STEPS = HERE / "steps"
 IMAGE = HERE / "image"
 FIRST_PORT = 5678
-"""Port of the first step; the others have the next two, and the ranks of `train` count up from the third."""
+"""Port of the first step; the other steps use the next two, and the ranks of `train` also use the ports above these."""
 
 CURVES = "logs/tensorboard"
-"""Folder for TensorBoard's event files; Azure ML keeps what is in `logs` with the run."""
+"""Folder for TensorBoard's event files; Azure ML keeps the contents of `logs` with the run."""
 
 OptionalText = Input(type="string", optional=True)
 
@@ -30,7 +30,7 @@ def build_pipeline(
     connection_string_secret: str | None = None,
     build_context: Path = IMAGE,
 ) -> PipelineJob:
-    """Return the job. It can be submitted if `build_context` is complete, on which only the image depends."""
+    """Return the job; only its image depends on `build_context`, which must be complete when the job is submitted."""
     everywhere = {
         "environment": Environment(build=BuildContext(path=build_context)),
         "variables": {"KEY_VAULT_URL": key_vault_url} if key_vault_url else {},
@@ -62,7 +62,7 @@ def build_pipeline(
 
 
 def prepare_component(port: int, environment: Environment, variables: dict[str, str]):  # noqa: ANN201 - SDK's builder
-    """Return a plain command."""
+    """Return a component that runs a plain command."""
     return command(
         name="prepare",
         code=STEPS,
@@ -75,7 +75,7 @@ def prepare_component(port: int, environment: Environment, variables: dict[str, 
 
 
 def featurize_component(port: int, environment: Environment, variables: dict[str, str]):  # noqa: ANN201 - SDK's builder
-    """Return a parallel component: two files at a time, on two nodes."""
+    """Return a parallel component that processes two files at a time, on two nodes."""
     return parallel_run_function(
         name="featurize",
         inputs={"points": Input(type="uri_folder"), **debug_inputs(port)},
@@ -97,7 +97,7 @@ def featurize_component(port: int, environment: Environment, variables: dict[str
 
 
 def train_component(port: int, environment: Environment, variables: dict[str, str]):  # noqa: ANN201 - SDK's builder
-    """Return a distributed command: two nodes with two processes each."""
+    """Return a component that runs a distributed command, on two nodes with two processes each."""
     return command(
         name="train",
         code=STEPS,

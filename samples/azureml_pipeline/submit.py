@@ -1,10 +1,10 @@
 """Submit the pipeline, print what would be submitted, or run its steps on this machine.
 
-    python submit.py                                                          on Azure ML
-    python submit.py --is-debug true --debug-relay-connection-name myhc       the same, waiting for a debugger
-    python submit.py ... --tensorboard true                                   also show its curves while it runs
-    python submit.py ... --dry-run                                            print it and stay offline
-    python submit.py ... --local                                              on this machine, through a local relay
+    python submit.py                                                          run the job on Azure ML
+    python submit.py --is-debug true --debug-relay-connection-name myhc       the same, but wait for a debugger
+    python submit.py ... --tensorboard true                                   also show the curves of the running job
+    python submit.py ... --dry-run                                            print the job, and stay offline
+    python submit.py ... --local                                              run it here, through a local relay
 
 config.json, which you can download from the studio, selects the workspace.
 """
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def print_job(options: argparse.Namespace, context: Path) -> int:
-    """Print the REST body, and next to it the files of the image's build context with their hashes."""
+    """Print the REST body, with the names and hashes of the files in the image's build context."""
     body = rest_body(build_job(options, context))
     status = complain(body)
     if not status:
@@ -55,7 +55,7 @@ def print_job(options: argparse.Namespace, context: Path) -> int:
 
 
 def submit(options: argparse.Namespace, context: Path) -> int:
-    """Send the job to the workspace, and print its address in the studio."""
+    """Submit the job to the workspace, and print its URL in the studio."""
     ml_client = connect()
     if options.debug_relay_connection_string_secret and not options.key_vault_url:
         options.key_vault_url = vault_of_workspace(ml_client)
@@ -69,14 +69,14 @@ def submit(options: argparse.Namespace, context: Path) -> int:
 
 
 def show_curves(connection_name: str) -> int:
-    """Run TensorBoard for the running jobs of a hybrid connection until Ctrl-C; return the exit status."""
+    """Show the jobs that are running on a hybrid connection in TensorBoard until Ctrl-C; return the exit status."""
     return subprocess.call(
         [sys.executable, "-m", "relay_client", "tensorboard", "--hc", connection_name, "--runs", "all"]
     )
 
 
 def complain(body: dict) -> int:
-    """Print the problems of a job, and return the exit status."""
+    """Print the problems found in a job, and return the exit status."""
     problems = find_problems(body)
     print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
     return 1 if problems else 0
@@ -86,15 +86,23 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--is-debug", choices=["true", "false"], default="false", type=str.lower)
-    parser.add_argument("--debug-relay-connection-name", metavar="NAME", help="your hybrid connection")
+    parser.add_argument("--debug-relay-connection-name", metavar="NAME", help="name of your hybrid connection")
     parser.add_argument(
-        "--debug-port", type=int, default=FIRST_PORT, metavar="PORT", help="port of the first step (%(default)s)"
+        "--debug-port",
+        type=int,
+        default=FIRST_PORT,
+        metavar="PORT",
+        help="port of the first step (default: %(default)s)",
     )
     parser.add_argument(
-        "--debug-relay-connection-string-secret", metavar="NAME", help="Key Vault secret with the connection string"
+        "--debug-relay-connection-string-secret",
+        metavar="NAME",
+        help="Key Vault secret that contains the connection string",
     )
     parser.add_argument(
-        "--key-vault-url", default=os.environ.get("KEY_VAULT_URL"), help="default: KEY_VAULT_URL, then the workspace's"
+        "--key-vault-url",
+        default=os.environ.get("KEY_VAULT_URL"),
+        help="URL of the Key Vault (default: KEY_VAULT_URL, or else the workspace's own vault)",
     )
     parser.add_argument(
         "--tensorboard",
@@ -103,9 +111,11 @@ def parse_arguments() -> argparse.Namespace:
         type=str.lower,
         help="start TensorBoard on this machine, with the curves of the debug run",
     )
-    parser.add_argument("--compute", default="cpu-cluster", metavar="NAME", help="a compute cluster (%(default)s)")
     parser.add_argument(
-        "--wheel", type=Path, metavar="FILE", help="wheel of relay-debug for the image (default: build it)"
+        "--compute", default="cpu-cluster", metavar="NAME", help="compute cluster (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--wheel", type=Path, metavar="FILE", help="wheel of relay-debug for the image (default: build one)"
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="print the REST body and the build context")
@@ -114,7 +124,7 @@ def parse_arguments() -> argparse.Namespace:
     options.is_debug = options.is_debug == "true"
     options.tensorboard = options.tensorboard == "true"
     if options.tensorboard and (not options.is_debug or options.local or options.dry_run):
-        parser.error("--tensorboard true needs a debug run on Azure ML: --is-debug true")
+        parser.error("--tensorboard true requires a debug run on Azure ML: add --is-debug true")
     if options.is_debug and not options.debug_relay_connection_name:
         parser.error("a debug run needs --debug-relay-connection-name")
     return options
@@ -138,21 +148,22 @@ def build_job(options: argparse.Namespace, context: Path) -> "PipelineJob":
 
 VAULT_HINT = """\
 submit.py: the job reads its secret from the workspace's own Key Vault, {url}
-  if that vault uses roles, the cluster's identity needs Key Vault Secrets User on the secret; with access policies:
+  if that vault uses roles, assign Key Vault Secrets User on the secret to the cluster's identity
+  if it uses access policies, run:
   az keyvault set-policy -n {name} --object-id <identity of the cluster> --secret-permissions get
-  to see which: az keyvault show -n {name} --query properties.enableRbacAuthorization"""
+  to find out which of these it uses, run: az keyvault show -n {name} --query properties.enableRbacAuthorization"""
 
 
 def connect() -> "MLClient":
     """Return a client for the workspace in config.json."""
-    from azure.ai.ml import MLClient  # noqa: PLC0415 - neither this nor a login is needed to run locally
+    from azure.ai.ml import MLClient  # noqa: PLC0415 - neither this package nor a login is needed to run locally
     from azure.identity import DefaultAzureCredential  # noqa: PLC0415
 
     return MLClient.from_config(DefaultAzureCredential())
 
 
 def vault_of_workspace(ml_client: "MLClient") -> str:
-    """Return the URL of the workspace's own Key Vault; the API gives its resource id."""
+    """Return the URL of the workspace's own Key Vault; the API returns only its resource id."""
     resource_id = ml_client.workspaces.get(ml_client.workspace_name).key_vault
     return f"https://{resource_id.rsplit('/', 1)[1]}.vault.azure.net/"
 

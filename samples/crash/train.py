@@ -13,7 +13,7 @@ def read(step: int) -> list[str]:
 
 
 def train_step(slope: float, offset: float, step: int) -> tuple[float, float]:
-    """Return a slope and an offset that fit the readings of this step better."""
+    """Return a slope and an offset that fit this step's readings better than the given ones."""
     for reading in read(step):
         place, value = map(float, reading.split(";"))
         error = slope * place + offset - value
@@ -22,7 +22,7 @@ def train_step(slope: float, offset: float, step: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Train."""
+    """Train, and print the fitted line after each step."""
     slope, offset = 0.0, 0.0
     for step in range(1, 21):
         slope, offset = train_step(slope, offset, step)

@@ -1,10 +1,10 @@
-"""Distributed training with four ranks through a relay on this machine, debugged by your editor or by this script.
+"""Distributed training with four ranks through a relay on this machine, debugged with your editor or by this script.
 
-    python run.py                     every rank waits for your debugger: F5 on `all ranks`
+    python run.py                     every rank waits for your debugger: start `all ranks` with F5
     python run.py --debug-ranks 3     only rank 3 waits; the others wait for rank 3, and can be debugged at any time
-    python run.py --check             attaches to every rank, and prints its position and some variables
+    python run.py --check             attach to every rank, and print where it stops and some variables
 
-It needs torch, and runs `relay-agent run ... -- torchrun ... train.py`.
+This script requires torch, and runs `relay-agent run ... -- torchrun ... train.py`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ RANKS = range(4)
 BREAKPOINT = "dist.all_reduce(gradient)"
 CONDITION = "step == 3"
 PATIENCE = 90.0
-"""Seconds for four processes to import torch, which is slow under a debugger before Python 3.12."""
+"""Seconds that four processes may take to import torch, which is slow under a debugger before Python 3.12."""
 
 
 def main() -> int:
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 async def check(first_port: int) -> None:
-    """Attach to all ranks, print one line about each, and detach.
+    """Attach to all ranks, print one line about each rank, and detach.
 
     Raises:
         RelayDebugError: a rank cannot be reached, or does not stop.
@@ -70,7 +70,7 @@ async def check(first_port: int) -> None:
 
 
 async def attach(client: DapClient) -> None:
-    """Attach as an editor does, with a conditional breakpoint at the collective operation."""
+    """Attach like an editor, with a conditional breakpoint at the collective operation."""
     sample = Sample(HERE)
     wanted = {str(sample.script): [{"line": sample.line_of(BREAKPOINT), "condition": CONDITION}]}
     mapping = {"localRoot": str(HERE), "remoteRoot": "."}
@@ -78,7 +78,7 @@ async def attach(client: DapClient) -> None:
 
 
 async def place_of(client: DapClient) -> str:
-    """Wait until a rank stops at the breakpoint; return its position and variables as one line."""
+    """Wait until a rank stops at the breakpoint; return its position and some variables as one line."""
     stopped = await client.wait_for_event("stopped", within=PATIENCE)
     where = {"threadId": stopped["body"]["threadId"], "levels": 1}
     stack = await client.request("stackTrace", where, within=PATIENCE)

@@ -15,7 +15,7 @@ PLANE = torch.tensor([2.0, -3.0, 0.5])
 
 
 def main(steps: int) -> None:
-    """Train on all ranks; each prints its loss."""
+    """Train on all ranks; each rank prints its loss."""
     dist.init_process_group("gloo")
     try:
         loss = train(steps)
@@ -40,10 +40,10 @@ def train_step(
     weights: torch.Tensor,
     points: torch.Tensor,
     heights: torch.Tensor,
-    rank: int,  # noqa: ARG001 - visible in the debugger, and for conditional breakpoints such as step == 3
+    rank: int,  # noqa: ARG001 - shown by the debugger, and used in conditional breakpoints, such as step == 3
     step: int,  # noqa: ARG001
 ) -> float:
-    """Take one step of gradient descent on all ranks' points, and return this rank's loss before it."""
+    """Take one step of gradient descent on all ranks' points, and return this rank's loss before the step."""
     error = points @ weights - heights
     loss = error.square().mean().item()
     gradient = points.T @ error / len(points)

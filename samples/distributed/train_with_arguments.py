@@ -1,8 +1,8 @@
-"""The same training, with debugging on its own command line instead of `relay-agent run`.
+"""The training script `train.py`, with debug settings on its own command line rather than that of `relay-agent run`.
 
     torchrun ... train_with_arguments.py --is-debug true --debug-relay-connection-name myhc --debug-ranks 3
 
-Without those arguments nothing is debugged.
+Without these arguments, nothing is debugged.
 """
 
 import argparse
@@ -17,5 +17,5 @@ if __name__ == "__main__":
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()
 
-    relay_agent.start_remote_debugging_from_args()  # every rank calls it; those in --debug-ranks wait here
+    relay_agent.start_remote_debugging_from_args()  # called in every rank; the ranks in --debug-ranks wait here
     main(options.steps)

@@ -1,4 +1,4 @@
-"""An echo server behind a hybrid connection: every WebSocket message is sent back."""
+"""An echo server behind a hybrid connection; it sends every WebSocket message back to its sender."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from relay_core.net.tasks import TaskSet
 
 
 async def echo(offer: Offer) -> None:
-    """Send back what one sender sends."""
+    """Send each message from one sender back to that sender."""
     websocket = await offer.accept()
     try:
         while True:
@@ -21,7 +21,7 @@ async def echo(offer: Offer) -> None:
 
 
 async def main() -> None:
-    """Listen, and serve every sender in a task."""
+    """Listen, and serve every sender in a separate task."""
     address = ConnectionString.parse(os.environ["RELAY_LISTEN"])
     credential = credential_from_connection_string(address)
     async with HybridConnectionListener(address.endpoint(), credential) as listener, TaskSet() as tasks:

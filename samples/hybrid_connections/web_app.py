@@ -1,4 +1,4 @@
-"""An aiohttp application behind a hybrid connection: requests are forwarded to it on this machine."""
+"""An aiohttp application behind a hybrid connection; requests are forwarded to the application on this machine."""
 
 import asyncio
 import os

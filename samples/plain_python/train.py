@@ -10,7 +10,7 @@ import random
 
 import relay_agent
 
-Point = tuple[float, float, int]  # x, y, and 1 inside the circle or 0 outside
+Point = tuple[float, float, int]  # x, y, and 1 if inside the circle or 0 if outside
 
 
 class Model:
@@ -24,13 +24,13 @@ class Model:
 def forward(model: Model, x: float, y: float) -> tuple[list[float], float]:
     """Return the hidden layer's activations and the probability."""
     activations = [math.tanh(wx * x + wy * y + bias) for wx, wy, bias in model.hidden_weights]
-    activations.append(1.0)  # the output's bias is the weight of this one
+    activations.append(1.0)  # the weight of this element is the bias of the output
     score = sum(weight * value for weight, value in zip(model.output_weights, activations, strict=True))
     return activations, 1 / (1 + math.exp(-score))
 
 
 def train_step(model: Model, batch: list[Point], epoch: int) -> float:
-    """Move the weights one step down the gradient of a batch, and return its mean loss."""
+    """Move the weights one step down the gradient of a batch, and return the mean loss of the batch."""
     rate = 0.5 / (1 + 0.02 * epoch) / len(batch)
     loss = 0.0
     hidden_gradients = [[0.0, 0.0, 0.0] for _ in model.hidden_weights]
@@ -56,13 +56,13 @@ def descend(weights: list[float], gradient: list[float], rate: float) -> None:
 
 
 def make_points(count: int, rng: random.Random) -> list[Point]:
-    """Return points of a square, labelled by the circle in it."""
+    """Return random points in a square, each labelled as inside or outside the circle."""
     places = [(rng.uniform(-1, 1), rng.uniform(-1, 1)) for _ in range(count)]
     return [(x, y, int(math.hypot(x, y) < 0.7)) for x, y in places]
 
 
 def main() -> None:
-    """Train, and print the loss of every epoch."""
+    """Train, and print the loss after every epoch."""
     parser = argparse.ArgumentParser(description="Train a small network in plain Python.")
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--batch-size", type=int, default=20)
@@ -71,7 +71,7 @@ def main() -> None:
 
     relay_agent.start_remote_debugging_from_args()
 
-    rng = random.Random(7)  # noqa: S311 - the same numbers in every run are what we want
+    rng = random.Random(7)  # noqa: S311 - every run must draw the same numbers
     points = make_points(400, rng)
     model = Model(hidden=8, rng=rng)
     for epoch in range(1, options.epochs + 1):

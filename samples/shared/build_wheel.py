@@ -1,9 +1,9 @@
-"""Builds the wheel of this checkout, for images: relay-debug is not on any package index.
+"""Builds a wheel from this checkout for use in images, because relay-debug is not on any package index.
 
-    python build_wheel.py FOLDER     writes the wheel, removes older ones, and prints its name and SHA-256
+    python build_wheel.py FOLDER     writes the wheel, removes older wheels, and prints the new wheel's path and SHA-256
 
 An image that installs the package by name would run the code of whoever registers that name on the index. The image
-therefore gets the package as a file, and `build_context` also pins the file's hash, so that only the wheel that was
+therefore contains the package as a file, and `build_context` also pins the file's hash, so that only the wheel that was
 built here can be installed.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 IN_IMAGE = "/image"
-"""The directory in the image to which a Dockerfile copies its `build_context`."""
+"""The directory in the image to which a Dockerfile copies the files from `build_context`."""
 PINNED = "relay-debug.txt"
 """The requirements file that `build_context` adds."""
 
@@ -31,25 +31,25 @@ def main() -> int:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout into a folder, remove older ones, and return its path."""
+    """Remove older wheels from a folder, build a wheel from this checkout there, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("relay_debug-*.whl"):
         old.unlink()
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(CHECKOUT)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
-        sys.exit(f"error: cannot build the wheel of {CHECKOUT}; pip's output:\n{done.stdout}")
+        sys.exit(f"error: cannot build a wheel from {CHECKOUT}; pip's output:\n{done.stdout}")
     (wheel,) = folder.glob("relay_debug-*.whl")
     return wheel
 
 
 def build_context(image: Path, folder: Path, wheel: Path | None = None) -> Path:
-    """Return a build context with the files of an image, a wheel, and a requirement that pins the wheel by its hash.
+    """Fill a folder with an image's files, a wheel, and a requirement that pins the wheel's hash; return the folder.
 
     Args:
         image: Folder with the Dockerfile.
         folder: An empty folder for the context.
-        wheel: An existing wheel; by default that of this checkout is built.
+        wheel: An existing wheel; by default, a wheel is built from this checkout.
     """
     shutil.copytree(image, folder, dirs_exist_ok=True)
     wheel = build_wheel(folder) if wheel is None else Path(shutil.copy(wheel, folder))
@@ -59,7 +59,7 @@ def build_context(image: Path, folder: Path, wheel: Path | None = None) -> Path:
 
 
 def describe(context: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a build context."""
+    """Return the SHA-256 of each file in a build context."""
     return {path.name: sha256(path) for path in sorted(context.iterdir())}
 
 

@@ -1,9 +1,9 @@
-"""Runs a command with a relay and relay-client on this machine, to try samples without Azure.
+"""Runs a command together with a relay and relay-client on this machine, so that you can try samples without Azure.
 
     python local_relay.py --ports 5678-5681 -- relay-agent run --hc myhc -- torchrun ... train.py
 
-starts both, runs the command with the environment variables for that relay, and exits with the command's exit status.
-All programs are stopped at the end or on Ctrl-C.
+The script starts the relay and relay-client, runs the command after `--` with the environment variables for that relay,
+and exits with the command's exit status. When the command exits, or on Ctrl-C, the script stops all programs.
 """
 
 import argparse
@@ -23,25 +23,25 @@ from typing import NamedTuple
 
 HC = "myhc"
 START_TIMEOUT = 30.0
-"""Seconds for the relay or relay-client to start; each takes one or two."""
+"""Seconds that the relay or relay-client may take to start; each usually takes one or two."""
 END_TIMEOUT = 5.0
-"""Seconds for a program to exit after SIGTERM."""
+"""Seconds that a program may take to exit after SIGTERM."""
 
 
 class Relay(NamedTuple):
     """The environment variables for programs that use a relay."""
 
     agent: dict[str, str]
-    """For the job."""
+    """The variables for the job."""
     client: dict[str, str]
-    """For relay-client and its commands."""
+    """The variables for relay-client and its commands."""
 
 
 def main() -> int:
     """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hc", default=HC, metavar="NAME", help="name of the hybrid connection (%(default)s)")
-    parser.add_argument("--ports", default="5678", metavar="LIST", help="relay-client's ports (%(default)s)")
+    parser.add_argument("--hc", default=HC, metavar="NAME", help="name of the hybrid connection (default: %(default)s)")
+    parser.add_argument("--ports", default="5678", metavar="LIST", help="relay-client's ports (default: %(default)s)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -62,7 +62,8 @@ def behind_relay(
         relay = start_relay(Path(name), hc, ports, environment, running)
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in relay.client.items())
         print(
-            f"relay and relay-client are running on this machine; ports: {ports}. Press F5, or in another terminal:\n"
+            f"relay and relay-client are running on this machine; ports: {ports}.\n"
+            "Press F5, or run these commands in another terminal:\n"
             f"    export {variables}\n"
             f"    relay-client --hc {hc} targets\n"
             f"The job: {shlex.join(command)}",
@@ -72,7 +73,7 @@ def behind_relay(
 
 
 def exit_status(job: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a job, and return its status as a shell would."""
+    """Wait until a job ends, and return its exit status as a shell would."""
     status = job.wait()
     return status if status >= 0 else 128 - status
 
@@ -84,7 +85,7 @@ def end_in_order() -> None:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this environment without RELAY_ variables, and with this Python's scripts first in PATH."""
+    """Return the current environment without RELAY_ variables, and with this Python's scripts folder first in PATH."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RELAY_")}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     return environment
@@ -93,14 +94,14 @@ def clean_environment() -> dict[str, str]:
 def start_relay(
     folder: Path, name: str, ports: str, environment: Mapping[str, str], running: contextlib.ExitStack
 ) -> Relay:
-    """Start a relay with one hybrid connection, and relay-client for these ports.
+    """Start a relay that has one hybrid connection, and start relay-client with these ports; return their variables.
 
     Args:
         folder: The directory for keys and logs.
         name: The name of the hybrid connection.
         ports: The value of relay-client's `--ports`.
         environment: The environment of both programs.
-        running: Stops them when it is closed.
+        running: Stops both programs when it is closed.
     """
     files, ready, log = folder / "relay", folder / "ready.json", folder / "programs.log"
     relay = [sys.executable, "-m", "relay_server"]
@@ -141,7 +142,7 @@ def started(
 
 
 def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until the program is ready; exit with its output if it fails or takes too long."""
+    """Wait until the program is ready; if it fails or takes too long, exit with the program's output."""
     deadline = time.monotonic() + START_TIMEOUT
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -150,7 +151,7 @@ def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log:
 
 
 def free_port() -> int:
-    """Return a free port of 127.0.0.1."""
+    """Return a free port on 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

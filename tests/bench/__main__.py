@@ -28,10 +28,12 @@ from tests.bench.figures.families import families
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.interactive import interactive
 from tests.bench.figures.load import load
+from tests.bench.figures.monitor import monitor
 from tests.bench.figures.opening import opening
 from tests.bench.figures.outage import outage
 from tests.bench.figures.overhead import overhead
 from tests.bench.figures.ownership import ownership
+from tests.bench.figures.page import page
 from tests.bench.figures.push import push
 from tests.bench.figures.resuming import resuming
 from tests.bench.figures.stepping import stepping
@@ -68,10 +70,12 @@ LOOPBACK: list[Figure] = [
         values,
         verdict,
         push,
+        page,
+        monitor,
     ),
 ]
 WITH_DELAYS: list[Figure] = [
-    *(opening, attach, stepping, throughput, resuming),
+    *(opening, attach, stepping, all_ranks, throughput, resuming),
     *(outage, death, ending, discovery, families, verdict, vscode),
 ]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}

@@ -10,7 +10,7 @@ import asyncio
 from relay_core.errors import ConnectionLost
 from relay_core.net.streams.stream import PeerHandler
 from relay_core.net.tasks import TaskSet
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 
 __all__ = ["RendezvousStream"]
 

@@ -128,8 +128,12 @@ class Stage:
     async def begin_agent(self, ports: dict[int, int]) -> Child:
         """Run `relay-agent serve` without waiting until it listens."""
         offers = [text for logical, local in ports.items() for text in ("--port", f"{logical}:{local}")]
+        return await self.programs.python("agent", "relay_agent", "serve", *self.agent_access(), *offers)
+
+    def agent_access(self) -> list[str]:
+        """Return the options by which an agent reaches the relay."""
         secrets = ["--connection-string-file", self.relay.connection_file("agent"), "--ca-file", self.relay.ca_file]
-        return await self.programs.python("agent", "relay_agent", "serve", "--hc", HC, *secrets, *offers)
+        return ["--hc", HC, *secrets]
 
     async def start_client(self, ports: str, connection_file: str | None = None) -> Child:
         """Run `relay-client` for some ports."""

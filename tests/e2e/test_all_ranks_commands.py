@@ -39,7 +39,7 @@ async def test_group_status_and_release(relay: LocalRelay, tmp_path: Path) -> No
     ):
         await client.line("ready on")
         nobody = await run("relay_client", "group", "0", env=here)
-        assert "no editor is attached to all ranks" in nobody.stderr
+        assert "no editor is attached to the session of all ranks" in nobody.stderr
         assert f"127.0.0.1:{port} to all ranks\n" in (await run("relay_client", "status", env=here)).stdout
         async with await DapClient.connect("127.0.0.1", port) as dap:
             await dap.attach({str(script): [{"line": COUNT}]}, within=120)

@@ -15,7 +15,7 @@ from relay_client.ui.text import clock
 from relay_core.errors import RelayDebugError
 from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, who_serves
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, Finished, Program, program, run
+from tests.support.programs import DEADLINE, Program, program, run, stop
 from tests.support.relay import LocalRelay
 from tests.support.screen import client_on, screen
 
@@ -27,15 +27,6 @@ def env(relay: LocalRelay) -> dict[str, str]:
     """The environment of a client of these agents."""
     access = f"{relay.connection_string('send')};TunnelKey={b64encode(KEY).decode()}"
     return {"RELAY_CONNECTION_STRING": access, "RELAY_CA_FILE": str(relay.ca_file)}
-
-
-async def stop(client: Program) -> Finished:
-    """Press Ctrl-C and return how the program ended."""
-    client.process.send_signal(signal.SIGINT)
-    finished = await client.finish()
-    assert finished.status == 0, finished.stderr
-    assert "Traceback" not in finished.stderr
-    return finished
 
 
 async def stdout_line(client: Program) -> str:
@@ -120,7 +111,7 @@ async def test_wait_for_a_state(relay: LocalRelay, env: dict[str, str]) -> None:
         node_of(relay, port, rank=2, state="running") as node,
         program("relay_client", "wait", "--ranks", "2", "--state", "waiting", env=env) as waiting,
     ):
-        await waiting.line("waiting for rank 2")
+        await waiting.line("waiting for rank 2 to wait for a debugger; rank 2 is running")
         node.change(port, state="waiting")
         assert 0 == (await waiting.finish()).status
 
@@ -158,11 +149,77 @@ async def test_attach_wakes_a_rank_and_opens_its_port(relay: LocalRelay, env: di
     async with program("relay_client", "attach", "--rank", "3", env=env) as client:
         await client.line("waiting for rank 3")
         async with node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True) as node:
-            line = await client.line("F5 on port")
-            assert f"press F5 on port {port} to debug rank 3 on node-1" in line
+            line = await client.line("press F5 to debug")
+            assert f"press F5 to debug rank 3 on node-1 on port {port}" in line
             assert 1 == node.processes[port].woken
             assert f"rank:{port}" == await who_serves(port, DAP_START)
             await stop(client)
+
+
+@contextlib.asynccontextmanager
+async def held_rank(
+    relay: LocalRelay, env: dict[str, str], port: int
+) -> AsyncIterator[tuple[Program, asyncio.StreamWriter]]:
+    """Run a relay-client through which a debugger holds rank 3; yield it and the debugger's connection."""
+    async with (
+        node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True),
+        program("relay_client", "--ports", str(port), env=env) as client,
+    ):
+        await client.line("ready on")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(DAP_START)
+        await reader.readline()
+        await client.line(f"rank 3 on node-1 is held by {env.get('USER', '')}")
+        yield client, writer
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_attach_to_a_rank_that_somebody_holds(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
+    """The line names the holder, and the port to use afterwards, with and without a relay-client that is running."""
+    port, other = free_port(), free_port()
+    env = {**env, "USER": "bob", "LOGNAME": "bob"}
+    async with held_rank(relay, env, port):
+        alone = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "alice"), "USER": "alice", "LOGNAME": "alice"}
+        async with program("relay_client", "attach", "3", "--port", str(other), env=alone) as client:
+            line = await client.line("rank 3 on node-1 is held by bob@")
+            assert f"; press F5 to attach to port {other} once rank 3 is free (127.0.0.1:{other})" in line
+            await stop(client)
+        finished = await run("relay_client", "attach", "3", env=env)
+        assert f"rank 3 on node-1: attach to 127.0.0.1:{port} once bob@" in finished.stdout
+        assert ", who holds the rank, has disconnected (relay-client " in finished.stdout
+        finished = await run("relay_client", "pdb", "--rank", "3", env=alone)
+        assert 10 == finished.status
+        assert "relay-client: error: rank 3 is held by bob@" in finished.stderr
+        hint = " hint: if you are that user, run 'relay-client release 3' on that machine; otherwise, ask the user to "
+        assert hint in finished.stderr
+
+
+@pytest.mark.parametrize("command", ["attach", "pdb"])
+async def test_rank_that_is_not_there(relay: LocalRelay, env: dict[str, str], tmp_path: Path, command: str) -> None:
+    """Both say at once which ranks there are, and end at Ctrl-C."""
+    alone = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    async with (
+        node_of(relay, free_port(), rank=0),
+        node_of(relay, free_port(), name="other", rank=1),
+        program("relay_client", command, "--rank", "7", env=alone) as client,
+    ):
+        assert "waiting for rank 7; registered: rank" in await client.line("waiting for ")
+        client.process.send_signal(signal.SIGINT)
+        assert (130 if command == "pdb" else 0) == (await client.finish()).status
+
+
+@pytest.mark.parametrize("command", ["attach", "pdb"])
+async def test_port_instead_of_a_rank(relay: LocalRelay, env: dict[str, str], tmp_path: Path, command: str) -> None:
+    """If the awaited rank is the port of a registered rank, a hint contains the command with that rank."""
+    alone, port = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "own")}, free_port()
+    async with (
+        node_of(relay, port, rank=0),
+        program("relay_client", command, str(port), env=alone) as client,
+    ):
+        line = await client.line("; registered: rank 0")
+        hint = f"hint: {port} is the port of rank 0; to attach to that rank, run: relay-client {command} 0"
+        assert f"waiting for rank {port}; registered: rank 0. {hint}" in line
 
 
 async def test_attach_to_several_ranks_and_to_another_port(relay: LocalRelay, env: dict[str, str]) -> None:
@@ -170,12 +227,12 @@ async def test_attach_to_several_ranks_and_to_another_port(relay: LocalRelay, en
     ports, other = [free_port(), free_port()], free_port()
     async with node_of(relay, ports[0], name="a", rank=0), node_of(relay, ports[1], name="b", rank=1):
         async with program("relay_client", "attach", "--rank", "0", "--rank", "1", env=env) as client:
-            await client.line("F5 on port")
-            await client.line("F5 on port")
+            await client.line("press F5 to debug")
+            await client.line("press F5 to debug")
             assert [f"a:{ports[0]}", f"b:{ports[1]}"] == [await who_serves(port) for port in ports]
             await stop(client)
         async with program("relay_client", "attach", "--rank", "1", "--port", str(other), env=env) as client:
-            await client.line(f"press F5 on port {other} to debug rank 1")
+            await client.line(f" on port {other}")
             assert f"b:{ports[1]}" == await who_serves(other)
             await stop(client)
     finished = await run("relay_client", "attach", "--rank", "0-1", "--port", str(other), env=env)
@@ -203,6 +260,7 @@ async def test_a_rank_of_two_jobs_is_ambiguous(relay: LocalRelay, env: dict[str,
     assert 2 == finished.status
     assert "rank 0 exists in 2 jobs: " in finished.stderr
     assert all(str(port) in finished.stderr for port in ports)
+    assert f"hint: choose one by its port, as in 'relay-client --ports {min(ports)}'" in finished.stderr
 
 
 @contextlib.asynccontextmanager
@@ -257,7 +315,7 @@ async def test_tensorboard_does_not_wait_forever(relay: LocalRelay, env: dict[st
     assert 14 == finished.status
     error = finished.stderr.splitlines()[-1]
     assert f"error: port {port} was not available within 0.5 s: no agent on 'myhc' serves" in error
-    assert "hint: list the port in the job's or relay-agent's forwarded ports" in error
+    assert f"hint: start the job with --debug-forward {port}, or use 'relay-agent serve " in error
 
 
 @pytest.mark.parametrize(
@@ -281,23 +339,14 @@ async def test_nonsense_forwards(arguments: list[str], part: str) -> None:
 async def test_a_second_client_learns_the_holder_a_rank(relay: LocalRelay, env: dict[str, str]) -> None:
     """The line names the user and since when, and the status shows it too."""
     port, other = free_port(), free_port()
-    async with (
-        node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True),
-        program("relay_client", "--ports", str(port), env=env) as first,
-    ):
-        await first.line("ready on")
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(DAP_START)
-        await reader.readline()
-        await first.line("rank 3 on node-1 held by ")
+    async with held_rank(relay, env, port) as (first, writer):
         async with program("relay_client", "--forward", f"{port}:{other}", env=env) as second:
             assert "rank 3 held by " in await second.line("ready on")
             assert "" == await who_serves(other, DAP_START)
             line = await second.line("is held by ")
             assert f" relay-client: error: port {other} (to port {port}) is held by " in line
-            assert f" since {clock(time.time())[:3]}" in line
+            assert f" (since {clock(time.time())[:3]}" in line
         writer.close()
-        await writer.wait_closed()
         await first.line("rank 3 on node-1 is free: ")
 
 
@@ -318,68 +367,11 @@ async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, s
         agent(relay, Node(rank), DiallingAgent) as dialling,
         program("relay_client", "--ports", str(port), env=env) as client,
     ):
-        await client.line(f"port {port} is in use: if that is a listening editor, the job will connect to it")
+        await client.line(
+            f"port {port} is in use: if a listening editor is using it, the job will connect to that editor"
+        )
         _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
         await stream.write(b"hello\n")
         await asyncio.wait_for(greeted.wait(), DEADLINE)
         await stream.close()
         await stop(client)
-
-
-@pytest.mark.parametrize("command", [["--ports"], ["attach", "3", "--port"]])
-async def test_idle_exit(command: list[str], env: dict[str, str]) -> None:
-    """Without an editor for the given time, relay-client exits with status 0, and the last line states the reason."""
-    finished = await run("relay_client", "--idle-exit", "0.5", *command, str(free_port()), env=env)
-    assert 0 == finished.status, finished.stderr
-    assert finished.stderr.endswith("exiting: no editor has been connected for 0.5 s (--idle-exit)\n")
-
-
-async def test_idle_exit_needs_a_time() -> None:
-    """A time of 0 would end the relay-client before an editor can connect."""
-    finished = await run("relay_client", "--ports", "5678", "--idle-exit", "0")
-    assert (2, True) == (finished.status, "--idle-exit: invalid duration: '0'" in finished.stderr)
-
-
-async def test_ui(env: dict[str, str]) -> None:
-    """The link of the page is printed for the terminal, and its token does not reach the log."""
-    async with program("relay_client", "--ui", env=env) as client:
-        printed = await client.line("page (this link works once): http://127.0.0.1:")
-        await client.line("ready on")
-        token = printed.strip().partition("#")[2]
-        assert token
-        assert token not in (await run("relay_client", "logs", env=env)).stdout
-        await stop(client)
-
-
-async def test_two_clients_cannot_have_one_port(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
-    """A second relay-client, also with a directory of its own, is told who has the port and how to stop it."""
-    port = free_port()
-    env = {**env, "USER": "alice", "LOGNAME": "alice"}
-    async with program("relay_client", "--ports", str(port), env=env) as client:
-        await client.line("ready on")
-        other = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "other")}
-        finished = await run("relay_client", "--listen", "--ports", str(port), env=other)
-        assert 8 == finished.status
-        pid = client.process.pid
-        assert f"in use by another relay-client (pid {pid}, user alice, since " in finished.stderr
-        assert f" hint: stop it with relay-client stop --client {pid}, or use other --ports" in finished.stderr
-        assert 0 == (await run("relay_client", "stop", "--client", str(pid), env=env)).status
-
-
-async def test_a_crash_rings_the_bell_of_a_terminal(relay: LocalRelay, env: dict[str, str]) -> None:
-    """Somebody who looks elsewhere hears it; a log file gets no control codes."""
-    port = free_port()
-    async with (
-        node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running") as node,
-        screen() as (shown, descriptor),
-        program("relay_client", "--ports", str(port), env=env) as piped,
-        client_on(descriptor, env, "--ports", str(free_port())),
-    ):
-        await piped.line("ready on")
-        await shown.until("ready on")
-        node.change(port, state="crashed", detail="ZeroDivisionError: division by zero", until=time.time() + 605)
-        text = f"rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 on port {port} within 10 min"
-        await shown.until(text)
-        await shown.until("\a")
-        await piped.line(text)
-        assert "\a" not in (await stop(piped)).stderr

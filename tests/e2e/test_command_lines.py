@@ -2,6 +2,7 @@
 
 import signal
 import socket
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def good(relay: LocalRelay) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("ports", "part"),
     [
-        ("5680-5678", "starts above its end"),
+        ("5680-5678", "is in reverse order"),
         ("80-70000", "outside 1-65535"),
         ("abc", "invalid list of ports"),
     ],
@@ -79,7 +80,7 @@ async def test_a_relay_that_is_down(tls_directory: Path) -> None:
     async with local_relay(tls_directory) as relay:
         env = {"RELAY_CONNECTION_STRING": relay.connection_string("send"), "RELAY_CA_FILE": str(relay.ca_file)}
     finished = await run("relay_client", "--ports", str(free_port()), env=env)
-    assert_one_sentence(finished, "relay-client", 6, "connection refused", "check that the relay runs")
+    assert_one_sentence(finished, "relay-client", 6, "connection refused", "check that the relay is running")
 
 
 async def test_an_untrusted_certificate(good: dict[str, str]) -> None:
@@ -132,7 +133,7 @@ async def test_a_connection_string_on_the_command_line_warns(relay: LocalRelay, 
     text = good.pop("RELAY_CONNECTION_STRING")
     arguments = ["--ports", str(free_port()), "--connection-string", text]
     async with program("relay_client", *arguments, env=good) as client:
-        await client.line("relay-client: warning: --connection-string shows the key")
+        await client.line("relay-client: warning: --connection-string exposes the key")
         await client.line("relay-client: ready")
 
 
@@ -177,8 +178,42 @@ async def test_help_needs_nothing(module: str) -> None:
     assert "usage: relay-" in finished.stdout
 
 
-async def test_an_unknown_option_is_a_usage_error() -> None:
-    """A typing error in an option ends with exit code 2 and the usage."""
-    finished = await run("relay_client", "--prots", "5678")
-    assert finished.status == 2
-    assert "usage: relay-client" in finished.stderr
+@pytest.mark.parametrize("module", ["relay_client", "relay_agent", "relay_server"])
+async def test_the_version(module: str) -> None:
+    """--version prints the version of the installed package, without any configuration."""
+    finished = await run(module, "--version")
+    assert (0, "") == (finished.status, finished.stderr)
+    assert f"{module.replace('_', '-')} {version('relay-debug')}\n" == finished.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "usage", "error"),
+    [
+        ("relay_client --prots 5678", "relay-client [options]", "no such option: --prots. hint: did you mean --ports?"),
+        ("relay_client --port 5678", "relay-client [options]", "no such option: --port. hint: did you mean --ports?"),
+        ("relay_client target", "relay-client [options]", "no such command: 'target'. hint: did you mean 'targets'?"),
+        ("relay_client 5678", "relay-client [options]", "no such command: '5678'. hint: did you mean --ports 5678?"),
+        ("relay_client 5678-5681", "relay-client [options]", "'5678-5681'. hint: did you mean --ports 5678-5681?"),
+        (
+            "relay_agent 5678",
+            "relay-agent ",
+            "no such command: '5678'. hint: run 'relay-agent --help' to list the commands",
+        ),
+        ("relay_client wait --rnaks 1", "relay-client wait ", "no such option: --rnaks. hint: did you mean --ranks?"),
+        ("relay_client pdb 1 2", "relay-client pdb ", "unexpected argument: '2'"),
+        ("relay_agent rnu -- true", "relay-agent ", "no such command: 'rnu'. hint: run 'relay-agent --help' to list"),
+        ("relay_agent run --debug-wiat 5", "relay-agent run ", "--debug-wiat. hint: did you mean --debug-wait?"),
+        (
+            "relay_server serve --confg x",
+            "relay-server serve ",
+            "--confg. hint: did you mean --config?",
+        ),
+    ],
+)
+async def test_a_misspelt_word_is_a_usage_error(line: str, usage: str, error: str) -> None:
+    """A typing error ends with exit code 2, the usage of the command, and one line with the word that was meant."""
+    module, *arguments = line.split()
+    finished = await run(module, *arguments)
+    assert 2 == finished.status
+    assert finished.stderr.startswith(f"usage: {usage}")
+    assert error in finished.stderr.splitlines()[-1]

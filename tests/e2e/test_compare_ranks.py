@@ -3,6 +3,9 @@
 import asyncio
 import contextlib
 import json
+import os
+import re
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support.jobs import suspend
 from tests.support.ports import consecutive_ports
 from tests.support.programs import Finished, run
 from tests.support.relay import HC, LocalRelay
@@ -48,7 +52,7 @@ def work(step):
     return inner
 
 
-(here / f"ready-{{rank}}").touch()
+(here / f"ready-{{rank}}").write_text(str(os.getpid()))
 step = 0
 while True:
     step += 1
@@ -79,15 +83,47 @@ async def ranks(relay: LocalRelay, directory: Path, port: int, number: int = RAN
         yield
 
 
-async def ask(relay: LocalRelay, directory: Path, *arguments: str) -> Finished:
+async def test_two_jobs(relay: LocalRelay, tmp_path: Path):
+    """Ranks of two jobs are shown with their ports; a port chooses one of them for `eval` and for `pdb`."""
+    ports = [consecutive_ports(1)[0] for _ in range(2)]
+    async with contextlib.AsyncExitStack() as stack:
+        for name, port in zip(("one", "two"), ports, strict=True):
+            (tmp_path / name).mkdir()
+            await stack.enter_async_context(ranks(relay, tmp_path / name, port, 1))
+        # Waits until the second job has registered.
+        pdb = await ask(relay, tmp_path, "pdb", "--port", str(ports[1]), stdin=b"p here.name\nq\n")
+        assert [f"attaching to port {ports[1]};", "'two'", f"detached; port {ports[1]} continues"] == [
+            line.partition(" h shows")[0]
+            for line in pdb.stdout.splitlines()
+            if line.startswith(("attaching", "'", "detached"))
+        ], pdb
+        both = await ask(relay, tmp_path, "eval", "here.name")
+        lines = {f"rank 0 (port {port})  '{name}'" for name, port in zip(("one", "two"), ports, strict=True)}
+        assert lines == set(both.stdout.splitlines()[:2])
+        assert f"choose one by the ports of its processes, as in --ports {min(ports)}\n" in both.stderr
+        one = await ask(relay, tmp_path, "eval", "--ports", str(ports[1]), "here.name")
+        assert ("rank 0  'two'", False) == (one.stdout.splitlines()[0], "hint:" in one.stderr)
+        arrays = "{name: __import__('numpy').zeros(4) for name in here.name}"
+        different = await ask(relay, tmp_path, "diff", arrays)
+        first = f"rank 0 (port {ports[0]})  first differs at 'o': 'o' (4,) float64 instead of 't' (4,) float64"
+        assert first == different.stdout.splitlines()[0], different
+        none = await ask(relay, tmp_path, "eval", "--port", "1", "here.name")
+        assert "no matching process is registered" in none.stderr
+        refused = await ask(relay, tmp_path, "pdb", "0")
+        assert "rank 0 exists in 2 jobs: port " in refused.stderr
+        assert "hint: choose one, as in 'relay-client pdb --port " in refused.stderr
+
+
+async def ask(relay: LocalRelay, directory: Path, *arguments: str, stdin: bytes = b"") -> Finished:
     client = access(relay, directory, "send")
-    return await run("relay_client", "--hc", HC, *arguments, env=client)
+    return await run("relay_client", "--hc", HC, *arguments, env=client, stdin=stdin)
 
 
 async def groups(relay: LocalRelay, directory: Path, *arguments: str) -> list[dict[str, Any]]:
     """Return the groups of `--json`."""
     found = await ask(relay, directory, *arguments, "--json")
-    assert 0 == found.status, found.stderr
+    has_value = any(not group["error"] for group in json.loads(found.stdout or "{}").get("groups", []))
+    assert (0 if has_value else 17) == found.status, found.stderr
     return json.loads(found.stdout)["groups"]
 
 
@@ -100,17 +136,23 @@ async def test_odd_rank_is_named_first(relay: LocalRelay, tmp_path: Path):
         assert shown == loss.stdout.splitlines(), loss.stderr
         difference = await ask(relay, tmp_path, "diff", "weights")
         assert (
-            "rank 5         differs first at 'layers.17.weight' (64, 32) float32, element 100: 0.5, others 17"
+            "rank 5         first differs at 'layers.17.weight' (64, 32) float32, element 100: 0.5 instead of 17"
             == difference.stdout.splitlines()[0]
         )
-        assert difference.stdout.splitlines()[1].startswith("ranks 0-4,6-7  the others, checksum ")
+        assert difference.stdout.splitlines()[1].startswith("ranks 0-4,6-7  reference value, checksum ")
 
         few = await groups(relay, tmp_path, "eval", "--ranks", "0,3-4", "rank")
         assert [[0], [3], [4]] == [group["ranks"] for group in few]
         failed = await groups(relay, tmp_path, "eval", "--ranks", "0-1", "missing")
         assert [([0, 1], "NameError: name 'missing' is not defined")] == [(g["ranks"], g["error"]) for g in failed]
+        local = await ask(relay, tmp_path, "eval", "--ranks", "0", "inner")
+        assert (17, "rank 0  no value: NameError: name 'inner' is not defined") == (
+            local.status,
+            local.stdout.splitlines()[0],
+        )
+        assert local.stderr.endswith("stop the rank in that function, or use 'relay-client stacks --locals'\n")
         late = await groups(relay, tmp_path, "eval", "--ranks", "0-1", "--timeout", "1s", "slow() if rank else 7")
-        assert [([1], "it takes longer than 1 s", ""), ([0], "", "7")] == [
+        assert [([1], "the evaluation took longer than 1 s", ""), ([0], "", "7")] == [
             (group["ranks"], group["error"], group["text"]) for group in late
         ]
 
@@ -120,6 +162,47 @@ async def test_odd_rank_is_named_first(relay: LocalRelay, tmp_path: Path):
         silent, *others = await groups(relay, tmp_path, "eval", "--timeout", "1s", "rank < 8")
         assert ([IN_C], True, "no answer within 2 s") == (silent["ranks"], silent["silent"], silent["error"])
         assert [[0, 1, 3, 4, 5, 6, 7]] == [group["ranks"] for group in others]
+
+
+async def main_threads(editor: DapClient) -> list[str]:
+    """Return the names of the main threads of attached ranks."""
+    threads = (await editor.request("threads", within=60))["threads"]
+    return [thread["name"] for thread in threads if "MainThread" in thread["name"]]
+
+
+async def test_stopped_rank_is_a_row(relay: LocalRelay, tmp_path: Path):
+    """A rank that SIGSTOP has stopped is a silent row of values and of comparisons, on the terminal and in the console.
+
+    A comparison, whose time limit is a minute, does not wait that long for it.
+    """
+    port, *_, all_ranks = consecutive_ports(4)
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(ranks(relay, tmp_path, port, 3))
+        await stack.enter_async_context(running_client(relay, tmp_path, "--all-ranks", str(all_ranks)))
+        async with await DapClient.connect("127.0.0.1", all_ranks, within=60) as editor:
+            await editor.attach({}, within=60)
+            while len(await main_threads(editor)) != 3:
+                await editor.wait_for_event("thread", within=60)
+            pid = int((tmp_path / "ready-1").read_text())
+            await suspend(pid)
+            try:
+                values, compared, *shown = await asyncio.gather(
+                    groups(relay, tmp_path, "eval", "--ranks", "all", "--timeout", "2s", "weights is None"),
+                    groups(relay, tmp_path, "diff", "--ranks", "0-1", "weights"),
+                    *(
+                        editor.request("evaluate", {"expression": text, "context": "repl"}, within=60)
+                        for text in ("@all 7", "@diff rank < 8")
+                    ),
+                )
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+    assert [([1], "no answer within 3 s"), ([0, 2], "")] == [(each["ranks"], each["error"]) for each in values]
+    assert [([1], "no answer within 10 s"), ([0], "")] == [(each["ranks"], each["error"]) for each in compared]
+    assert values[0]["silent"] is compared[0]["silent"] is True
+    for table in (each["result"].splitlines() for each in shown):
+        assert re.match(r"rank 1 +no value: no answer within (6|10) s$", table[0]), table
+        assert table[1].startswith("ranks 0,2 "), table
 
 
 async def console(editor: DapClient, thread: dict[str, int], text: str) -> str:
@@ -141,6 +224,7 @@ async def test_console_of_all_ranks(relay: LocalRelay, tmp_path: Path):
             assert "ranks 0-1  0.312" in await console(editor, thread, "@all loss")
             assert "ranks 0-1  equal, checksum " in await console(editor, thread, "@diff weights")
             assert "mean 3 of 2,048" in await console(editor, thread, "@stats weights['layers.3.weight']")
+            assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
             await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
 
 
@@ -158,9 +242,12 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
             assert ([1], "__main__") == (running["ranks"], running["place"])
             assert "NameError: name 'inner' is not defined" == running["error"]
             assert ([0], "(2, 0)", f"work train.py:{line}") == (stopped["ranks"], stopped["text"], stopped["place"])
-            assert "rank 0  (2, 0)" in await console(editor, thread, "@all inner // step, rank")
-            assert "element 100: 0.5, others 17" not in await console(editor, thread, "@diff weights")
+            shown = await console(editor, thread, "@all inner // step, rank")
+            assert "rank 0  (2, 0)" in shown
+            assert "\nhint: 'inner' is not a global variable of the program; if it is a local variable" in shown
+            assert "element 100: 0.5 instead of 17" not in await console(editor, thread, "@diff weights")
             shown = await console(editor, thread, "@stats weights['layers.3.weight']")
+            assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
             assert "ndarray[64, 32] float32: min 3 max 3 mean 3 of 2,048" == shown
             await editor.request("next", thread, within=60)
             await editor.wait_for_event("stopped", within=60)

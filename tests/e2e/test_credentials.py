@@ -67,7 +67,8 @@ def assert_one_line(finished: Finished, status: int, *parts: str) -> None:
     assert all(re.match(r"(\d{4}-\d\d-\d\d [\d:]{8} )?relay-", line) for line in lines), finished.stderr
 
 
-async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManagedIdentity) -> None:
+@pytest.mark.parametrize("name", [["--debug-relay-connection-name", HC], []])
+async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManagedIdentity, name: list[str]) -> None:
     """The agent of a job reads the named secret; the job imports nothing of azure and never sees the secret."""
     cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
     code = """
@@ -80,7 +81,7 @@ async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManaged
         print(client.agent_pid, client.listening.is_set(), "azure" in sys.modules, flush=True)
         sys.stdin.readline()
     """
-    arguments = ["--is-debug", "True", "--debug-relay-connection-name", HC, "--debug-port", "5678", "--debug-wait", "0"]
+    arguments = ["--is-debug", "True", *name, "--debug-port", "5678", "--debug-wait", "0"]
     arguments += ["--debug-relay-connection-string-secret", SECRET]
     variables = {**cloud.environment, **identity.azure_ml(), "KEY_VAULT_URL": f"https://{VAULT_HOST}/"}
     async with job(code, *arguments, **variables) as running:
@@ -106,8 +107,8 @@ async def test_a_job_whose_secret_cannot_be_read(cloud: Azure, identity: FakeMan
     async with job(code, *arguments, **variables) as running:
         status, out, err = await running.finish()
     assert (0, ["False"]) == (status, out)
-    assert "continuing without a debugger: managed identity may not read secret" in err
-    assert "role Key Vault Secrets User is missing or not yet propagated" in err
+    assert "continuing without a debugger: managed identity is not permitted to read secret" in err
+    assert "the role Key Vault Secrets User is missing or has not taken effect yet" in err
 
 
 async def test_no_key_anywhere(cloud: Azure, identity: FakeManagedIdentity, az: FakeAz) -> None:
@@ -202,12 +203,12 @@ async def test_the_explanation(cloud: Azure, az: FakeAz, identity: FakeManagedId
     env["RELAY_CONNECTION_STRING_SECRET"] = SECRET
     good = await run("relay_agent", "serve", "--explain-auth", env=env)
     assert good.status == 0
-    assert f"secret '{SECRET}' of https://{VAULT_HOST}/ -> used: sb://contoso" in good.stdout
+    assert f"secret '{SECRET}' in https://{VAULT_HOST}/ -> used: sb://contoso" in good.stdout
     assert "in the connection string -> used" in good.stdout
     env = {**cloud.environment, **az.environment, "RELAY_NAMESPACE": "contoso"}
     good = await run("relay_client", "--hc", HC, "--explain-auth", env=env)
     assert (0, "") == (good.status, good.stderr)
-    assert "Azure CLI: token for 60 min" in good.stdout
+    assert "Azure CLI: token, valid for 60 min" in good.stdout
     az.log_out()
     bad = await run("relay_client", "--hc", HC, "--explain-auth", env=env)
     assert_one_line(bad, 3, "Azure CLI: ", "az login")

@@ -140,7 +140,10 @@ async def test_pool_that_nobody_follows(relay: LocalRelay, tmp_path: Path, metho
 
 @METHODS
 async def test_pool_that_an_editor_follows(relay: LocalRelay, tmp_path: Path, method: str) -> None:
-    """With --follow-children an editor is sent to the port that it knows, once for each worker, and stops in them."""
+    """With --follow-children an editor is sent to the port that it knows, once for each worker, and stops in them.
+
+    Neither the job nor a worker prints a warning, of pydevd's plugins for instance.
+    """
     script, port = write_pool(tmp_path), free_port()
     async with (
         running_job(relay, script, "--port", str(port), "--follow-children", arguments=[method]) as job,
@@ -154,6 +157,7 @@ async def test_pool_that_an_editor_follows(relay: LocalRelay, tmp_path: Path, me
         await parent.close()
         finished = await job.finish()
         assert (0, RESULT) == (finished.status, finished.stdout)
+    assert [] == [line for line in finished.stderr.splitlines() if not line.startswith("relay-agent")]
     assert {port} == follower.ports
     assert 4 == follower.stops
 

@@ -49,7 +49,7 @@ async def test_demo_with_cuts():
     """`demo --chaos` cuts the tunnel six times at the breakpoint, and continues stepping."""
     status, out, err = await run("-m", "relay_client", "demo", "--chaos")
     assert (status, err) == (0, "")
-    assert "cut the tunnel 5 times: the job is still stopped there" in out
+    assert "cut the tunnel 5 times: the job is still stopped at the breakpoint" in out
     assert "stepped into forward" in out
 
 
@@ -59,17 +59,21 @@ async def test_demo_without_a_stop_fails():
     assert status == 1
     assert "attached, with a breakpoint" in out
     assert "stopped in" not in out
-    assert re.fullmatch(r"relay-client: error: the job ended and did not stop at train.py:\d+", err.splitlines()[-1])
+    assert re.fullmatch(r"relay-client: error: the job ended without stopping at train.py:\d+", err.splitlines()[-1])
     assert "--- job printed:\n" in err
     assert "relay-agent: debugger attached after" in err
 
 
 async def test_hold_ends_with_ctrl_c():
-    """`demo --hold` prints how to attach, waits, and on Ctrl-C ends everything that it started."""
+    """`demo --hold` prints how to attach, waits, and on Ctrl-C ends everything that it started and logs this."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "relay_client", "demo", "--hold"), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "relay_client", "demo", "--hold"),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
+    assert process.stderr is not None
     read = await asyncio.wait_for(process.stdout.readuntil(b"Press Ctrl-C to stop the demo.\n"), TIMEOUT)
     assert '"remoteRoot": "."' in read.decode()
     children = psutil.Process(process.pid).children(recursive=True)
@@ -78,7 +82,8 @@ async def test_hold_ends_with_ctrl_c():
     process.send_signal(signal.SIGINT)
     assert await asyncio.wait_for(process.wait(), TIMEOUT) == 0
     assert await asyncio.gather(*(gone(child.pid) for child in children)) == [True] * len(children)
-    await process.stdout.read()
+    assert (await process.stdout.read()).decode().endswith(" s  all programs have been stopped\n")
+    assert b"" == await process.stderr.read()
 
 
 class _RunningJob:
@@ -99,7 +104,7 @@ async def test_job_that_is_not_stopped(tmp_path):
     """Output that grows while the job should be stopped at its breakpoint fails the demo."""
     sample, reported = find_sample(), []
     async with DemoEnvironment(sample, tmp_path, epochs=60, wait=60) as running:
-        with pytest.raises(DemoFailed, match="what the stopped job has printed and computed should be"):
+        with pytest.raises(DemoFailed, match="what the stopped job has printed and computed: expected "):
             await run_walkthrough(running.port, sample, _RunningJob(), reported.append)
     assert reported[-1].startswith("variables: ")
 
@@ -126,7 +131,7 @@ async def test_debugger_receives_the_end(tmp_path):
 def test_changed_sample(tmp_path: Path):
     """A sample without the line that the walkthrough stops at is an error that names both."""
     (tmp_path / "train.py").write_text("a = 1\na = 1\n")
-    with pytest.raises(DemoFailed, match="'a = 1' is in 2 lines of .*train.py, expected one"):
+    with pytest.raises(DemoFailed, match="'a = 1' is on 2 lines of .*train.py; expected exactly one"):
         Sample(tmp_path).line_of("a = 1")
 
 

@@ -11,7 +11,7 @@ from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import TIMEOUT_ERRORS
 from tests.support.hang_job import hang_job, line_of
-from tests.support.programs import program
+from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, until_registered
 from tests.support.torch_job import needs_torch
@@ -31,6 +31,18 @@ async def test_skipped_collective(relay: LocalRelay, tmp_path: Path) -> None:
         f"missing rank 2, which is at {line_of('skip: elsewhere')} (blocked in a call)"
     ) == text
     assert status == 16
+
+
+async def test_rank_that_waits_for_a_debugger(relay: LocalRelay, tmp_path: Path) -> None:
+    """Before the first process group exists, the rank that waits for a debugger is named with its port."""
+    async with hang_job(relay, tmp_path, "skip", "--debug-ranks", "0", ranks=2) as job:
+        status, text = await job.verdict_that("is waiting for a debugger")
+        client = access(relay, tmp_path, "send")
+        stacks = await run("relay_client", "--hc", HC, "stacks", env=client)
+    assert f"rank 0 is waiting for a debugger on port {job.port}; the other rank may be waiting for that rank" in text
+    assert "rank 0: " not in text
+    assert status == 0
+    assert f", waiting for a debugger on port {job.port}, in " in stacks.stdout
 
 
 async def test_other_operation(relay: LocalRelay, tmp_path: Path) -> None:
@@ -64,20 +76,20 @@ async def test_other_group_order(relay: LocalRelay, tmp_path: Path) -> None:
     """Two groups whose ranks call them in different orders are named as waiting for each other."""
     async with hang_job(relay, tmp_path, "order", ranks=2) as job:
         await job.until_ready()
-        status, text = await job.verdict_that("wait for each other")
+        status, text = await job.verdict_that("are waiting for each other")
     place = line_of("order: all")
-    first, second, cycle = sorted(text.split("\n\n"), key=lambda line: ("wait for" in line, line))
+    first, second, cycle = sorted(text.split("\n\n"), key=lambda line: ("waiting for" in line, line))
     names = "group 'first' (ranks 0-1)", "group 'second' (ranks 0-1)"
     call = "collective #1 all_reduce"
     assert (
         f"{names[0]}: {call} [16] float32; entered by rank 0 at {place} (N s ago); "
-        f"missing rank 1, which waits in {call} of {names[1]} at {place}"
+        f"missing rank 1, which is waiting in {call} of {names[1]} at {place}"
     ) == first
     assert (
         f"{names[1]}: {call} [16] float32; entered by rank 1 at {place} (N s ago); "
-        f"missing rank 0, which waits in {call} of {names[0]} at {place}"
+        f"missing rank 0, which is waiting in {call} of {names[0]} at {place}"
     ) == second
-    assert " wait for each other: " in cycle
+    assert " are waiting for each other: " in cycle
     assert cycle.endswith(" enter their collectives in different orders")
     assert status == 16
 
@@ -130,7 +142,7 @@ async def test_job_that_runs_well(relay: LocalRelay, tmp_path: Path) -> None:
     """A job whose ranks meet all the time does not hang."""
     async with hang_job(relay, tmp_path, "well", ranks=2) as job:
         await job.until_ready()
-        wanted = "no rank is waiting in a collective; relay-client stacks shows what each is doing"
+        wanted = "no rank is waiting in a collective; run 'relay-client stacks' to see what each rank is doing"
         assert (0, wanted) == await job.verdict_that(wanted)
 
 
@@ -138,10 +150,12 @@ async def test_rank_that_holds_the_gil(relay: LocalRelay, tmp_path: Path) -> Non
     """A rank whose C code holds the GIL cannot tell its groups; its place is known by a signal."""
     async with hang_job(relay, tmp_path, "gil", ranks=2) as job:
         await job.until_ready()
+        await job.verdict_that("missing rank 1, which is at train.py")  # the agent knows it
+        (tmp_path / "hold").touch()
         status, text = await job.verdict_that("C code holds the GIL")
     assert (
         f"group 'default' (2 ranks): collective #6 all_reduce [16] float32; "
-        f"entered by rank 0 at {line_of('gil: all')} (N s ago); not known: rank 1, which did not answer within 1.5 s "
+        f"entered by rank 0 at {line_of('gil: all')} (N s ago); unknown: rank 1, which did not answer within 1.5 s "
         f"and is at {line_of('gil: holder')} (C code holds the GIL)"
     ) == text.split("\n\n")[0]
     assert "rank 1 did not answer within 1.5 s" == text.split("\n\n")[1]

@@ -114,7 +114,7 @@ async def test_from_targets(relay: LocalRelay, env: dict[str, str], tmp_path: Pa
         command = ["init", "vscode", "--from-targets", "--folder", str(tmp_path), "--write"]
         finished = await run("relay_client", *command, env=env)
     assert 0 == finished.status, finished.stderr
-    assert "RELAY_CONNECTION_STRING is a secret and is not written" in finished.stderr
+    assert "RELAY_CONNECTION_STRING is a secret, so it is not written" in finished.stderr
     assert [("Relay: rank 0", ports[0]), ("Relay: rank 1", ports[1])] == [
         (each["name"], each["connect"]["port"]) for each in launch_of(tmp_path)["configurations"]
     ]
@@ -208,7 +208,7 @@ async def test_other_editors(editor: str, part: str, tmp_path: Path) -> None:
     [
         (["nvim", "--write"], "--write works only with vscode"),
         (["vscode", "--from-targets", "--ports", "5678"], "--ports and --from-targets cannot be combined"),
-        (["vscode", "--ranks", "3-1"], "--ranks: invalid list of ranks: '3-1' starts above its end"),
+        (["vscode", "--ranks", "3-1"], "--ranks: invalid list of ranks: '3-1' is in reverse order"),
         (["vscode", "--folder", "absent"], "--folder: no such folder: "),
         (["vscode", "--connection-string", "x"], "--connection-string is a secret"),
         (["vim"], "argument editor: invalid choice: 'vim'"),

@@ -77,7 +77,7 @@ async def test_a_job_that_ends(session: Session) -> None:
 async def test_an_interruption(session: Session, relay: LocalRelay) -> None:
     """While the relay is away a line says so, a step taken meanwhile is carried out later, and a line says when."""
     await relay.server.stop()
-    assert "it is restored automatically" in await shown(session.editor.client, "is interrupted")
+    assert "it will be restored automatically" in await shown(session.editor.client, "is interrupted")
     stepping = asyncio.ensure_future(session.editor.stopped.step())
     await relay.server.start()
     assert LINE - 1 == await stepping

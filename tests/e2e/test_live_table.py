@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
 from tests.support.fleet import KEY, node_of
 from tests.support.ports import free_port
 from tests.support.programs import DEADLINE
@@ -16,6 +17,10 @@ from tests.support.screen import WIDTH, Screen, client_on, screen
 from tests.support.tmux import MISSING, client_in_tmux
 
 pytestmark = pytest.mark.e2e
+
+MIB, GIB = 2**20, 2**30
+ERASE, BEGIN, END = "\x1b[J", "\x1b[?2026h", "\x1b[?2026l"
+"""A terminal shows what is between the last two at once, so that erasing the table does not flicker."""
 
 
 @pytest.fixture
@@ -51,6 +56,54 @@ async def test_the_table_follows_the_ranks(relay: LocalRelay, env: dict[str, str
         assert 1 == len(ready)
 
 
+async def test_the_numbers_of_the_monitor(relay: LocalRelay, env: dict[str, str]) -> None:
+    """Numbers change in place, in the same lines and in one update; a node without a monitor has none."""
+    monitored, other = free_port(), free_port()
+    fields = {"script": "train.py", "state": "running"}
+    async with (
+        node_of(relay, monitored, fields={"host": "node-1", "node_rank": 1}, **fields) as node,
+        node_of(relay, other, fields={"host": "node-2", "node_rank": 2}, **fields),
+        screen() as (shown, descriptor),
+        client_on(descriptor, env, "--ports", f"{monitored},{other}"),
+    ):
+        quiet = ["2", "node-2", str(other), "train.py", "running"]
+        await shown.when(lambda: len(table(shown)) == 3)
+        assert "cpu" not in table(shown)[0]
+        events = [line for line in shown.lines if line.startswith("relay-client: ")]
+        gpus = (GpuUsage("H100", 0.87, 31 * GIB, 80 * GIB),)
+        for cpu, memory, gpu, cells in (
+            (1.2, 3.14 * GIB, (), ["1.2", "3.1G"]),
+            (12.34, 512 * MIB, gpus, ["12.3", "512M", "87%", "31G"]),
+            (0.0, 98 * MIB, gpus, ["0.0", "98M", "87%", "31G"]),
+        ):
+            process = ProcessUsage(monitored, cpu, int(memory))
+            node.fields["usage"] = NodeUsage(time.time(), 2.0, 8, GIB, 2 * GIB, gpu, (process,))
+            node.publish()
+            heading = ["cpu", "mem", *["node", "gpu"][: 2 * len(gpu)], "held", "by"]
+            row = ["1", "node-1", str(monitored), "train.py", "running", *cells]
+            await shown.when(lambda row=row: row in table(shown))
+            assert heading == table(shown)[0][-len(heading) :]
+            assert [row, quiet] == table(shown)[1:]
+        assert events == [line for line in shown.lines if line.startswith("relay-client: ")]
+        before, *updates, _latest = shown.text.split(BEGIN)
+        assert ERASE not in before
+        assert all((1, END) == (update.count(ERASE), update[-len(END) :]) for update in updates)
+
+
+async def test_the_screen_is_not_erased_from_its_corner(relay: LocalRelay, env: dict[str, str]) -> None:
+    """The table is never erased from the first column: on the first line, tmux would keep a copy of it each time."""
+    port = free_port()
+    async with (
+        node_of(relay, port, script="train.py", state="running") as node,
+        screen() as (shown, descriptor),
+        client_on(descriptor, env, "--ports", str(port)),
+    ):
+        await shown.when(lambda: any("train.py" in row for row in table(shown)))
+        node.change(port, script="other.py")
+        await shown.when(lambda: any("other.py" in row for row in table(shown)))
+        assert {1} == shown.erased_from
+
+
 async def test_an_event_line_is_not_cut(relay: LocalRelay, env: dict[str, str]) -> None:
     """A sentence longer than the terminal is wide arrives with all its words, in one piece."""
     port = free_port()
@@ -62,7 +115,8 @@ async def test_an_event_line_is_not_cut(relay: LocalRelay, env: dict[str, str]) 
         await shown.when(lambda: any("running" in row for row in table(shown)))
         detail = "ValueError: " + "x" * WIDTH
         node.change(port, state="crashed", detail=detail, until=time.time() + 605)
-        await shown.until(f"relay-client: warning: rank 3 on node-1 crashed: {detail}; press F5 on port {port}")
+        crashed = f"relay-client: warning: rank 3 on node-1 crashed: {detail}"
+        await shown.until(f"{crashed}; press F5 to attach to port {port}")
 
 
 async def test_the_table_goes_with_the_client(relay: LocalRelay, env: dict[str, str]) -> None:
@@ -97,18 +151,18 @@ async def test_elsewhere_there_are_lines_only(relay: LocalRelay, env: dict[str, 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 async def test_a_terminal_that_is_resized(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
-    """However often a real terminal changes its width, the table is there once, and every event line is whole."""
-    port = free_port()
+    """However often tmux changes its width, the table is there once, and every event line is whole."""
+    ports = [free_port() for _ in range(8)]
     async with (
-        node_of(relay, port, fields={"host": "node-1"}, rank=3, script="train.py", state="running") as node,
-        client_in_tmux(tmp_path, env, "--ports", str(port)) as terminal,
+        node_of(relay, *ports, fields={"host": "node-1"}, script="train.py", state="running") as node,
+        client_in_tmux(tmp_path, env, "--ports", ",".join(map(str, ports))) as terminal,
     ):
         await terminal.until("train.py")
         for number, width in enumerate((40, 110, 30, 70, 25, 120)):
             await terminal.resize(width, 30)
-            node.change(port, state="crashed", detail=f"ValueError: {number}", until=time.time() + 605)
-            await terminal.until(f"rank 3 on node-1 crashed: ValueError: {number};")
+            node.change(ports[0], state="crashed", detail=f"ValueError: {number}", until=time.time() + 605)
+            await terminal.until(f"port {ports[0]} on node-1 crashed: ValueError: {number};")
         lines = await terminal.until("train.py  crashed: ValueError: 5")
         assert 1 == sum(line.startswith("node ") for line in lines), "\n".join(lines)
-        assert 1 == sum(line.startswith("node-1 ") for line in lines)
+        assert 8 == sum(line.startswith("node-1 ") for line in lines)
         assert 4 + 6 == sum(line.startswith("relay-client: ") for line in lines), "\n".join(lines)

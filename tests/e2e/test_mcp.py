@@ -220,7 +220,7 @@ async def test_control_that_is_permitted(relay: LocalRelay, tmp_path: Path):
             (value,) = await call(client, "evaluate", expression="round(scale * 2, 3)", ranks="2")
             assert "1.0" == value["text"]
             (late,) = await call(client, "evaluate", expression="time.sleep(3600)", ranks="3", seconds=1)
-            assert "it takes longer than 1 s" == late["error"]
+            assert "the evaluation took longer than 1 s" == late["error"]
             (after,) = await call(client, "step", ranks="2", seconds=60)
             assert (2, True, LINE + 1) == (after["rank"], after["stopped"], after["line"])
             assert [{"rank": 2, "stopped": False}] == await call(client, "continue_execution", ranks="2")
@@ -261,7 +261,7 @@ async def test_rank_that_an_editor_holds(relay: LocalRelay, tmp_path: Path):
         (value,) = await call(client, "evaluate", expression="scale", ranks="2")
         assert ("0.5", f"work train.py:{LINE}") == (value["text"], value["place"])
         refused = await refusal(client, "set_breakpoints", file=script, lines=[LINE], ranks="2-3")
-        assert f"rank 2 is being debugged by {stopped['debugged_by']} since " in refused
+        assert f"rank 2 is being debugged by {stopped['debugged_by']} (since " in refused
         assert "rank 2 is being debugged by" in await refusal(client, "continue_execution", ranks="2")
         await editor.request("next", thread, within=60)
         after = await editor.wait_for_event("stopped", within=60)

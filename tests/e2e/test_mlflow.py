@@ -66,6 +66,52 @@ async def test_a_waiting_rank_is_a_tag_of_its_run(relay: LocalRelay, tmp_path: P
         assert 0 == (await running.finish()).status
 
 
+async def test_the_monitor_logs_metrics_of_the_run(relay: LocalRelay, tmp_path: Path, server: MlflowServer) -> None:
+    """Node and rank have their curves in the run, one value for each sample; nobody debugs the job."""
+    script, end = tmp_path / "train.py", tmp_path / "end"
+    script.write_text(JOB)
+    number = await server.create_run("nice_melon")
+    variables = {"MLFLOW_TRACKING_URI": server.url, "MLFLOW_RUN_ID": number}
+    options = ("--debug-ranks", "none", "--debug-monitor", "0.5s")
+    job = running_job(
+        *(relay, script, *options), launcher=[str(PYTHON)], arguments=[str(end)], cwd=tmp_path, **variables
+    )
+    async with job as running:
+        names = {"system/node_0/cpu_utilization_percentage", "system/node_0/rank_0/memory_usage_megabytes"}
+        async with timeout(120):
+            while not names <= {each["key"] for each in await metrics(server, number)}:
+                await asyncio.sleep(0.2)
+        memory = next(
+            each for each in await metrics(server, number) if each["key"].endswith("rank_0/memory_usage_megabytes")
+        )
+        assert 1 < memory["value"] < 1000
+        assert memory["step"] >= 1
+        end.touch()
+        assert 0 == (await running.finish()).status
+
+
+async def test_a_local_run_logs_metrics(tmp_path: Path, server: MlflowServer) -> None:
+    """Without a relay, the run has the same metrics."""
+    script, end = tmp_path / "train.py", tmp_path / "end"
+    script.write_text(JOB)
+    number = await server.create_run("ripe_plum")
+    variables = {"MLFLOW_TRACKING_URI": server.url, "MLFLOW_RUN_ID": number, "RELAY_NODE_DIR": str(tmp_path / "node")}
+    command = ("run", "--debug-monitor", "0.5s", "--", str(PYTHON), str(script), str(end))
+    async with program("relay_agent", *command, env=variables, cwd=tmp_path) as running:
+        async with timeout(120):
+            while not any("rank_0" in each["key"] for each in await metrics(server, number)):
+                await asyncio.sleep(0.2)
+        end.touch()
+        assert 0 == (await running.finish()).status
+
+
+async def metrics(server: MlflowServer, number: str) -> list[dict[str, Any]]:
+    """Return the latest metrics of a run."""
+    found = await asyncio.to_thread(server.call, f"runs/get?run_id={number}")
+    latest: list[dict[str, Any]] = found["run"]["data"].get("metrics", [])
+    return latest
+
+
 WRITES = """\
 import sys, time
 from pathlib import Path

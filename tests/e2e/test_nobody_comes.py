@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from relay_client.dap.client import DapClient
 from tests.support import secrets
 from tests.support.ports import free_port
-from tests.support.programs import Finished, run
+from tests.support.programs import Finished, program, run
 from tests.support.relay import HC, LocalRelay, local_relay
 from tests.support.run_job import access, running_client, running_job
 from tests.support.streams import local_server
@@ -64,7 +65,7 @@ async def test_crash_that_nobody_looks_at(relay: LocalRelay, tmp_path: Path) -> 
     options = ("--debug-ranks", "none", "--debug-on-crash", "--hold", "1")
     finished = await run_script(relay, tmp_path, "loss = 0\nprint(1 / loss)\n", *options)
     assert 1 == finished.status
-    traceback, _, rest = finished.stderr.partition("crashed: ZeroDivisionError: division by zero; held up to 1 s")
+    traceback, _, rest = finished.stderr.partition("crashed: ZeroDivisionError: division by zero; held for up to 1 s")
     assert "Traceback (most recent call last):" in traceback
     assert "Traceback" not in rest
     assert "relay-agent: no debugger attached in time; exiting" in finished.stderr
@@ -90,6 +91,26 @@ async def test_wait_that_is_over(
     assert not (tmp_path / "node").exists()
 
 
+async def test_wait_that_is_interrupted(relay: LocalRelay, tmp_path: Path) -> None:
+    """Ctrl-C during the wait ends the script at its call, with one line and without the frames of the wait."""
+    (tmp_path / "train.py").write_text(
+        "import relay_agent\nprint('begun')\nrelay_agent.start_remote_debugging_from_args()\nprint('ran')\n"
+    )
+    arguments = ("--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(free_port()))
+    environment = access(relay, tmp_path, "listen")
+    async with program("train", *arguments, env=environment, cwd=tmp_path) as job:
+        await job.line("waiting up to")
+        await job.line("listening on")
+        job.process.send_signal(signal.SIGINT)
+        ended = await job.finish()
+    assert (-signal.SIGINT, "begun\n") == (ended.status, ended.stdout)
+    _, _, shown = ended.stderr.partition("relay-agent: interrupted before a debugger was attached\n")
+    assert shown.endswith("KeyboardInterrupt\n")
+    frames = [name for name in re.findall(r'File ".*/(.*\.py)"', shown) if name != "runpy.py"]  # up to Python 3.10
+    assert ["train.py"] + ["api.py"] * (len(frames) - 1) == frames
+    assert 1 == shown.count("Traceback")
+
+
 async def test_relay_that_is_down(tls_directory: Path, tmp_path: Path) -> None:
     """The job waits for its debugger as long as it would, says once that the relay is away, and runs to its end."""
     async with local_relay(tls_directory) as relay:
@@ -110,7 +131,7 @@ async def test_relay_that_cannot_be_reached_is_not_waited_for(relay: LocalRelay,
     async with running_job(relay, script, "--port", str(port), "--wait", "600") as job:
         line = await job.line("continuing without a debugger: cannot connect to localhost")
         assert 25 < time.monotonic() - started
-        assert f"a debugger can attach on port {port} ('{HC}') as soon as the agent listens. hint: " in line
+        assert f"a debugger can attach on port {port} ('{HC}') as soon as the agent is listening. hint: " in line
         await relay.server.start()
         async with (
             running_client(relay, tmp_path, "--ports", str(port)),
@@ -135,7 +156,7 @@ async def test_proxy_that_refuses(relay: LocalRelay, tmp_path: Path) -> None:
         options = ("--wait", "600", "--on-timeout", "abort")
         finished = await run_script(relay, tmp_path, "print('ran')\n", *options, **proxy)
     assert (14, "") == (finished.status, finished.stdout)
-    assert 1 == finished.stderr.count("no longer waiting for a debugger: the proxy refused localhost")
+    assert 1 == finished.stderr.count("no longer waiting for a debugger: the proxy refused the connection to localhost")
     assert "continuing" not in finished.stderr
 
 
@@ -156,8 +177,8 @@ async def test_proxy_that_cannot_be_used(relay: LocalRelay, tmp_path: Path) -> N
     started = time.monotonic()
     finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "300", **proxy)
     assert (0, "ran\n") == (finished.status, finished.stdout)
-    assert "continuing without a debugger: HTTPS_PROXY is a SOCKS proxy" in finished.stderr
-    assert "hint: pip install python-socks" in finished.stderr
+    assert "continuing without a debugger: HTTPS_PROXY names a SOCKS proxy" in finished.stderr
+    assert "hint: run: pip install 'python-socks[asyncio]'" in finished.stderr
     assert "Traceback" not in finished.stderr
     assert time.monotonic() - started < 150
 
@@ -170,7 +191,7 @@ async def test_crash_that_no_debugger_can_look_at(relay: LocalRelay, tmp_path: P
     finished = await run_script(relay, tmp_path, "print(1 / 0)\n", *options, **proxy)
     assert 1 == finished.status
     assert re.search(
-        r"(not held for a debugger|no debugger can attach; exiting): HTTPS_PROXY is a SOCKS", finished.stderr
+        r"(not held for a debugger|no debugger can attach; exiting): HTTPS_PROXY names a SOCKS", finished.stderr
     )
     assert "\nZeroDivisionError: division by zero\n" in finished.stderr
     assert time.monotonic() - started < 150
@@ -214,15 +235,20 @@ async def test_relay_that_comes_later(relay: LocalRelay, tmp_path: Path) -> None
             await dap.request("disconnect", {"terminateDebuggee": False}, within=30)
 
 
-async def test_crash_with_a_wrong_key(relay: LocalRelay, tmp_path: Path) -> None:
-    """No line states that the job continues; the reason is in the line of the agent and in the last one."""
+@pytest.mark.parametrize(
+    ("script", "options", "outcome"),
+    [
+        ("print(1)", ["--wait", "60"], "continuing without a debugger: "),
+        ("print(1)", ["--wait", "60", "--on-timeout", "abort"], "no debugger can attach: "),
+        ("print(1 / 0)", ["--debug-ranks", "none", "--debug-on-crash"], "not held for a debugger: "),
+    ],
+    ids=["continues", "exits", "crashes"],
+)
+async def test_wrong_key(relay: LocalRelay, tmp_path: Path, script: str, options: list[str], outcome: str) -> None:
+    """The log states once that the relay refuses the key, together with what the job does now."""
     wrong = relay.connection_string("listen").replace(relay.listen_key, secrets.new_key())
     environ = {"RELAY_CONNECTION_STRING": wrong, "RELAY_CONNECTION_STRING_FILE": ""}
-    options = ("--debug-ranks", "none", "--debug-on-crash", "--hold", "600")
-    finished = await run_script(relay, tmp_path, "print(1 / 0)\n", *options, **environ)
-    assert 1 == finished.status
-    *others, last = [line for line in finished.stderr.splitlines() if "refused the credentials" in line]
-    assert last.startswith(("relay-agent: no debugger can attach; exiting: ", "relay-agent: crashed: "))
-    assert len(others) <= 1
-    assert "continuing" not in finished.stderr
-    assert re.search(r"held up to 600 s .*, which can attach once the agent listens|not held", finished.stderr)
+    finished = await run_script(relay, tmp_path, script, *options, **environ)
+    (line,) = [line for line in finished.stderr.splitlines() if "refused the credentials" in line]
+    assert f"{outcome}the relay localhost refused the credentials" in line
+    assert "held for up to" not in finished.stderr

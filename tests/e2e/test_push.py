@@ -165,7 +165,7 @@ async def test_fix_changes_the_running_job(relay: LocalRelay, tmp_path: Path):
         assert (
             0,
             [
-                "model.py: replaced in ranks 0-3 at the same step, from the next call of train_step on",
+                "model.py: replaced in ranks 0-3 at the same step; takes effect at the next call to train_step",
                 "ranks 0-3: train_step(), Net.forward(), LR = 0.2, Net.scaled() (new)",
             ],
         ) == (pushed.status, pushed.stdout.splitlines()), pushed.stderr
@@ -174,10 +174,36 @@ async def test_fix_changes_the_running_job(relay: LocalRelay, tmp_path: Path):
         for step, kind, value, calls in last_values(tmp_path):
             assert ("new", "30", int(step) + 1) == (kind, value, int(calls))
         digest = hashlib.sha256(FIXED.encode()).hexdigest()[:12]
-        logged = await job.line("replaced the code of")
+        logged = await job.line("replaced the code in")
         assert f"{tmp_path / 'model.py'} (sha256 {digest}: train_step(), Net.forward()" in logged
         assert re.search(r"rank \d: \S+@\S+ replaced", logged)
         assert MODEL == (tmp_path / "model.py").read_text()
+        same = await push(relay, tmp_path, FIXED)
+        assert (0, "model.py: nothing to replace: ranks 0-3 are already executing this code\n") == (
+            same.status,
+            same.stdout,
+        )
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+async def test_file_that_the_job_shares(relay: LocalRelay, tmp_path: Path, is_cached: bool):
+    """If the job's own file was edited and pushed, a constant in its bytecode changes; otherwise it has a line."""
+    port = consecutive_ports(RANKS)[0]
+    bytecode = {"PYTHONDONTWRITEBYTECODE": "" if is_cached else "1"}
+    async with training(relay, tmp_path, "--port", str(port), "--debug-allow-edit", **bytecode):
+        await until_logged(tmp_path, "old")
+        edited = MODEL.replace("old", "new").replace("LR = 0.1", "LR = 0.2")
+        (tmp_path / "model.py").write_text(edited)
+        pushed = await push(relay, tmp_path, edited)
+        assert 0 == pushed.status, pushed.stderr
+        lines = pushed.stdout.splitlines()
+        calls = "ranks 0-3: calls keeps the value assigned by the process; the file has 0"
+        constant = ["ranks 0-3: train_step(), LR = 0.2"]
+        if not is_cached:
+            constant = ["ranks 0-3: train_step()", "ranks 0-3: LR keeps 0.1; the file has 0.2"]
+        assert [*constant, calls] == lines[1:-1]
+        assert lines[-1].startswith("ranks 0-3: the file on the node may have changed since the process loaded it")
+        await until_logged(tmp_path, "new")
 
 
 async def test_syntax_error_changes_nothing(relay: LocalRelay, tmp_path: Path):
@@ -208,7 +234,7 @@ async def test_one_rank_that_cannot(relay: LocalRelay, tmp_path: Path):
         assert "error: rank 2: no module was loaded from model.py; nothing was changed in any rank" in refused.stderr
         late = await push(relay, tmp_path, FIXED, "--ranks", "0,1,3", "--timeout", "2s")
         assert 14 == late.status  # they wait for rank 2
-        assert "the ranks did not all call a changed function in time; nothing was changed in any rank" in late.stderr
+        assert "some ranks did not call a changed function in time; nothing was changed in any rank" in late.stderr
         pushed = await push(relay, tmp_path, FIXED, "--ranks", "0,1,3", "--now", "--json")
         found = json.loads(pushed.stdout)
         assert [([0, 1, 3], True)] == [(process["ranks"], process["replaced"]) for process in found["processes"]]
@@ -229,7 +255,7 @@ async def test_job_that_does_not_allow_it(relay: LocalRelay, tmp_path: Path):
         refused = await push(relay, tmp_path, FIXED)
         assert (3, "") == (refused.status, refused.stdout)
         assert "error: the job does not allow its code to be replaced; nothing was changed" in refused.stderr
-        assert "hint: start it with --debug-allow-edit" in refused.stderr
+        assert "hint: start the job with --debug-allow-edit" in refused.stderr
 
 
 async def test_line_in_the_editor(relay: LocalRelay, tmp_path: Path):
@@ -251,7 +277,7 @@ async def test_line_in_the_editor(relay: LocalRelay, tmp_path: Path):
             await editor.wait_for_event("output", matching=has("model.py differs from the job's file"), within=60)
             pushed = await push(relay, tmp_path, FIXED)
             assert 0 == pushed.status, pushed.stderr
-            equal = has("model.py is what the job on ")
+            equal = has("after a push, model.py matches the code that the job on ")
             await editor.wait_for_event("output", matching=equal, within=60)
             await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
         async with await DapClient.connect("127.0.0.1", port, within=60) as editor:
@@ -283,7 +309,7 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
 
             pushed = await push(relay, tmp_path, CLOSURE)
             first, *others = pushed.stdout.splitlines()
-            assert "model.py: replaced in ranks 0-3 at once, because a debugger has stopped a rank" == first, (
+            assert "model.py: replaced in ranks 0-3 immediately, because a debugger has stopped a rank" == first, (
                 pushed.stderr
             )
             assert (
@@ -291,8 +317,8 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
                 "until it returns" in others
             )
             assert (
-                "ranks 0-3: make_hook.<locals>.hook() is a closure with other outer variables now (extra, net instead "
-                "of net): the existing ones keep the old code" in others
+                "ranks 0-3: make_hook.<locals>.hook() is now a closure over different outer variables (extra, net "
+                "instead of net): existing closures keep the old code" in others
             )
             assert "ranks 0-3: unused() was removed from the file, but remains in the process" in others
             assert any(each.endswith("is not executed again: net = Net()") for each in others)
@@ -332,7 +358,9 @@ async def test_each_save_is_pushed(relay: LocalRelay, tmp_path: Path):
             watching.process.send_signal(signal.SIGINT)
             finished = await watching.finish()
         await until_logged(tmp_path, "newest")
-    same_step = "model.py: replaced in ranks 0-3 at the same step, from the next call of train_step on; ranks 0-3: "
+    same_step = (
+        "model.py: replaced in ranks 0-3 at the same step; takes effect at the next call to train_step; ranks 0-3: "
+    )
     assert re.fullmatch(rf"[0-9:]{{8}} {re.escape(same_step)}train_step\(\).*", first)
     assert "model.py: ranks 0-3: SyntaxError: invalid syntax (model.py, line " in broken
     assert "nothing was changed in any rank" in broken

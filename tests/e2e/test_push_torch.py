@@ -73,8 +73,8 @@ async def test_all_ranks_change_their_collective_at_the_same_step(relay: LocalRe
             pushed = await client.finish()
         assert 0 == pushed.status, pushed.stderr
         first, *others = pushed.stdout.splitlines()
-        assert "train.py: replaced in ranks 0-3 at the same step, from the next call of step on" == first
-        assert any("graphs of torch.compile that contain a changed function" in line for line in others)
+        assert "train.py: replaced in ranks 0-3 at the same step; takes effect at the next call to step" == first
+        assert any("torch.compile graphs that contain a changed function" in line for line in others)
         await until_logged(logs, "new 24")
         steps = {next(line for line in log.read_text().splitlines() if "new" in line).split()[0] for log in logs}
         assert 1 == len(steps)

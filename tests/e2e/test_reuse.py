@@ -29,7 +29,7 @@ async def test_ports_that_are_open(relay: LocalRelay, tmp_path: Path) -> None:
         assert 0 == finished.status, finished.stderr
         starting, *_, ready = finished.stderr.splitlines()
         assert starting.endswith(" relay-client: starting")
-        opened = f"relay-client: ready: relay-client (pid {client.process.pid}) has already opened port "
+        opened = f"relay-client: ready: relay-client (pid {client.process.pid}) has already opened ports "
         assert opened in ready
 
 

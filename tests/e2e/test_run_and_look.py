@@ -68,9 +68,9 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         assert crashing["threads"][0]["frames"][-1]["function"] == "train"
         missing = await run("relay_client", "--hc", HC, "stacks", "--ranks", "9", env=client)
         assert (9, "") == (missing.status, missing.stdout)
-        assert "error: no process has rank 9. hint: registered: rank 3" in missing.stderr
+        assert "error: no process has rank 9. hint: use a registered rank: 3" in missing.stderr
         (tmp_path / "crash").touch()
-        await job.line("crashed: ValueError: odd; held up to 60 s for a debugger on port")
+        await job.line("crashed: ValueError: odd; held for up to 60 s; a debugger can attach on port")
         (target,) = json.loads((await run("relay_client", "--hc", HC, "targets", "--json", env=client)).stdout)[
             "targets"
         ]
@@ -84,6 +84,8 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         seen = await run("relay_client", "--hc", HC, "pdb", "--rank", "3", env=client, stdin=b"p loss\nq\n")
         assert seen.status == 0
         assert "'odd'" in seen.stdout
+        assert "detached; rank 3 exits with its exception" in seen.stdout
+        assert "continues" not in seen.stdout
         assert (await job.finish()).status == 1
     assert not (tmp_path / "node").exists()
 

@@ -14,10 +14,11 @@ import pytest
 from relay_core.errors import ConnectionLost
 from tests.support.debuggee import LINE, PROGRAM, stopped_at_breakpoint
 from tests.support.fleet import DAP_START, KEY, node_of, who_serves
+from tests.support.jobs import suspend
 from tests.support.ports import free_port
 from tests.support.programs import DEADLINE, Program, program, run
 from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.run_job import access, running_job
+from tests.support.run_job import access, running_client, running_job
 
 pytestmark = pytest.mark.e2e
 
@@ -52,7 +53,7 @@ async def test_none_is_running(arguments: list[str], here: dict[str, str]) -> No
     """Each command says so in one line, with exit code 15."""
     finished = await run("relay_client", *arguments, env=here)
     assert (15, "") == (finished.status, finished.stdout)
-    assert "relay-client: error: no relay-client is running. hint: start one with " in finished.stderr
+    assert "relay-client: error: no relay-client is running. hint: to start one, run: " in finished.stderr
 
 
 async def test_events_of_the_program_itself(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
@@ -94,7 +95,7 @@ async def test_status(relay: LocalRelay, env: dict[str, str], here: dict[str, st
         finished = await run("relay_client", "status", env=here)
         assert 0 == finished.status
         heading, *lines = finished.stdout.splitlines()
-        assert f"(pid {client.process.pid}, forward) on 'myhc' of localhost:{relay.server.port}, since " in heading
+        assert f"(pid {client.process.pid}, forward) on 'myhc' in localhost:{relay.server.port}, since " in heading
         assert f"  127.0.0.1:{port}" == lines[0]
         assert lines[1].startswith("  node-1: connect")
         assert [f"    rank 3, port {port}, running"] == lines[2:]
@@ -160,6 +161,29 @@ async def test_attach_through_the_running_client(relay: LocalRelay, env: dict[st
         assert (1, True) == (finished.status, "no debugger is attached to rank 3" in finished.stderr)
 
 
+async def test_attach_to_a_rank_that_is_not_there(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
+    """A command that waits for a rank states this at once, with the registered ranks; Ctrl-C ends it with a failure."""
+    port = free_port()
+    async with (
+        node_of(relay, port, rank=0, dap_only=True),
+        program("relay_client", "--ports", str(free_port()), env=env) as client,
+    ):
+        await client.line("ready on")
+        async with program("relay_client", "attach", "9", env=here) as attaching:
+            assert "waiting for rank 9; registered: rank 0" in await attaching.line("waiting for ")
+            attaching.process.send_signal(signal.SIGINT)
+            assert "stopped waiting for rank 9" in await attaching.line("stopped ")
+            assert 130 == (await attaching.finish()).status
+        async with program("relay_client", "attach", str(port), env=here) as attaching:
+            line = await attaching.line("waiting for ")
+            assert f"hint: {port} is the port of rank 0; to attach to that rank, run: relay-client attach 0" in line
+        last = free_port()
+        async with program("relay_client", "attach", "1", env=here) as attaching:
+            await attaching.line("waiting for rank 1; registered: rank 0")
+            async with node_of(relay, last, name="other", rank=1, dap_only=True):
+                assert f"attach to 127.0.0.1:{last} " in (await attaching.finish()).stdout
+
+
 async def test_attach_on_another_hybrid_connection(relay: LocalRelay, env: dict[str, str], tls_directory: Path) -> None:
     """A relay-client of another relay is not used: the command forwards the port, as without one."""
     port = free_port()
@@ -183,7 +207,10 @@ async def test_attach_on_another_hybrid_connection(relay: LocalRelay, env: dict[
 async def test_attach_without_a_rank() -> None:
     """It is exit code 2, with an example."""
     finished = await run("relay_client", "attach")
-    assert (2, True) == (finished.status, "no rank given. hint: use relay-client attach 3" in finished.stderr)
+    assert (2, True) == (
+        finished.status,
+        "no rank given. hint: give one, as in 'relay-client attach 3'" in finished.stderr,
+    )
 
 
 async def test_logs(env: dict[str, str], here: dict[str, str]) -> None:
@@ -220,7 +247,11 @@ async def test_several_relay_clients(env: dict[str, str], here: dict[str, str]) 
         assert (15, True) == (finished.status, "no relay-client named 'nobody' is running" in finished.stderr)
         assert 2 == len(await as_json("stop", "--all", env=here))
         for client in (first, second):
-            assert 0 == (await client.finish()).status
+            finished = await client.finish()
+            assert 0 == finished.status
+            assert 1 == finished.stderr.count(
+                "relay-client: stopping at the request of another program, such as 'relay-client stop': closing "
+            )
 
 
 def files(env: dict[str, str]) -> list[Path]:
@@ -243,29 +274,35 @@ async def test_a_suspended_relay_client_holds_up_nobody(env: dict[str, str], her
     """It is reported after some seconds, and its file stays."""
     async with program("relay_client", "--ports", str(free_port()), env=env) as client:
         await client.line("ready on")
-        client.process.send_signal(signal.SIGSTOP)
+        await suspend(client.process.pid)
         try:
             finished = await run("relay_client", "status", env=here)
         finally:
             client.process.send_signal(signal.SIGCONT)
-        assert (15, True) == (finished.status, "warning: a relay-client does not answer" in finished.stderr)
+        assert (15, True) == (finished.status, "warning: a relay-client is not answering" in finished.stderr)
         assert 0 == (await run("relay_client", "status", env=here)).status
 
 
 async def test_release_ends_a_session_with_its_reason(relay: LocalRelay, tmp_path: Path, here: dict[str, str]) -> None:
-    """The editor of a released rank is shown why its session ends, and the job runs to its end."""
+    """The editor of a released rank is shown why its session ends, and the job runs to its end.
+
+    The relay-client that holds the rank is found, even if it is not the first one.
+    """
     script, port = tmp_path / "counting.py", free_port()
     script.write_text(PROGRAM)
-    client_env = {**access(relay, tmp_path, "send"), **here}
     async with (
         running_job(relay, script, "--port", str(port)) as job,
-        program("relay_client", "--hc", HC, "--ports", str(port), env=client_env) as client,
+        running_client(relay, tmp_path, "--ports", str(free_port()), **here),
+        running_client(relay, tmp_path, "--ports", str(port), **here),
     ):
         await job.line("listening on 'myhc'")
-        await client.line("ready on")
+        while (await run("relay_client", "status", "--json", env=here)).stdout.count('"rank": 0') < 2:
+            pass  # each relay-client must know the rank
         with pytest.raises(ConnectionLost, match="the debug adapter closed the connection"):  # to its `disconnect`
             async with stopped_at_breakpoint(port, script) as session:
-                assert 0 == (await run("relay_client", "release", "0", env=here)).status
+                assert 2 == (await run("relay_client", "release", env=here)).status
+                released = await run("relay_client", "release", "--port", str(port), env=here)
+                assert (0, f"port {port} is released: 1 connection closed\n") == (released.status, released.stdout)
                 output = ""
                 while "released" not in output:
                     output = (await session.client.wait_for_event("output", within=DEADLINE))["body"]["output"]

@@ -67,7 +67,7 @@ async def test_listening_editor(relay: LocalRelay, script: Path, ranks: str) -> 
         listening_editor(port, script, LINE) as session,
         running_client(relay, script.parent, "--ports", str(port)) as client,
     ):
-        assert f"port {port} is in use: if that is a listening editor" in client.stderr
+        assert f"port {port} is in use: if a listening editor is using it" in client.stderr
         await session.until_stopped()
         first = int(await session.value("step"))
         await session.leave()
@@ -113,18 +113,18 @@ async def test_web_server_of_the_job(relay: LocalRelay, tmp_path: Path) -> None:
         running_client(relay, tmp_path, "--forward", f"{remote}:{local}", "--forward", f"{secret}:{other}") as client,
     ):
         assert b"losses" in await page(local)
+        line = await client.line(f"no agent on '{HC}' serves port {secret}; ")  # before anything connects to the port
         for _ in range(3):
             reader, writer = await asyncio.open_connection("127.0.0.1", other)
             with contextlib.suppress(ConnectionResetError):
                 assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
             writer.close()
-        line = await client.line(f"no agent on '{HC}' serves port {secret}; ")
         assert f"relay-client: error: port {other} (to port {secret}): no agent on" in line
-        assert "hint: list the port in the job's or relay-agent's forwarded ports" in line
+        assert f"hint: start the job with --debug-forward {secret}, or use 'relay-agent serve " in line
         client.process.send_signal(signal.SIGINT)
         ended = await client.finish()
     assert [] == connections
-    assert 1 == ended.stderr.count("serves port"), "the same refusal is logged once"
+    assert 1 == ended.stderr.count(f"serves port {secret}; "), "the same refusal is logged once"
     assert "connection 1" not in ended.stderr, "a forward's connections are not logged"
 
 
@@ -238,7 +238,19 @@ async def test_pdb_of_a_script_that_waits(relay: LocalRelay, tmp_path: Path) -> 
         lines = [line for line in seen.stdout.splitlines() if line.startswith("> ")]
         assert [f"> {script}({number})<module>()" for number in (4, 5)] == lines
         assert "\n7\n" in seen.stdout
+        assert "the job ended with status 0" in seen.stdout.splitlines()
         assert ["8"] == (await job.finish())[1]
+
+
+async def test_pdb_of_a_script_that_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
+    """At the end of the job, pdb shows how it ended."""
+    script = tmp_path / "killed.py"
+    script.write_text(CALLS + "\nimport os\nos.kill(os.getpid(), 9)\n")
+    arguments = ("--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(free_port()))
+    async with python(RUN, str(script), *arguments, **access(relay, tmp_path, "listen")) as job:
+        seen = await pdb(relay, tmp_path, "c")
+        assert "the job was killed (signal 9, SIGKILL; the usual cause is lack of memory)" in seen.stdout.splitlines()
+        assert -9 == (await job.finish())[0]
 
 
 async def pdb(relay: LocalRelay, directory: Path, *commands: str) -> Finished:

@@ -1,6 +1,7 @@
 """Facts about where a rank is stopped, as everybody who can see the job is shown."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,10 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
         found = await run("relay_client", "--hc", HC, "targets", "--json", env=send)
         return json.loads(found.stdout)["targets"][0]
 
-    async def status(text: str) -> None:
+    async def status(doing: str) -> None:
         async with timeout(60):
-            while text not in (await run("relay_client", "status", env=elsewhere)).stdout:
+            pattern = re.compile(rf"{re.escape(doing)} for \d+ s, held by ")
+            while not pattern.search((await run("relay_client", "status", env=elsewhere)).stdout):
                 pass
 
     async with (
@@ -60,12 +62,13 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
             assert LINE == (await session.frame())[1]
             found = await shown(f"stopped at train.py:{LINE}")
             assert (True, f"train.py:{LINE}", port) == (found["stopped"], found["stopped_at"], found["port"])
-            await status(f"stopped at train.py:{LINE}, held by ")
+            await status(f"stopped at train.py:{LINE}")
 
             reached = await session.step()
-            await status(f"stopped at train.py:{reached}, held by ")
+            await status(f"stopped at train.py:{reached}")
 
             await editor.request("setBreakpoints", {"source": {"path": str(script)}, "breakpoints": []}, within=60)
             await editor.request("continue", {"threadId": thread}, within=60)
-            await status("running, held by ")
+            await status("running")
+            assert found["stopped_since"] < (await shown("running"))["resumed_since"]
         assert (await shown("running"))["holder"] is None

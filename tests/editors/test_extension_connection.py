@@ -90,7 +90,7 @@ async def test_both_kinds_of_endpoints(
                 await asyncio.wait_for(service.stopping.wait(), 60)
             first, error, log, *rest = await running
     assert [service.client.id, "myhc", has_unix_sockets] == first
-    assert "rank 7 is not registered on 'myhc'. no rank has registered yet" == error
+    assert "rank 7 is not registered on 'myhc'. wait until a rank is registered" == error
     assert {"lines": []} == log
     assert {"closed", "done"} <= {*map(str, rest)}
 

@@ -1,7 +1,7 @@
 """Facts about Neovim with nvim-dap, driven through a relay.
 
-No package of PyPI, npm or Debian has nvim-dap, so `make extras` installs Neovim alone, and NVIM_DAP names a directory
-with the plugin. Debian 12 has Neovim 0.7, for which that is nvim-dap 0.6.0.
+No package of PyPI, npm or Debian has nvim-dap, so `make extras` downloads it from its repository, or NVIM_DAP names a
+directory with the plugin. Debian 12 has Neovim 0.7, for which that is nvim-dap 0.6.0.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from tests.support.programs import DEADLINE, environment
 
 FOLDER = Path(__file__).parent
 NVIM = shutil.which("nvim")
-PLUGIN = os.environ.get("NVIM_DAP", "")
+DOWNLOADED = FOLDER.parents[1] / ".nvim-dap"
+PLUGIN = os.environ.get("NVIM_DAP", "") or (str(DOWNLOADED) if DOWNLOADED.is_dir() else "")
 
 pytestmark = [
     pytest.mark.editors,
@@ -65,7 +66,7 @@ async def test_the_snippet_is_lua(tmp_path: Path) -> None:
     assert "compiled" == shown.decode().strip()
 
 
-@pytest.mark.skipif(not PLUGIN, reason="NVIM_DAP does not name a directory with the plugin nvim-dap")
+@pytest.mark.skipif(not PLUGIN, reason="nvim-dap could not be downloaded, and NVIM_DAP does not name it")
 @pytest.mark.parametrize(("source", "ending"), [("snippet", "disconnect"), ("launch.json", "terminate")])
 async def test_a_session(project, line: int, tmp_path: Path, source: str, ending: str) -> None:
     """What `init` prints or writes attaches; breakpoint, step and variables work, and the job outlives both endings."""

@@ -33,7 +33,7 @@ def test_corpus(name: str) -> None:
 def test_mutations(name: str) -> None:
     """Mutations of the corpus break no parser."""
 
-    @settings(max_examples=EXAMPLES, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def run(drawn: st.DataObject) -> None:
         PARSERS[name](drawn.draw(mutations))

@@ -43,7 +43,7 @@ def script_in(directory: Path) -> Path:
 
 
 async def test_all_ranks_stop_step_and_split(relay: LocalRelay, tmp_path: Path) -> None:
-    """Four ranks stop at one breakpoint, one `next` moves all, and a condition on the rank splits them."""
+    """Four ranks stop at a breakpoint, one `next` moves all, a condition splits them, and a value is set in one."""
     async with Ranks(relay, script_in(tmp_path), 4) as ranks, all_ranks_editor(relay) as editor:
         await attached(editor, ranks)
         stops = await editor.stops(4)
@@ -60,6 +60,9 @@ async def test_all_ranks_stop_step_and_split(relay: LocalRelay, tmp_path: Path) 
         await editor.line(f"ranks 0-1, 3 at train.py:{SPLIT + 3}; rank 2 at train.py:{SPLIT + 1}")
         values = {name: await editor.evaluate("rank", body["threadId"]) for name, body in stops.items()}
         assert {"rank 0": "0", "rank 1": "1", "rank 2": "2", "rank 3": "3"} == values
+        await editor.set_variable(first, "number", "-7")
+        hovered = {name: await editor.evaluate("number", body["threadId"], "hover") for name, body in stops.items()}
+        assert ["rank 1"] == [name for name, value in hovered.items() if value == "-7"]
 
 
 async def all_stopped(editor: AllRanksEditor, ranks: Ranks, count: int) -> dict[str, int]:
@@ -119,9 +122,8 @@ async def test_an_editor_that_disappears_releases_all_ranks(relay: LocalRelay, t
     async with Ranks(relay, script_in(tmp_path), 2) as ranks, all_ranks_editor(relay) as editor:
         await all_stopped(editor, ranks, 2)
         await editor.dap.close()
-        port = editor.forwarder.opened[0]
-        async with await DapClient.connect("127.0.0.1", port) as dap:
-            again = AllRanksEditor(dap, editor.forwarder)
+        async with await DapClient.connect("127.0.0.1", editor.port) as dap:
+            again = AllRanksEditor(dap, editor.port)
             await again.dap.attach({str(ranks.script): [{"line": COUNT, "condition": "number > 20"}]}, within=120)
             assert {"rank 0", "rank 1"} == set(await again.stops(2))
             await dap.request("disconnect", {"terminateDebuggee": True}, within=60)

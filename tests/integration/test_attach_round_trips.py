@@ -126,5 +126,5 @@ async def test_job_that_somebody_else_debugs(relay: LocalRelay, tmp_path: Path) 
     async with far_job(relay, script) as port, await DapClient.connect("127.0.0.1", port) as client:
         await CountingEditor(client, script).as_vscode()
         async with await DapClient.connect("127.0.0.1", port) as second:
-            with pytest.raises(RequestFailed, match=r" is held by \S+@\S+ since \d\d:\d\d"):
+            with pytest.raises(RequestFailed, match=r" is held by \S+@\S+ \(since \d\d:\d\d\)"):
                 await second.attach({}, within=60)

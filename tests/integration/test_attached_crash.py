@@ -106,7 +106,7 @@ async def test_a_crash_that_somebody_looks_at_is_a_crash(
     async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
         if not attached_before:
             found.may("crash")
-            await found.job.line("crashed: ValueError: odd; held up to 120 s for a debugger on port")
+            await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
         async with await DapClient.connect("127.0.0.1", found.port) as dap:
             await dap.attach({}, exceptions=[], within=60)
             if attached_before:
@@ -126,13 +126,13 @@ async def test_the_agent_is_killed_while_somebody_looks_at_a_crash(relay: LocalR
     """The crash is held again, with its traceback, and the next agent announces it."""
     async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
         found.may("crash")
-        await found.job.line("crashed: ValueError: odd; held up to 120 s for a debugger on port")
+        await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
         async with await DapClient.connect("127.0.0.1", found.port) as dap:
             await dap.attach({}, exceptions=[], within=60)
             await stopped_at_the_crash(dap)
             for agent in agents_on(tmp_path / "node"):
                 agent.kill()
-            await found.job.line("crashed: ValueError: odd; held up to 120 s for a debugger on port")
+            await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
         async with await DapClient.connect("127.0.0.1", found.port) as dap:
             await dap.attach({}, exceptions=[], within=60)
             await stopped_at_the_crash(dap)
@@ -144,7 +144,7 @@ async def test_a_job_that_goes_on_after_a_crash_is_running(relay: LocalRelay, tm
     """An exception in a thread does not end the job: it is crashed while its user looks, and then runs."""
     async with crashing(relay, tmp_path, IN_OTHER_THREAD) as found:
         found.may("crash")
-        await found.job.line("crashed: ValueError: odd; held up to")
+        await found.job.line("crashed: ValueError: odd; held for up to")
         async with await DapClient.connect("127.0.0.1", found.port) as dap:
             await dap.attach({}, exceptions=[], within=60)
             thread = await stopped_at_the_crash(dap)

@@ -1,8 +1,10 @@
 """Facts about the control socket of a running relay-client, with real sockets, agents and debug connections."""
 
 import asyncio
+import base64
 import contextlib
 import json
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -33,10 +35,11 @@ from relay_client.control.server import ControlServer, client_id
 from relay_client.control.service import ControlService
 from relay_client.ports.forwarder import Forwarder
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
-from tests.support.fleet import DAP_START, node_of, tunnels, who_serves
+from tests.support.fleet import DAP_START, KEY, node_of, tunnels, who_serves
 from tests.support.other_user import connecting_stranger, needs_second_user
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import running_job
 
 TIMEOUT = 60.0
 
@@ -95,7 +98,7 @@ async def test_the_port_of_all_ranks(relay: LocalRelay, tmp_path: Path) -> None:
 async def test_a_verdict_without_agents(relay: LocalRelay, tmp_path: Path) -> None:
     """A verdict needs an agent; without one the request fails."""
     async with running(relay, tmp_path) as found:
-        with pytest.raises(RelayDebugError, match="no agent is connected on 'myhc'"):
+        with pytest.raises(RelayDebugError, match="no agent is connected to 'myhc'"):
             await request(found.client, Hang())
 
 
@@ -152,11 +155,37 @@ async def test_events_of_agents_and_ranks(relay: LocalRelay, tmp_path: Path) -> 
             node.change(port, state="crashed", detail="ValueError: no")
             while (event := await here.until("state")).state != "crashed":
                 pass
-            assert ("rank 3 on node-1 is crashed: ValueError: no", 3, port) == (event.text, event.rank, event.port)
+            assert ("rank 3 on node-1 has crashed: ValueError: no", 3, port) == (event.text, event.rank, event.port)
             assert here.service.client.id == event.client
             node.remove(port)
             assert "rank 3 on node-1 has ended" == (await here.until("ended")).text
         assert "node-1: the session has ended" in (await here.until("ended")).text
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("os.kill(os.getpid(), 9)", "was killed (signal 9, SIGKILL; the usual cause is lack of memory)"),
+        ("sys.exit(3)", "ended with status 3"),
+        ("{}['x']", "ended with status 1: KeyError: 'x'"),
+    ],
+)
+async def test_how_a_rank_has_ended(
+    relay: LocalRelay, tmp_path: Path, caplog: pytest.LogCaptureFixture, end: str, how: str
+) -> None:
+    """The event and the client's log say how a process has ended, which its agent has read from the kernel."""
+    script, go = tmp_path / "train.py", tmp_path / "go"
+    script.write_text(f"import os, sys, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n{end}\n")
+    caplog.set_level(logging.INFO)
+    async with running(relay, tmp_path / "own") as here:
+        await request(here.client, Subscribe(("state", "ended")))
+        options = ("--debug-ranks", "none", "--port", str(free_port()))
+        async with running_job(relay, script, *options, RELAY_TUNNEL_KEY=base64.b64encode(KEY).decode()):
+            pid = (await here.until("state")).pid
+            go.touch()
+            event = await here.until("ended")
+        assert (f"rank 0 on {event.host} {how}", how) == (event.text, event.reason)
+        assert f"rank 0 on {event.host} (pid {pid}) {how}" in caplog.messages
 
 
 async def test_attach_opens_a_port_and_release_closes_it(relay: LocalRelay, tmp_path: Path) -> None:
@@ -228,7 +257,7 @@ async def test_what_cannot_be_attached_to(relay: LocalRelay, tmp_path: Path) -> 
             await here.until("state")
             with pytest.raises(NoListener, match="rank 7 is not registered") as caught:
                 await request(here.client, Release(7))
-            assert "registered now: rank 3" == caught.value.hint
+            assert "use a registered rank: 3" == caught.value.hint
             node.answer = cannot
             with pytest.raises(RelayDebugError, match="debugpy is not installed"):
                 await request(here.client, Attach(3))
@@ -254,7 +283,7 @@ async def test_push_of_a_missing_file(relay: LocalRelay, tmp_path: Path) -> None
         with pytest.raises(UsageError, match=r"cannot read .*absent\.py: No such file"):
             await request(here.client, Push(str(tmp_path / "absent.py"), "absent.py"))
         (tmp_path / "model.py").write_text("x = 1\n")
-        with pytest.raises(NoListener, match="no process has these ranks"):
+        with pytest.raises(NoListener, match="no matching process is registered"):
             await request(here.client, Push(str(tmp_path / "model.py"), "model.py"))
 
 
@@ -323,29 +352,6 @@ async def test_without_unix_sockets(relay: LocalRelay, tmp_path: Path, monkeypat
             assert {"challenge", "version"} == set(json.loads(greeting))
         with pytest.raises(RelayDebugError):
             await ControlClient.connect(TcpAddress(address.path, address.port, "0" * 64))
-
-
-async def test_files_of_killed_programs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens at a stale address; if another program took the port, it learns and answers nothing."""
-    directory = ControlDirectory(tmp_path / "own")
-    directory.listen("1a2b3c4d")[0].close()
-    with monkeypatch.context() as elsewhere:
-        elsewhere.delattr("socket.AF_UNIX")
-        listener, address = directory.listen("5e6f7a8b")
-    listener.close()
-    received: list[bytes] = []
-
-    async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b'{"challenge": "c", "version": 1}\n')
-        received.append(await reader.readline())
-        writer.write(json.dumps({"hello": {}, "proof": "0" * 64}).encode() + b"\n")
-        writer.close()
-
-    assert isinstance(address, TcpAddress)
-    async with await asyncio.start_server(impostor, "127.0.0.1", address.port):
-        assert [] == await running_clients(directory)
-    assert address.token.encode() not in received[0]
-    assert not (tmp_path / "own").exists()
 
 
 async def test_without_a_directory_the_client_works(

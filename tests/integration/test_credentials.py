@@ -95,8 +95,15 @@ async def test_a_missing_role(cloud: Azure, identity: FakeManagedIdentity) -> No
     """Without its role the identity is told which one it lacks, and that a new one takes time."""
     cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
     cloud.issuer.roles[VAULT] = []
-    role = f"role {SECRETS_USER} is missing or not yet propagated"
-    await fails(FROM_VAULT, cloud, Unauthorized, f"managed identity may not read secret '{SECRET}'", role, "5 minutes")
+    role = f"the role {SECRETS_USER} is missing or has not taken effect yet"
+    await fails(
+        FROM_VAULT,
+        cloud,
+        Unauthorized,
+        f"managed identity is not permitted to read secret '{SECRET}'",
+        role,
+        "5 minutes",
+    )
 
 
 @pytest.mark.parametrize("code", ["ForbiddenByPolicy", "AccessDenied"])
@@ -105,15 +112,17 @@ async def test_a_missing_access_policy(cloud: Azure, identity: FakeManagedIdenti
     cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
     cloud.vault.forbidden = code
     command = "az keyvault set-policy -n contoso-kv --object-id <identity> --secret-permissions get"
-    await fails(FROM_VAULT, cloud, Unauthorized, "no access policy of the vault allows it", command, "ignores roles")
+    await fails(
+        FROM_VAULT, cloud, Unauthorized, "none of the vault's access policies allows this", command, "ignores roles"
+    )
 
 
 async def test_other_refusals_of_the_vault(cloud: Azure, identity: FakeManagedIdentity) -> None:
     """Firewall, disabled secret and refused token are told apart."""
     cloud.vault.forbidden = "ForbiddenByFirewall"
-    await fails(FROM_VAULT, cloud, Unauthorized, f"the firewall of the Key Vault {VAULT_HOST} refuses this machine")
+    await fails(FROM_VAULT, cloud, Unauthorized, f"the firewall of Key Vault {VAULT_HOST} blocks this machine")
     cloud.vault.forbidden = "SecretDisabled"
-    await fails(FROM_VAULT, cloud, ConfigurationError, f"secret '{SECRET}' of {VAULT_HOST} is disabled")
+    await fails(FROM_VAULT, cloud, ConfigurationError, f"secret '{SECRET}' in {VAULT_HOST} is disabled")
     cloud.vault.refuse_tokens = True
     await fails(FROM_VAULT, cloud, Unauthorized, f"{VAULT_HOST} refused the token of managed identity (401)")
 
@@ -128,7 +137,7 @@ async def test_secrets_that_are_not_there(cloud: Azure, identity: FakeManagedIde
 async def test_secrets_that_are_useless(cloud: Azure, identity: FakeManagedIdentity) -> None:
     """A secret that is empty, or no connection string, is named and not repeated."""
     cloud.vault.secrets[SECRET] = " "
-    await fails(FROM_VAULT, cloud, ConfigurationError, f"secret '{SECRET}' of {VAULT_HOST} is empty")
+    await fails(FROM_VAULT, cloud, ConfigurationError, f"secret '{SECRET}' in {VAULT_HOST} is empty")
     cloud.vault.secrets[SECRET] = secrets.new_key()
     await fails(
         FROM_VAULT,
@@ -284,7 +293,7 @@ async def test_a_metadata_service_that_never_answers(
         cloud,
         RelayUnreachable,
         "service principal: no answer within ",
-        "managed identity: not tried, out of time",
+        "managed identity: not tried, because no time was left",
         deadline=1.0,
     )
 
@@ -303,7 +312,7 @@ async def test_a_metadata_address_that_leads_nowhere(cloud: Azure, monkeypatch: 
                     one.connect(address)
             use(monkeypatch, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": f"http://127.0.0.1:{address[1]}"})
             started = time.monotonic()
-            await fails(FROM_ENTRA, cloud, ConfigurationError, "managed identity: ", "managed identity, or use")
+            await fails(FROM_ENTRA, cloud, ConfigurationError, "managed identity: ", "this compute, or use")
             assert time.monotonic() - started < 8
 
 
@@ -331,9 +340,9 @@ async def test_the_explanation(cloud: Azure, identity: FakeManagedIdentity, monk
     secrets.check(text)
     entra = next(line for line in lines if line.startswith("  Entra ID  "))
     assert f"namespace contoso -> used: {cloud.endpoint}, service principal: AZURE_TENANT_ID" in entra
-    assert entra.endswith("managed identity: token for 60 min")
+    assert entra.endswith("managed identity: token, valid for 60 min")
     assert "RELAY_CONNECTION_STRING       set (not used: Entra ID takes precedence)" in text
-    assert "--tunnel-key-secret      secret 'the-key' of contoso-kv -> used" in text
+    assert "--tunnel-key-secret      secret 'the-key' in contoso-kv -> used" in text
 
 
 async def test_sdk_logs_hold_no_secret(

@@ -151,7 +151,7 @@ async def test_a_missing_rank(tmp_path: Path, configured: LocalRelay) -> None:
     """The ranks that are wanted and not registered are listed."""
     async with node_of(configured, free_port(), rank=0):
         failed = failure(await examined_client(tmp_path, ranks=[0, 1, 2]))
-    assert ("target", "ranks 1-2 not registered") == (failed.check, failed.finding)
+    assert ("target", "ranks 1-2 are not registered") == (failed.check, failed.finding)
 
 
 async def test_everything_is_in_order(tmp_path: Path, configured: LocalRelay) -> None:
@@ -241,4 +241,4 @@ async def test_an_identity_without_the_role(
     assert "managed identity: token, valid for" in finding(found, "token")[1]
     failed = failure(found)
     assert ("Listen right", 4) == (failed.check, failed.exit_code)
-    assert "with Entra ID, the role Azure Relay Listener" in failed.hint
+    assert "with Entra ID, assign the role Azure Relay Listener" in failed.hint

@@ -62,7 +62,7 @@ async def test_a_wrong_host(tmp_path: Path, configured: LocalRelay, monkeypatch:
         failed.finding,
         failed.exit_code,
     )
-    assert "check the namespace's spelling and this machine's DNS" == failed.hint
+    assert "check the spelling of the namespace and this machine's DNS" == failed.hint
 
 
 async def test_a_closed_port(tmp_path: Path, configured: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ async def test_a_proxy_that_refuses(
         found = await examined_client(tmp_path)
     failed = failure(found)
     assert ("proxy connect", 6) == (failed.check, failed.exit_code)
-    assert "the proxy refused contoso.servicebus.windows.net" in failed.finding
+    assert "the proxy refused the connection to contoso.servicebus.windows.net" in failed.finding
     assert "407" in failed.finding
     assert (Status.PASSED, f"http://127.0.0.1:{port} (HTTPS_PROXY)") == finding(found, "proxy")
     assert "hidden-word" not in repr(found.results)
@@ -117,7 +117,7 @@ async def test_a_proxy_that_does_not_run(
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
     failed = failure(await examined_client(tmp_path))
     assert ("port", f"cannot connect to 127.0.0.1:{port}: connection refused") == (failed.check, failed.finding)
-    assert "check HTTPS_PROXY; NO_PROXY names hosts to connect to directly" == failed.hint
+    assert "check HTTPS_PROXY; use NO_PROXY to list the hosts to connect to directly" == failed.hint
 
 
 async def test_a_proxy_with_an_unusable_address(
@@ -164,7 +164,7 @@ async def test_a_login_page(
     async with impostor(tls_directory, b"please sign in\r\n\r\n") as port:
         use(monkeypatch, at("localhost", port))
         failed = failure(await examined_client(tmp_path))
-    assert ("answer", f"localhost:{port} did not answer like a relay", 13) == (
+    assert ("answer", f"localhost:{port} did not respond like a relay", 13) == (
         failed.check,
         failed.finding,
         failed.exit_code,

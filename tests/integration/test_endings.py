@@ -154,7 +154,9 @@ async def test_the_agent_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
             await editor.wait_for_event("process", within=60)  # of the debugger itself
             (agent,) = agents_on(tmp_path / "node")
             agent.kill()
-            await editor.wait_for_event("output", matching=contains("the agent was lost: the agent "), within=60)
+            await editor.wait_for_event(
+                "output", matching=contains("the connection to the agent was lost: the agent "), within=60
+            )
             terminated = await editor.wait_for_event("terminated", within=60)
             assert "restart" in terminated["body"]
         async with await DapClient.connect("127.0.0.1", port) as again:

@@ -190,7 +190,7 @@ async def test_a_port_that_no_agent_serves_is_explained(relay: LocalRelay, caplo
     ):
         with caplog.at_level(logging.WARNING, "relay_client"):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
-            while f"serves port {port}; " not in caplog.text or "serves 5999" not in caplog.text:
+            while f"serves port {port}; " not in caplog.text or "serves port 5999" not in caplog.text:
                 await asyncio.sleep(0.01)
             writer.close()
             await writer.wait_closed()

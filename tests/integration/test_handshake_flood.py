@@ -5,14 +5,14 @@ import contextlib
 
 import pytest
 
-from relay_agent.agent import handshake_places
+from relay_agent.agent import handshake_admission
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.net import connect
 from relay_core.net.session import agent as session_agent
 from relay_core.net.session.client import ClientTunnel
 from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.tasks import TaskSet
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader
 from relay_core.tunnel.outcomes import Role
 from tests.integration.relay_server.waiting import eventually
@@ -41,8 +41,8 @@ async def stay_silent(relay: LocalRelay, name: str) -> None:
 
 async def test_silent_senders_hold_few_places(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent accepts a few senders at a time until they have shown their key, and a client gets in between them."""
-    monkeypatch.setattr(handshake_places, "MAX_HANDSHAKES", 3)
-    monkeypatch.setattr(handshake_places, "BUSY_TIMEOUT", 1.0)
+    monkeypatch.setattr(handshake_admission, "MAX_HANDSHAKES", 3)
+    monkeypatch.setattr(handshake_admission, "BUSY_TIMEOUT", 1.0)
     monkeypatch.setattr(session_agent, "FIRST_BYTES_TIMEOUT", 1.0)
     most = 0
     async with running_agent(relay, {1: PortTarget(1, 1)}, tunnel_key=KEY), TaskSet() as flood:

@@ -71,7 +71,7 @@ async def test_agent_that_does_not_answer(relay: LocalRelay) -> None:
     paragraph, row = verdict_as_text([verdict]).split("\n\n")
     assert (
         "group 'default' (4 ranks): collective #6 all_reduce [16] float32; entered by ranks 0-1 at train.py:90 in step "
-        "(12 s ago); not known: ranks 2-3, which did not answer within 1 s"
+        "(12 s ago); unknown: ranks 2-3, which did not answer within 1 s"
     ) == paragraph
     assert "ranks 2-3 did not answer within 1 s" == row
 

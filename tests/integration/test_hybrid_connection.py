@@ -223,6 +223,23 @@ async def test_a_listener_survives_its_recycling(relay: LocalRelay) -> None:
         await asyncio.gather(sender.close(), receiver.close())
 
 
+async def test_a_message_that_is_too_long(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the listener itself closes its control channel, the error names what the relay sent."""
+    monkeypatch.setattr("relay_core.net.hybrid.listener.MAX_CONTROL_BYTES", 100)
+    errors: asyncio.Queue[Exception] = asyncio.Queue()
+
+    def note(_state: ListenerState, error: Exception | None) -> None:
+        if error is not None:
+            errors.put_nowait(error)
+
+    async with HybridConnectionListener(relay.endpoint, relay.listener, tls=relay.tls, on_state=note) as listener:
+        meeting = asyncio.ensure_future(until_met(relay, listener))
+        error = await asyncio.wait_for(errors.get(), 60)
+        monkeypatch.undo()
+        await asyncio.gather(*(websocket.close() for websocket in await meeting))
+    assert "the relay violated the protocol or a limit: a message is longer than 100 bytes" == str(error)
+
+
 QUOTA = b"HTTP/1.1 403 MaximumListenersPerEndpoint quota was exceeded. TrackingId:1\r\nContent-Length: 0\r\n\r\n"
 PORTAL = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nlogin"
 

@@ -177,7 +177,7 @@ async def test_a_failing_handler_is_a_500(relay: LocalRelay, caplog, broken) -> 
             assert (500, b"") == (response.status, await response.read())
         async with requested(relay) as response:
             assert 200 == response.status
-    assert "the handler of HTTP requests failed" in caplog.text
+    assert "the HTTP request handler failed" in caplog.text
 
 
 async def test_a_body_that_fails_ends_the_senders_connection(relay: LocalRelay) -> None:

@@ -2,12 +2,12 @@
 
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.agent.adapter_greeting import GreetingGuard
+from relay_agent.agent.layers.adapter_greeting import GreetingGuard
 from relay_agent.prefetch.layer import PrefetchLayer
-from relay_client.ports.early_bytes import EarlyBytes
+from relay_client.ports.layers.early_bytes import EarlyBytes
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Output, ResetLocal, ToLocal, ToPeer
@@ -119,7 +119,6 @@ sizes = st.sampled_from([1, 2, 7, 20, 100, 5000, 1 << 20])
 schedules = st.lists(st.tuples(st.sampled_from(["say", "arrive"]), st.integers(0, 1), sizes), max_size=60)
 
 
-@settings(deadline=None)
 @given(anything, anything, st.integers(0, 12), schedules, schedules, st.permutations([0, 1]))
 def test_any_interleaving_and_any_chunking_gives_the_same_bytes(editor, debugger, lost_after, early, late, ends):
     """Each side receives exactly what the other has sent, and then its end, however often the target went before."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.collect import compare_as_text
+from relay_client.compare.answer import compare_as_text
 from relay_client.hang.collect import collect_replies
 from relay_client.hang.output import verdict_as_text
 from relay_client.hang.reports import NOT_REGISTERED, read_jobs
@@ -95,10 +95,11 @@ async def test_push_waits_for_a_node_that_is_late(relay: LocalRelay, caplog: pyt
         async with timeout(60):
             while not caplog.messages:
                 await asyncio.sleep(0.01)
-        assert ["waiting up to 30 s for ranks 0-1, which are not found"] == caplog.messages
+        assert ["waiting up to 30 s for ranks 0-1, which are not registered"] == caplog.messages
         assert [] == found.pushes
         await stack.enter_async_context(agent(relay, late))
-        assert "train.py: replaced in ranks 0-3 at the same step, from the next call of step on" == await pushing
+        line = "train.py: replaced in ranks 0-3 at the same step; takes effect at the next call to step"
+        assert line == await pushing
         assert Phase.COMMIT in late.pushes
 
 
@@ -110,9 +111,9 @@ async def test_push_to_half_a_job(relay: LocalRelay, monkeypatch: pytest.MonkeyP
             await push(client)
         with pytest.raises(TimedOut) as unknown:
             await push(client, "2-3,9")
-    assert "ranks 0-1 are not found; nothing was changed in any rank" == refused.value.sentence
-    assert "relay-client push --ranks 2-3 replaces the code in the others only" == refused.value.hint
-    assert "rank 9 is not found; nothing was changed in any rank" == unknown.value.sentence
+    assert "ranks 0-1 were not found; nothing was changed in any rank" == refused.value.sentence
+    assert "add --ranks 2-3 to replace the code in the other ranks only" == refused.value.hint
+    assert "rank 9 was not found; nothing was changed in any rank" == unknown.value.sentence
     assert [] == found.pushes
     assert 14 == refused.value.exit_code
 
@@ -133,7 +134,7 @@ async def test_hang_of_half_a_job(relay: LocalRelay) -> None:
     plural = NOT_REGISTERED.replace("is not", "are not", 1)
     assert (
         "group 'default' (4 ranks): collective #6 all_reduce [16] float32; entered by ranks 2-3 at train.py:90 in step "
-        f"(12 s ago); not known: ranks 0-1, which {plural}"
+        f"(12 s ago); unknown: ranks 0-1, which {plural}"
     ) == paragraph
     assert f"ranks 0-1 {plural}" == row
 

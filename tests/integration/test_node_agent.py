@@ -84,4 +84,4 @@ async def test_the_agent_is_killed_at_a_breakpoint(
                 await rank.stop()
                 assert int(await rank.evaluate("number")) > before[rank.port - node.ranks[0].port]
         assert 3 == caplog.text.count(f"lost: {why}")  # the tunnel, and one connection for each rank
-        assert "is reconnecting since" not in caplog.text
+        assert "is reconnecting (since" not in caplog.text

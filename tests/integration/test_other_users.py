@@ -103,7 +103,7 @@ async def test_a_stranger_in_place_of_the_editor_is_not_dialled(
         while not dialling.dialled.empty():
             dialling.dialled.get_nowait()
         async with listening_stranger(port) as stranger:
-            await until_logged(caplog, "a program of another user is listening; the job does not connect to it")
+            await until_logged(caplog, "another user's program is listening, so the job will not connect to it")
             stream = dialling.session.open(port)  # as if the job had been faster than the check
             with pytest.raises(ConnectionLost, match="no editor is listening on port"):
                 await stream.write(b"secret\n")
@@ -124,7 +124,7 @@ async def test_without_tables_an_editor_needs_an_option(
     caplog.set_level(logging.INFO)
     port, free = free_port(), free_port()
     async with process(port, "never") as rank, tunnels(relay) as client, own_editor(port) as received:
-        with pytest.raises(LocalPortInUse, match="does not show by whom") as caught:
+        with pytest.raises(LocalPortInUse, match="does not show which user's program") as caught:
             async with Forwarder(client, [port], may_reverse=True):
                 pass
         assert "--listen" in caught.value.hint
@@ -135,7 +135,7 @@ async def test_without_tables_an_editor_needs_an_option(
             _, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
             await stream.write(b"hello from the job\n")
             assert b"hello from the job\n" == await asyncio.wait_for(received.get(), 60)
-    assert 1 == caplog.text.count("this system does not show who connects")
+    assert 1 == caplog.text.count("this system does not reveal which user is connecting")
 
 
 @needs_second_user

@@ -161,8 +161,11 @@ def family_ports(job: int, node: Path) -> set[int]:
 
 
 def _with_children(pid: int) -> list[psutil.Process]:
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]
+    """Return a process and all below it; none if it has just ended, as the one that starts an agent does."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
 
 
 def _connections(process: psutil.Process) -> list[Any]:

@@ -114,7 +114,7 @@ async def test_updates(relay: LocalRelay) -> None:
             if [2, 2] == [len(node["targets"]) for node in update["state"]["nodes"]]:
                 break
         job.change(3, state="crashed", detail="ValueError: bad")
-        await until(stream, "rank 3 on node-1 is crashed: ValueError: bad")
+        await until(stream, "rank 3 on node-1 has crashed: ValueError: bad")
         await page.stop(stack, 0)
         await until(stream, "rank 0 on node-0 is stopped at train.py:10 (pause)")
 
@@ -145,7 +145,7 @@ async def test_requests(relay: LocalRelay, page: ServedPage, http: aiohttp.Clien
     headers = await key_of(page, http)
     async with http.get("/stacks", headers=headers) as response:
         error = (await response.json())["error"]
-        assert {"sentence": "no agent is connected on 'myhc'", "hint": ""} == error
+        assert {"sentence": "no agent is connected to 'myhc'", "hint": ""} == error
     async with running_job_of(relay, 2, 2):
         async with http.get("/updates", headers=headers) as response:
             async for update in updates(response):

@@ -38,7 +38,8 @@ async def test_two_sessions_at_a_terminal(tmp_path):
 
 async def test_keys_at_the_prompt(tmp_path):
     """Ctrl-C drops the line that is being typed, an empty line repeats a move, the arrow key recalls; Ctrl-D leaves."""
-    async with looping(tmp_path) as found, pdb(found.port, breakpoints=[f"{found.script}:9"], stop=False) as terminal:
+    options = {"breakpoints": ["looping.py:9"], "cwd": str(tmp_path), "stop": False}  # from the job's start directory
+    async with looping(tmp_path) as found, pdb(found.port, **options) as terminal:
         await terminal.expect(PROMPT)
         terminal.type("p 'not ")
         await terminal.expect("p 'not ")

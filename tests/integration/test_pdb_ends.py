@@ -22,7 +22,7 @@ async def test_job_in_c_code(tmp_path):
     """
     async with looping(tmp_path, code) as found, pdb(found.port) as terminal:
         shown = await terminal.expect(PROMPT)
-        assert "the job is running C code and stops when it returns to Python" in shown
+        assert "the job is running C code and will stop when it returns to Python" in shown
         assert f"> {found.script}(4)wait()" in shown
         assert f"  {found.script}(4)wait()" in await terminal.ask("w", PROMPT)
         assert "*** the job is running" in await terminal.ask("p 1", PROMPT)
@@ -83,11 +83,12 @@ async def test_held_crash(tmp_path):
             sys.exit(3)
     """
     async with looping(tmp_path, code) as found:
-        status, out, _ = await scripted(found.port, "p number, by", "up", "c", crashed=True)
+        status, out, _ = await scripted(found.port, "p number, by", "w", "up", "c", crashed=True)
         assert status == 0
         lines = out.splitlines()
         assert lines[1:3] == ["*** ZeroDivisionError: division by zero", f"> {found.script}(4)divide()"]
         assert "(1, 0)" in lines
+        assert "  <string>(5)<module>()" in lines  # pydevd marks the current frame in its name
         assert f"> {found.script}(6)<module>()" in lines
         assert (await found.job.finish())[0] == 3
 

@@ -46,7 +46,7 @@ class Wire:
         self.up, self.down = bytearray(), bytearray()
         self.decoder = MessageDecoder()
         self.received: deque[Message] = deque()
-        self.seq = 0
+        self.seq = self.last_number = 0
 
     def send(self, command: str, **arguments: object) -> int:
         """Send a request of the editor, and return its number."""
@@ -58,7 +58,12 @@ class Wire:
         return self.seq
 
     def receive(self, data: bytes) -> None:
-        self.received += self.decoder.receive_data(data)
+        """Deliver messages to the editor, whose numbers never decrease."""
+        for message in self.decoder.receive_data(data):
+            number = message["seq"]
+            assert number >= self.last_number, f"{number} after {self.last_number}"
+            self.last_number = number
+            self.received.append(message)
 
     def move_up(self, size: int) -> None:
         data, self.up = bytes(self.up[:size]), self.up[size:]

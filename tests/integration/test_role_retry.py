@@ -82,7 +82,7 @@ async def test_a_role_that_takes_a_while(
             cloud.issuer.roles[RELAY] = [LISTENER]
             await up.wait()
         assert 1 == cloud.relay.metrics().active_listeners
-    hint = "hint: a new role assignment takes up to 5 minutes; retrying until "
+    hint = "hint: a new role assignment takes up to 5 minutes to take effect; retrying until "
     assert 1 == len([line for line in caplog.messages if hint in line])
     assert not [line for line in caplog.messages if "retrying" in line and hint not in line]
 
@@ -105,7 +105,7 @@ async def test_a_client_waits_for_its_role(
             while "ready on" not in caplog.text:
                 assert not forwarding.done()
                 await asyncio.sleep(0.01)
-    hint = "hint: a new role assignment takes up to 5 minutes; retrying until "
+    hint = "hint: a new role assignment takes up to 5 minutes to take effect; retrying until "
     assert 1 == len([line for line in caplog.messages if hint in line])
 
 
@@ -115,7 +115,7 @@ async def test_a_single_look_does_not_wait_for_a_role(cloud: Azure, monkeypatch:
     cloud.issuer.roles[RELAY] = []
     access = await find_access(FROM_ENTRA, side="client", tls=cloud.tls)
     async with tunnels_of(access, cloud) as client:
-        with pytest.raises(Unauthorized, match="Sender \\(takes up to 5 minutes to propagate\\)"):
+        with pytest.raises(Unauthorized, match="Sender, which takes up to 5 minutes to take effect"):
             await client.discover_all()
     assert 1 == len(cloud.entra.requests)
 

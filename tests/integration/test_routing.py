@@ -12,16 +12,15 @@ import pytest
 
 from relay_client.agents.roster import Destination
 from relay_client.ports.forwarder import Forwarder
+from relay_client.ports.job_views import JobViews
 from relay_client.ports.local_port import all_ranks_port, parse_forwards
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
-from relay_core.errors import NoListener
 from tests.support.fleet import (
     DAP_START,
     KEY,
     Node,
-    Process,
     agent,
     node_of,
     process,
@@ -188,7 +187,7 @@ async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptu
     told = ClientStatus((PortConflict(port, "a pid 12", "b pid 40"),))
     assert [told] == early.heard == late.heard
     assert 1 == caplog.text.count(
-        f"port {port} is claimed twice: a pid 12 claimed it first and keeps it, b pid 40 cannot be reached"
+        f"port {port} is claimed twice: a pid 12 claimed it first and keeps it, so b pid 40 cannot be reached"
     )
 
 
@@ -223,7 +222,7 @@ async def test_a_held_target_says_who_holds_it(relay: LocalRelay, caplog: pytest
         with caplog.at_level(logging.ERROR, "relay_client"):
             assert "" == await who_serves(other, DAP_START)
         assert "is held by " in caplog.text
-        assert f" since {time.strftime('%H:')}" in caplog.text
+        assert f" (since {time.strftime('%H:')}" in caplog.text
         writer.close()
         await writer.wait_closed()
         await until(lambda: not any(target.attachment for info in second.roster for target in info.targets))
@@ -256,7 +255,7 @@ async def test_a_port_that_has_just_gone_is_waited_for(relay: LocalRelay, caplog
         await client.discover()
         gone = node.processes.pop(port)  # the client has not been told
         early = asyncio.ensure_future(who_serves(port))
-        await until(lambda: f"waiting: this agent does not serve {port}" in caplog.text)
+        await until(lambda: f"waiting: this agent does not serve port {port}" in caplog.text)
         node.put(gone)
         assert f"rank:{port}" == await early
 
@@ -278,67 +277,6 @@ async def test_an_agent_that_is_lost_after_its_last_target_has_ended(
         await relay.server.start()
 
 
-async def test_forwards_go_to_the_node_that_is_named(relay: LocalRelay) -> None:
-    """A forward goes to the agent that offers it with the lowest node rank, or to the node that is named."""
-    remote, any_node, second_node = free_port(), free_port(), free_port()
-    async with (
-        process(remote, "one") as one,
-        process(remote, "two") as two,
-        tunnels(relay) as client,
-        Forwarder(client, parse_forwards([f"{remote}:{any_node}", f"1/{remote}:{second_node}"])),
-    ):
-        nodes = Node(node_rank=1), Node(node_rank=0)
-        nodes[0].forwards[remote], nodes[1].forwards[remote] = two, one
-        async with agent(relay, nodes[0]), agent(relay, nodes[1]):
-            await client.discover_all()
-            assert "one" == await who_serves(any_node)
-            assert "two" == await who_serves(second_node)
-
-
-@pytest.mark.parametrize(("level", "client_lines"), [(logging.INFO, 0), (logging.DEBUG, 1)])
-async def test_a_forward_is_quiet(
-    relay: LocalRelay, caplog: pytest.LogCaptureFixture, level: int, client_lines: int
-) -> None:
-    """A connection to a forwarded port is at most one line of relay-client's verbose log, and none of the job's."""
-    remote, local = free_port(), free_port()
-    async with process(remote, "web") as web, tunnels(relay) as client:
-        node = Node()
-        node.forwards[remote] = web
-        async with agent(relay, node), Forwarder(client, parse_forwards([f"{remote}:{local}"])) as forwarder:
-            await client.discover_all()
-            caplog.clear()
-            for name in ("relay_agent", "relay_client"):
-                caplog.set_level(level if name == "relay_client" else logging.INFO, name)
-            for _ in range(3):
-                assert "web" == await who_serves(local)
-            await until(lambda: not len(forwarder.connections))
-    ours = [record for record in caplog.records if record.name.startswith("relay_client")]
-    assert 3 * client_lines == sum(f"port {local} " in record.getMessage() for record in ours)
-    assert [] == [record for record in caplog.records if f"port {remote}: " in record.getMessage()]
-
-
-async def test_a_forward_that_nobody_serves_is_one_line(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
-    """Several connections to a port of the node on which nothing listens are closed, and the reason is logged once."""
-    remote, local = free_port(), free_port()
-    caplog.set_level(logging.INFO, "relay_client")
-    async with tunnels(relay) as client:
-        node = Node()
-        node.forwards[remote] = Process(remote, free_port())
-        async with agent(relay, node), Forwarder(client, parse_forwards([f"{remote}:{local}"])):
-            await client.discover_all()
-            for _ in range(3):
-                assert "" == await who_serves(local)
-    assert 1 == caplog.text.count("nothing is listening on 127.0.0.1:")
-
-
-async def test_what_no_agent_forwards_is_not_reached(relay: LocalRelay) -> None:
-    """A port of the node that its agent does not announce is not even asked for."""
-    remote = free_port()
-    async with agent(relay, Node()), tunnels(relay) as client:
-        with pytest.raises(NoListener, match=f"no agent on 'myhc' serves port {remote}; "):
-            await client.open(Destination(remote, is_forward=True))
-
-
 async def test_what_happens_is_told_line_by_line(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
     """Targets that come, are held, crash and go are one line each; a crash rings."""
     port, alarms = free_port(), []
@@ -350,22 +288,82 @@ async def test_what_happens_is_told_line_by_line(relay: LocalRelay, caplog: pyte
         Forwarder(client, [port]),
     ):
         await client.discover()
-        assert f"found node-1/{next(iter(client.roster)).id[:8]} serves {port} (rank 3 running)" in caplog.text
+        assert (
+            f"found an agent: node-1/{next(iter(client.roster)).id[:8]} serves port {port} (rank 3 running)"
+            in caplog.text
+        )
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(DAP_START)
         await reader.readline()
-        await until(lambda: "rank 3 on node-1 held by " in caplog.text)
+        await until(lambda: "rank 3 on node-1 is held by " in caplog.text)
         writer.close()
         await writer.wait_closed()
         await until(lambda: "rank 3 on node-1 is free: " in caplog.text)
-        node.change(port, state="crashed", detail="ZeroDivisionError: division by zero", until=time.time() + 1805)
-        line = f"rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 on port {port} within 30 min"
+        node.change(port, state="crashed", detail="ValueError: no", until=time.time() + 1805)
+        line = f"rank 3 on node-1 crashed: ValueError: no; press F5 to attach to port {port} within 30 min"
         await until(lambda: line in caplog.text)
         node.put(late)
-        await until(lambda: f"node-1 also serves {port + 1} (rank 4 waiting for a debugger)" in caplog.text)
+        await until(lambda: f"node-1 also serves port {port + 1} (rank 4 waiting for a debugger)" in caplog.text)
         node.remove(port + 1)
         await until(lambda: "rank 4 on node-1 became unavailable (pid 44)" in caplog.text)
     assert [1] == alarms
+
+
+async def test_the_last_of_two_jobs(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """Where two jobs had a rank 3, the line about the end of the second one also contains its port."""
+    port = free_port()
+    caplog.set_level(logging.INFO, "relay_client")
+    async with (
+        node_of(relay, port, fields={"host": "vm"}, rank=3, pid=43) as node,
+        process(port + 1, "", rank=3, pid=44) as other,
+        tunnels(relay) as client,
+    ):
+        node.put(other)
+        await client.discover()
+        for number, pid in ((port, 43), (port + 1, 44)):
+            node.remove(number)
+            line = f"rank 3 on vm (port {number}) became unavailable (pid {pid})"
+            await until(lambda line=line: line in caplog.text)
+
+
+async def test_an_editor_sees_which_of_two_jobs_it_debugs(relay: LocalRelay) -> None:
+    """Where two jobs have a rank 3, the name that its messages contain has the port."""
+    port = free_port()
+    async with (
+        node_of(relay, port, fields={"host": "vm"}, rank=3) as node,
+        process(port + 1, "", rank=3) as other,
+        tunnels(relay) as client,
+    ):
+        await client.discover()
+        views = JobViews(client, Destination(port))
+        assert "rank 3 on vm" == views.current().name
+        node.put(other)
+        await until(lambda: f"rank 3 on vm (port {port})" == views.current().name)
+
+
+async def test_a_wait_is_logged_once(
+    relay: LocalRelay, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While an editor waits for a rank, the log has one line, although the times in its text change."""
+    port, held = free_port(), free_port()
+    attempts: list[str] = []
+
+    def describe(*_: object) -> str:
+        attempts.append(f"rank 1 held by bob@laptop for {len(attempts)} s")
+        return attempts[-1]
+
+    monkeypatch.setattr("relay_client.agents.unreachable.describe_agent", describe)
+    async with node_of(relay, held, rank=1) as node, tunnels(relay) as client, Forwarder(client, [port]):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(DAP_START)
+        await until(lambda: f"connection 1: waiting: no agent on 'myhc' serves port {port}; rank 1 held" in caplog.text)
+        for number in range(3):
+            before = len(attempts)
+            node.change(held, detail=str(number))
+            await until(lambda before=before: len(attempts) > before)
+        writer.close()
+        await writer.wait_closed()
+    assert 1 == caplog.text.count("waiting: ")
 
 
 async def test_what_changes_while_a_client_is_away_reaches_it(relay: LocalRelay) -> None:

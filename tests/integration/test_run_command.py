@@ -194,7 +194,7 @@ async def test_a_python_without_relay_debug_says_so_in_one_line(stage: Stage):
     status, out, err = await stage.python(program, under_run=False, PYTHONPATH=path, RELAY_DEBUG="1")
     assert (0, ["ran"]) == (status, out)
     assert (
-        f"relay-agent: {sys.executable} does not have relay-debug installed, so this process cannot be debugged: "
+        f"relay-agent: this process cannot be debugged, because {sys.executable} cannot import relay-debug: "
         "not here\n" == err
     )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_agent.agent import debugger_watch
-from relay_agent.agent.debugger_watch import PATIENCE
+from relay_agent.agent.layers import debugger_watch
+from relay_agent.agent.layers.debugger_watch import PATIENCE
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
@@ -19,7 +19,7 @@ from relay_core.compat import timeout
 from relay_core.dap.framing import Message
 from relay_core.errors import RelayDebugError
 from tests.support.debuggee import debuggee
-from tests.support.jobs import gone
+from tests.support.jobs import gone, suspend
 from tests.support.listening import listening_editor
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -108,12 +108,14 @@ async def test_session_of_a_foreign_debugger_ends(
         client, thread = await attach(port, script)
         before = await value(client, thread, "number")
         silent = adapter_on(debugger) if stopped == "adapter" else psutil.Process(job.pid)
-        silent.suspend()
+        await suspend(silent.pid)
         try:
-            with pytest.raises(RelayDebugError):
-                await client.request("threads", within=PATIENCE + 60)
-            reason = await client.wait_for_event("output", matching=is_reason, within=60)
-            expected = "debugpy has not answered 'threads' for 30 s; its session was ended, and you can attach again"
+            with monkeypatch.context() as patch:
+                patch.setattr(debugger_watch, "PATIENCE", 3.0)
+                with pytest.raises(RelayDebugError):
+                    await client.request("threads", within=60)
+                reason = await client.wait_for_event("output", matching=is_reason, within=60)
+            expected = "debugpy has not answered 'threads' for 3 s; its session was ended, and you can attach again"
             assert expected in reason["body"]["output"]
             await client.close()
         finally:
@@ -157,7 +159,7 @@ async def test_session_of_a_silent_child_ends(
             with pytest.raises(RelayDebugError):
                 await editor.request("threads", within=60)
             reason = await editor.wait_for_event("output", matching=is_reason, within=60)
-            expected = f"if that process is stopped, it stays stopped, and 'kill {child}' on its node ends it"
+            expected = f"if the process is stopped, it stays stopped; to kill it, run 'kill {child}' on its node"
             assert expected in reason["body"]["output"]
         monkeypatch.undo()
         await parent.request("threads", within=60)

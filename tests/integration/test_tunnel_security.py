@@ -1,20 +1,23 @@
 """Facts about who gets into a tunnel and who does not, over real sockets; the live session never notices."""
 
 import asyncio
+import contextlib
 import logging
 import os
 
 import pytest
 
 from relay_agent.agent.port_targets import PortTarget
+from relay_client.agents.tunnels import Tunnels
 from relay_core.errors import ConnectionLost, RelayDebugError
-from relay_core.net import connect
+from relay_core.net import HybridConnectionListener, connect
 from relay_core.net.session.client import ClientTunnel
 from relay_core.net.session.handshake import SessionRefused, perform_handshake
 from relay_core.net.session.secure_channel import TunnelKeyMissing, WrongTunnelKey
 from relay_core.net.session.transport import Transport
 from relay_core.net.session.tunnel_identity import TunnelIdentity
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.tasks import TaskSet
+from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.handshake import ClientHandshake
 from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader
 from relay_core.tunnel.messages import Resume
@@ -53,6 +56,45 @@ async def test_keys_that_do_not_match_are_explained(
     async with running_agent(relay, {1: PortTarget(1, 1)}, tunnel_key=agent_key):
         with pytest.raises(error, match=sentence):
             await asyncio.wait_for(begin(relay, client_key), 60)
+
+
+async def test_a_search_with_another_tunnel_key_is_logged_once(
+    relay: LocalRelay, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One `targets` with a wrong tunnel key, which makes several attempts, is one line in the job's log."""
+    caplog.set_level(logging.INFO, "relay_agent")
+    client = Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=b"c" * 32, settings=QUICK)
+    async with running_agent(relay, {1: PortTarget(1, 1)}, tunnel_key=b"a" * 32), client:
+        with pytest.raises(WrongTunnelKey):
+            await client.discover_all()
+    refused = [line for line in caplog.messages if line.startswith("cannot serve a client")]
+    assert 1 == len(refused), refused
+    assert "tunnel keys" in refused[0]
+
+
+async def test_a_listener_that_closes_each_connection(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """Warning and error state who closed what, and the search ends."""
+    up = asyncio.Event()
+
+    async def close_all(listener: HybridConnectionListener) -> None:
+        async for offer in listener:
+            with contextlib.suppress(RelayDebugError):
+                (await offer.accept()).abort()
+
+    client = Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=b"c" * 32, settings=QUICK)
+    async with (
+        HybridConnectionListener(
+            relay.endpoint, relay.listener, tls=relay.tls, on_state=lambda _state, _error: up.set()
+        ) as listener,
+        TaskSet() as tasks,
+        client,
+    ):
+        tasks.spawn(close_all(listener), name="close all")
+        await asyncio.wait_for(up.wait(), 20)
+        with pytest.raises(ConnectionLost, match="the relay or the agent closed the connection during the handshake"):
+            await asyncio.wait_for(client.discover_all(), 60)
+    text = "because a listener on 'myhc' cannot be used: the relay or the agent closed the connection during the "
+    assert text in caplog.text
 
 
 async def test_a_stranger_with_a_send_key_leaves_the_session_alone(
@@ -125,12 +167,12 @@ async def test_a_port_that_is_not_offered_is_refused(relay: LocalRelay, caplog: 
     async with tunnelled(relay) as path, echo_client(path.port) as client:
         await client.exchange(1000)
         (tunnel,) = path.tunnels._tunnels.values()
-        for target in (22, path.port + 1, "ssh"):
+        for target, name in ((22, "port 22"), (path.port + 1, f"port {path.port + 1}"), ("ssh", "'ssh'")):
             stream = tunnel.driver.open(target)
-            with pytest.raises(ConnectionLost, match=f"this agent does not serve {target}"):
+            with pytest.raises(ConnectionLost, match=f"this agent does not serve {name}"):
                 await stream.read()
         await still_untouched(path, client)
-    assert "refused a connection to 22: not served by this agent" in caplog.text
+    assert "refused a connection to port 22: this agent does not serve it" in caplog.text
 
 
 async def test_garbage_costs_its_own_transport_only(relay: LocalRelay) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import pytest_asyncio
 
-from tests.support.page import BASE_PORT, Job, ServedPage, running_job_of, served_page
+from tests.support.page import BASE_PORT, Job, opened, running_job_of, served_page
 from tests.support.relay import LocalRelay
 
 if TYPE_CHECKING:
@@ -22,39 +19,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(240)
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "page"
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-WITHIN = 60_000
-"""Milliseconds."""
-WIDE, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 800}
-
-
-@pytest_asyncio.fixture
-async def tab() -> AsyncIterator[Page]:
-    """An empty tab; errors of the page's code fail the test."""
-    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: run `make extras`")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed: run `make extras`")
-    errors: list[str] = []
-    async with playwright.async_playwright() as running:
-        browser = await running.chromium.launch(executable_path=chromium, args=FLAGS)
-        context = await browser.new_context(viewport=WIDE, permissions=["clipboard-read", "clipboard-write"])
-        page = await context.new_page()
-        page.set_default_timeout(WITHIN)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        yield page
-        await browser.close()
-    assert [] == errors
+NARROW = {"width": 400, "height": 800}
 
 
 def tile(tab: Page, rank: int) -> Locator:
     return tab.locator(f".tile[data-port='{BASE_PORT + rank}']")
-
-
-async def opened(tab: Page, page: ServedPage, ranks: int) -> None:
-    """Open the newest link, and wait until all ranks are shown."""
-    await tab.goto(page.links[-1])
-    await tab.locator(".tile").nth(ranks - 1).wait_for()
 
 
 async def until_labelled(tab: Page, rank: int, text: str) -> None:
@@ -176,7 +145,7 @@ async def test_the_link_in_the_address(relay: LocalRelay, tab: Page) -> None:
         await tile(tab, 1).wait_for()
         other = await tab.context.new_page()
         await other.goto(page.links[0])
-        await other.get_by_text("this link has been used, or belongs to another relay-client").wait_for()
+        await other.get_by_text("this link has already been used or belongs to another relay-client").wait_for()
 
 
 async def test_filter(relay: LocalRelay, tab: Page) -> None:
@@ -190,10 +159,27 @@ async def test_filter(relay: LocalRelay, tab: Page) -> None:
 
 
 async def test_relay_client_exits(relay: LocalRelay, tab: Page) -> None:
-    """The page says that relay-client does not answer any more."""
+    """The page states that relay-client has exited and when its states were true; they are grey and count no time."""
     async with AsyncExitStack() as stack:
-        page = await stack.enter_async_context(served_page(relay))
-        await tab.goto(page.links[-1])
-        await tab.get_by_text("No agent is connected.").wait_for()
-        await stack.aclose()
-        await tab.get_by_role("alert").get_by_text("relay-client is not running any more").wait_for()
+        await stack.enter_async_context(running_job_of(relay, 4, 2))
+        client = await stack.enter_async_context(AsyncExitStack())
+        page = await client.enter_async_context(served_page(relay))
+        await opened(tab, page, 4)
+        await tile(tab, 1).click()
+        assert "none" == await filter_of(tab, "#map")
+        await client.aclose()
+        await tab.get_by_role("alert").get_by_text("relay-client has exited").wait_for()
+        assert ["grayscale(1)"] * 2 == [await filter_of(tab, part) for part in ("#map", "#rank")]
+        assert await tab.get_by_role("button", name="Find missing ranks").is_disabled()
+        await tab.evaluate("Date.now = () => 4e12")
+        await tile(tab, 2).click()
+        await tab.get_by_role("heading", name="rank 2 of 4 running").wait_for()
+        assert re.fullmatch(r"states as of \d\d:\d\d:\d\d", await tab.locator("#link").inner_text())
+        assert " d)" not in await tab.locator("#rank").inner_text()
+        await tab.screenshot(path=PICTURES / "ended.png", full_page=True)
+
+
+async def filter_of(tab: Page, selector: str) -> str:
+    """Return how an element is changed when it is drawn."""
+    style = "getComputedStyle(element.closest('main > *')).filter"
+    return str(await tab.locator(selector).evaluate(f"element => {style}"))

@@ -3,6 +3,7 @@
 import asyncio
 import asyncio.subprocess
 import contextlib
+import fcntl
 import functools
 import importlib.util
 import os
@@ -11,8 +12,7 @@ import shlex
 import signal
 import socket
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -54,20 +54,37 @@ PATIENCE = 90.0
 
 @functools.cache
 def wheel() -> Path:
-    """The wheel of this checkout, built once by the samples' own script; a test without a package index is skipped."""
-    folder = tempfile.TemporaryDirectory(prefix="wheel-")
-    _kept.append(folder)
-    try:
-        built: Path = load(SAMPLES / "shared" / "build_wheel.py").build_wheel(Path(folder.name))
-    except SystemExit as error:
-        if "No matching distribution found for hatchling" in str(error):
-            pytest.skip("the wheel cannot be built: no package index offers hatchling here")
-        raise
+    """The wheel of this checkout, built once for all workers by the samples' own script.
+
+    A test without a package index is skipped.
+    """
+    folder = _run_folders[-1] / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for built_by_another_worker in folder.glob("*.whl"):
+            return built_by_another_worker
+        try:
+            built: Path = load(SAMPLES / "shared" / "build_wheel.py").build_wheel(folder)
+        except SystemExit as error:
+            if "No matching distribution found for hatchling" in str(error):
+                pytest.skip("the wheel cannot be built: no package index offers hatchling here")
+            raise
     return built
 
 
-_kept: list[tempfile.TemporaryDirectory[str]] = []
-"""Folders that go when this process ends."""
+@contextlib.contextmanager
+def shared_by_workers(folder: Path) -> Iterator[None]:
+    """Keep what is made once for all workers of a test run in a folder that they share."""
+    _run_folders.append(folder)
+    try:
+        yield
+    finally:
+        _run_folders.remove(folder)
+        wheel.cache_clear()
+
+
+_run_folders: list[Path] = []
 
 
 def environment(**extra: str) -> dict[str, str]:

@@ -248,5 +248,5 @@ def test_a_deployment_without_an_endpoint():
     done = deploy("", "deployment", "--wheel", str(wheel()), "--endpoint", "mine")
     assert (1, "") == (done.returncode, done.stdout)
     assert [
-        "deploy.py: error: the workspace has no endpoint 'mine'. hint: python deploy.py endpoint --endpoint mine"
+        "deploy.py: error: the workspace has no endpoint 'mine'. hint: run 'python deploy.py endpoint --endpoint mine'"
     ] == done.stderr.splitlines()

@@ -164,7 +164,7 @@ def test_bad_port_is_not_submitted():
     """A port that the SDK lets pass is refused before anything is sent."""
     done = python("submit.py", "--dry-run", "--wheel", str(wheel()), "--debug-port", "65535")
     assert 1 == done.returncode
-    assert "step 'featurize': input 'debug_port' is 65536, not within 1024 to 65535" in done.stderr
+    assert "step 'featurize': input 'debug_port' is 65536, but must be from 1024 to 65535" in done.stderr
 
 
 def test_debug_run_needs_a_hybrid_connection():
@@ -348,4 +348,4 @@ def test_tensorboard_starts_with_the_job():
 def test_tensorboard_needs_a_debug_run(arguments):
     """Without an agent, nobody serves the files of the running job."""
     done = python("submit.py", *arguments)
-    assert (2, True) == (done.returncode, "--tensorboard true needs a debug run on Azure ML" in done.stderr)
+    assert (2, True) == (done.returncode, "--tensorboard true requires a debug run on Azure ML" in done.stderr)

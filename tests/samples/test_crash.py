@@ -40,7 +40,7 @@ async def test_debugger_at_the_raising_line():
     """A debugger that attaches stands at the line that raised, with its variables; the job ends with its own status."""
     port = free_port()
     async with running(*on_ports(LOCAL, port), cwd=SAMPLE, env=environment()) as job:
-        await job.line(f"held up to 120 s for a debugger on port {port}")
+        await job.line(f"held for up to 120 s; a debugger can attach on port {port}")
         async with await DapClient.connect("127.0.0.1", port) as client:
             mapping = {"localRoot": str(SAMPLE), "remoteRoot": "."}
             await client.attach({}, within=PATIENCE, pathMappings=[mapping], justMyCode=False)

@@ -92,7 +92,7 @@ def test_manifest_and_image_agree():
     assert POD["terminationGracePeriodSeconds"] > 5
     dockerfile = (SAMPLE / "Dockerfile").read_text()
     assert str(CONTAINER["args"]).replace("'", '"') in dockerfile
-    assert "[server]" in dockerfile
+    assert "[server,fast]" in dockerfile
     assert "relay-server" == CONTAINER["image"].rpartition("/")[2].partition(":")[0]
 
 

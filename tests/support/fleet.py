@@ -17,12 +17,15 @@ from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
+from relay_core.tunnel import Settings
 from relay_core.tunnel.events import StreamOpened
 from tests.support.relay import LocalRelay
 from tests.support.streams import local_server
-from tests.support.tunnel import QUICK, running_agent
+from tests.support.tunnel import running_agent
 
 KEY = b"k" * 32
+SETTINGS = Settings(ping_after=1.0, dead_after=5.0, grace=60.0)
+"""Timers for many agents in one event loop, which on a busy machine takes seconds to answer."""
 DAP_START = b"Content-Length: 2\r\n\r\n{}"
 """What a debugger sends first; an agent connects nobody else to a debuggee."""
 
@@ -140,7 +143,7 @@ async def process(port: int, name: str = "", **fields: Any) -> AsyncIterator[Pro
 @contextlib.asynccontextmanager
 async def agent(relay: LocalRelay, node: Node, kind: type[Agent] = Agent) -> AsyncIterator[Agent]:
     """Run an agent; the block begins when it listens, and it says goodbye at its end."""
-    async with running_agent(relay, node, tunnel_key=KEY, kind=kind) as running:
+    async with running_agent(relay, node, tunnel_key=KEY, settings=SETTINGS, kind=kind) as running:
         node.publish = running.publish
         yield running
 
@@ -161,7 +164,7 @@ async def node_of(
 
 def tunnels(relay: LocalRelay, **options: Any) -> Tunnels:
     """Return a client of these agents."""
-    return Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=QUICK, **options)
+    return Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=SETTINGS, **options)
 
 
 async def who_serves(port: int, first: bytes = b"who?\n") -> str:

@@ -78,6 +78,8 @@ def loop():
 
 def gil():
     if rank == 1:
+        while not os.path.exists("hold"):  # its helper thread registers the process with the agent, and needs the GIL
+            time.sleep(0.05)
         mutex = ctypes.create_string_buffer(64)  # zeros are an ordinary mutex that is free
         lock = ctypes.PyDLL(None).pthread_mutex_lock
         lock(mutex)
@@ -112,9 +114,9 @@ if __name__ == "__main__":
 """
 
 
-def line_of(marker: str) -> str:
+def line_of(marker: str, source: str = SCRIPT) -> str:
     """Return the place of the line with this comment, as a verdict names it: `train.py:18 in skip`."""
-    lines = SCRIPT.splitlines()
+    lines = source.splitlines()
     index = next(index for index, line in enumerate(lines) if line.endswith(f"# {marker}"))
     function = next(re.match(r"def (\w+)", line) for line in lines[index::-1] if line.startswith("def "))
     assert function is not None
@@ -166,7 +168,13 @@ class HangJob:
 
 @contextlib.asynccontextmanager
 async def hang_job(
-    relay: LocalRelay, directory: Path, scenario: str, *arguments: str, ranks: int = 4, **variables: str
+    relay: LocalRelay,
+    directory: Path,
+    scenario: str,
+    *arguments: str,
+    ranks: int = 4,
+    source: str = SCRIPT,
+    **variables: str,
 ) -> AsyncIterator[HangJob]:
     """Run a job; all its processes have ended when the block has.
 
@@ -176,10 +184,11 @@ async def hang_job(
         scenario: A function of the script, or "alone" for a job without a process group.
         arguments: More arguments of the script.
         ranks: How many.
+        source: The script.
         variables: More of its environment.
     """
     script = directory / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(source)
     port = consecutive_ports(ranks)[0]
     options = ["--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments]
     launcher = await start_node(

@@ -4,12 +4,15 @@ import asyncio
 import asyncio.subprocess
 import contextlib
 import os
+import signal
 import sys
 import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
+
+from relay_core.compat import timeout
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 60.0
@@ -67,6 +70,20 @@ async def run_job(code: str, *arguments: str, **environment: str) -> tuple[int, 
     """Run `code` to its end, and return its status, the lines of its stdout, and its stderr."""
     async with job(code, *arguments, **environment) as running:
         return await running.finish()
+
+
+async def suspend(pid: int) -> None:
+    """Stop a process with SIGSTOP, and wait until none of its threads runs; on a busy machine that takes a while."""
+    os.kill(pid, signal.SIGSTOP)
+    async with timeout(TIMEOUT):
+        while not is_stopped(pid):
+            await asyncio.sleep(0.005)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped by a signal."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads)  # proc(5): pid (name) state
 
 
 async def gone(pid: int) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import Body, DapClient
 from relay_client.ports.forwarder import Forwarder
-from relay_client.ports.local_port import all_ranks_port
+from relay_client.ports.local_port import all_ranks_port, debugger_ports
 from relay_core.compat import timeout
 from tests.support.ports import free_port
 from tests.support.programs import Program
@@ -48,6 +48,7 @@ class Ranks:
         self._world = world
         self._options = options
         self.first_port = ports_in_a_row(world)
+        self.ports = range(self.first_port, self.first_port + world)
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Ranks:
@@ -83,11 +84,16 @@ class Ranks:
 
 
 class AllRanksEditor:
-    """An editor at the port of all ranks."""
+    """An editor at the port of all ranks.
 
-    def __init__(self, dap: DapClient, forwarder: Forwarder) -> None:
+    Args:
+        dap: Its connection.
+        port: Where it is connected.
+    """
+
+    def __init__(self, dap: DapClient, port: int) -> None:
         self.dap = dap
-        self.forwarder = forwarder
+        self.port = port
         self.names: dict[int, str] = {}
         """Threads by id, as last requested."""
 
@@ -139,6 +145,13 @@ class AllRanksEditor:
         stack = await self.dap.request("stackTrace", arguments, within=PATIENCE)
         return stack["stackFrames"][0]
 
+    async def set_variable(self, thread: int, name: str, value: str) -> None:
+        """Set a local variable where a thread is stopped."""
+        scopes = await self.dap.request("scopes", {"frameId": (await self.top(thread))["id"]}, within=PATIENCE)
+        where = {"variablesReference": scopes["scopes"][0]["variablesReference"]}
+        await self.dap.request("variables", where, within=PATIENCE)  # as an editor, which shows it before
+        await self.dap.request("setVariable", {**where, "name": name, "value": value}, within=PATIENCE)
+
     async def evaluate(self, expression: str, thread: int | None = None, context: str = "repl") -> str:
         """Evaluate an expression where a thread is stopped, or a command."""
         frame = {} if thread is None else {"frameId": (await self.top(thread))["id"]}
@@ -147,8 +160,16 @@ class AllRanksEditor:
 
 
 @contextlib.asynccontextmanager
-async def all_ranks_editor(relay: LocalRelay, **options: Any) -> AsyncIterator[AllRanksEditor]:
-    """Run a client with the port of all ranks, and connect an editor to it; `options` are those of Tunnels."""
+async def all_ranks_editor(
+    relay: LocalRelay, ports: Iterable[int] = (), **options: Any
+) -> AsyncIterator[AllRanksEditor]:
+    """Run a client with the port of all ranks, and connect an editor to it.
+
+    Args:
+        relay: Where the client finds the job.
+        ports: Ports of ranks, for other editors.
+        options: Of Tunnels.
+    """
     port = free_port()
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -156,9 +177,9 @@ async def all_ranks_editor(relay: LocalRelay, **options: Any) -> AsyncIterator[A
             Tunnels(relay.endpoint, relay.sender, relay.tls, settings=QUICK, tunnel_key=None, **options)
         )
         tunnels.keep_searching()
-        forwarder = await enter(Forwarder(tunnels, [all_ranks_port(port)]))
+        await enter(Forwarder(tunnels, [all_ranks_port(port), *debugger_ports(ports)]))
         dap = await enter(await DapClient.connect("127.0.0.1", port))
-        yield AllRanksEditor(dap, forwarder)
+        yield AllRanksEditor(dap, port)
 
 
 def line_of(source: str, code: str) -> int:

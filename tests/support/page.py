@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from relay_client.control.log_history import LogHistory
 from relay_client.control.messages import Attach, Attached
@@ -21,7 +22,10 @@ from tests.support.relay import LocalRelay
 from tests.support.scripted_ranks import MAIN, ScriptedRank
 from tests.support.streams import local_server
 
-__all__ = ["BASE_PORT", "Job", "ServedPage", "running_job_of", "served_page"]
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+__all__ = ["BASE_PORT", "Job", "ServedPage", "opened", "running_job_of", "served_page"]
 
 BASE_PORT = 25678
 
@@ -62,6 +66,12 @@ async def served_page(relay: LocalRelay) -> AsyncIterator[ServedPage]:
             page = ServedPage(service)
             async with PageServer(service, page.links.append):
                 yield page
+
+
+async def opened(tab: Page, page: ServedPage, ranks: int) -> None:
+    """Open the newest link, and wait until all ranks are shown."""
+    await tab.goto(page.links[-1])
+    await tab.locator(".tile").nth(ranks - 1).wait_for()
 
 
 @dataclass

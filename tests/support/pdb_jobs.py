@@ -14,7 +14,8 @@ from relay_core.program.console import run_program
 
 def main(arguments):
     options = eval(arguments[1])
-    job = local_session("127.0.0.1", int(arguments[0]), crashed=options.pop("crashed", False))
+    about = {name: options.pop(name) for name in ("crashed", "cwd") if name in options}
+    job = local_session("127.0.0.1", int(arguments[0]), **about)
     return run_pdb(job, title="rank 0", **options)
 
 sys.exit(run_program("relay-client", main))

@@ -3,15 +3,20 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from relay_core.compat import timeout
 from tests.support import secrets
 
 REPOSITORY = Path(__file__).parents[2]
+PY_SPY = Path(sys.executable).with_name("py-spy")
+"""Prints the stacks of a Python program; optional."""
 DEADLINE = 60.0
 """Seconds for anything a program is asked to do; generous, because CI machines are slow at times."""
 
@@ -77,15 +82,47 @@ async def program(
         env=environment(**(env or {})),
         cwd=cwd,
     )
+    has_failed = False
     try:
         yield Program(process)
+    except Exception:
+        has_failed = True
+        await _print_stacks(process)
+        raise
     finally:
         if process.returncode is None:
             process.kill()
-        await process.communicate()
+        output = await process.communicate()
+        if has_failed:
+            print(f"{module} wrote last:", *(stream.decode(errors="replace")[-4000:] for stream in output if stream))
+
+
+async def _print_stacks(process: asyncio.subprocess.Process) -> None:
+    """Print where a program and its children are, for the report of a failed test."""
+    if not PY_SPY.exists() or process.returncode is not None:
+        return
+    shown = [process.pid]
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has just exited
+        shown += [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    for pid in shown:
+        dump = await asyncio.create_subprocess_exec(
+            *(str(PY_SPY), "dump", "--pid", str(pid)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        print((await dump.communicate())[0].decode(errors="replace"))
 
 
 async def run(module: str, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Finished:
     """Run `python -m module` to its end."""
     async with program(module, *arguments, env=env, has_stdin=bool(stdin)) as running:
         return await running.finish(stdin)
+
+
+async def stop(client: Program) -> Finished:
+    """Press Ctrl-C and return how the program ended."""
+    client.process.send_signal(signal.SIGINT)
+    finished = await client.finish()
+    assert finished.status == 0, finished.stderr
+    assert "Traceback" not in finished.stderr
+    return finished

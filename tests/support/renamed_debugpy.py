@@ -15,6 +15,7 @@ SUFFIX = "_of_a_later_version"
 SHARED_NAMES = {
     "settrace": r"(?<=def )settrace(?=\()|(?<=pydevd\.)settrace\b",
     "called": r"(?<=listen\.)called\b",
+    "empty": r"(?<=def )empty\b|(?<=writer\.)empty\b",
     "send": r"(?<=def )send(?=\(self, (?:sock|\*args))|(?<=cmd\.)send\b",
 }
 """Patterns for names that others have too, as `sys.settrace` does."""

@@ -63,9 +63,11 @@ async def running_job(
 
 
 @contextlib.asynccontextmanager
-async def running_client(relay: LocalRelay, directory: Path, *arguments: str) -> AsyncIterator[Program]:
+async def running_client(
+    relay: LocalRelay, directory: Path, *arguments: str, **variables: str
+) -> AsyncIterator[Program]:
     """Run a relay-client; the block begins when its ports are open."""
-    environment = access(relay, directory, "send")
+    environment = access(relay, directory, "send", **variables)
     async with program("relay_client", "--hc", HC, *arguments, env=environment) as client:
         await client.line("ready on")
         yield client

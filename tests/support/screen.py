@@ -16,13 +16,26 @@ from tests.support.programs import DEADLINE, environment
 WIDTH, HEIGHT = 120, 40
 
 
+class _Display(pyte.Screen):
+    """Remembers from which columns the rest of the screen was erased."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__(columns, lines)
+        self.erased_from: set[int] = set()
+
+    def erase_in_display(self, how: int = 0, *arguments: object, **options: object) -> None:
+        if how == 0:
+            self.erased_from.add(self.cursor.x)
+        super().erase_in_display(how, *arguments, **options)
+
+
 class Screen:
     """What a program has written to its terminal."""
 
     def __init__(self) -> None:
         self.text = ""
         """All of it, control codes included."""
-        self._display = pyte.Screen(WIDTH, HEIGHT)
+        self._display = _Display(WIDTH, HEIGHT)
         self._stream = pyte.ByteStream(self._display)
         self._more = asyncio.Event()
 
@@ -35,6 +48,11 @@ class Screen:
     def lines(self) -> list[str]:
         """What can be read now, without empty lines."""
         return [line.rstrip() for line in self._display.display if line.strip()]
+
+    @property
+    def erased_from(self) -> set[int]:
+        """The columns of the cursor when the rest of the screen was erased."""
+        return self._display.erased_from
 
     async def until(self, part: str) -> None:
         """Wait until something was written, if only for a moment."""

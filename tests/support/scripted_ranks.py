@@ -11,7 +11,7 @@ from typing import Any
 
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
-from relay_client.job_session.wire import CloseRank, EndSession, FindPlaces, ToEditor, ToRank
+from relay_client.job_session.wire import CloseRank, EndSession, FindPlaces, OpenChild, ToEditor, ToRank
 from relay_core.dap.messages import Body
 
 FILE = "/job/train.py"
@@ -96,6 +96,15 @@ class ScriptedRank:
         """Report another state of a breakpoint."""
         self._event("breakpoint", reason="changed", breakpoint={"id": number, **fields})
 
+    def offer(self, pid: int) -> None:
+        """Offer a child process."""
+        self._event("debugpyAttach", name=f"Subprocess {pid}", request="attach", subProcessId=pid)
+
+    def exit(self, code: int) -> None:
+        """End, with an exit code."""
+        self._event("exited", exitCode=code)
+        self._event("terminated")
+
     def _next(self) -> int:
         self._id += 1
         return self._id
@@ -104,7 +113,7 @@ class ScriptedRank:
         response = {"type": "response", "request_seq": request["seq"], "success": True, "command": request["command"]}
         self.sent.append({"seq": 0, **response, **({} if body is None else {"body": body})})
 
-    def _event(self, name: str, **body: Any) -> None:
+    def _event(self, name: str, /, **body: Any) -> None:
         self.sent.append({"seq": 0, "type": "event", "event": name, "body": body})
 
 
@@ -124,6 +133,8 @@ class Stage:
         """What the editor has received."""
         self.asked: list[dict[str, Any]] = []
         self.wanted_places: list[frozenset[int]] = []
+        self.offered: list[tuple[int, int]] = []
+        """Ranks, and the ids of the child processes that their debuggers have offered."""
         self.has_ended = False
         self._seq = 0
         self._last_number = 0
@@ -172,27 +183,27 @@ class Stage:
         """Drop what the editor has received."""
         self.received.clear()
 
-    def thread(self, rank: int) -> int:
-        """Return the editor's id of a rank's main thread."""
+    def thread(self, rank: int | str) -> int:
+        """Return the editor's id of the main thread of a rank, or of a child process such as `0 / process 7`."""
         threads = self.ask("threads")["threads"]
         return next(each["id"] for each in threads if each["name"] == f"rank {rank} · MainThread")
 
     # The ranks:
 
-    def join(self, rank: int) -> ScriptedRank:
-        """Let a rank come."""
+    def join(self, rank: int, child: int | None = None) -> ScriptedRank:
+        """Let a rank come, or a child process of one."""
         self._last_number += 1
         found = self.ranks[self._last_number] = ScriptedRank(rank)
         name = RankName(f"rank {rank}", rank, f"rank {rank} on node-1")
-        self.session.join(self._last_number, name)
+        self.session.join(self._last_number, name if child is None else name.of_child(child))
         self.flush()
         return found
 
-    def leave(self, rank: ScriptedRank) -> None:
-        """Let the connection to a rank end."""
+    def leave(self, rank: ScriptedRank, exit_code: int | None = None) -> None:
+        """Let the connection to a rank end, whose exit code only its agent may know."""
         number = next(number for number, found in self.ranks.items() if found is rank)
         del self.ranks[number]
-        self.session.lost(number, self.now)
+        self.session.lost(number, self.now, exit_code)
         self.flush()
 
     def deliver(self, number: int) -> None:
@@ -212,6 +223,8 @@ class Stage:
                     self.ranks[number].received.append(dict(message))
                 case CloseRank(number) if number in self.ranks:
                     self.ranks[number].is_closing = True
+                case OpenChild(number, pid):
+                    self.offered.append((self.ranks[number].rank, pid))
                 case FindPlaces(members):
                     self.wanted_places.append(members)
                 case EndSession():

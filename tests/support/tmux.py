@@ -48,9 +48,9 @@ class Tmux:
 async def client_in_tmux(
     directory: Path, env: dict[str, str], *arguments: str, width: int = 120, height: int = 30
 ) -> AsyncIterator[Tmux]:
-    """Run relay-client in a terminal of this size during a block."""
+    """Run relay-client in a terminal of this size, full of other lines, during a block."""
     tmux = Tmux(directory / "tmux")
-    command = [sys.executable, "-m", "relay_client", *arguments]
+    command = ["sh", "-c", f'seq {2 * height}; exec "$@"', "sh", sys.executable, "-m", "relay_client", *arguments]
     await tmux.run("new-session", "-d", "-x", str(width), "-y", str(height), *command, env=env)
     try:
         yield tmux

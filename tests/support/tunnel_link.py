@@ -21,6 +21,7 @@ from relay_core.tunnel import (
     Death,
     EofReceived,
     Event,
+    MessageReceived,
     NotAttached,
     ResetCode,
     RoundTrip,
@@ -60,6 +61,7 @@ class Side:
         self.resets: dict[int, ResetCode] = {}
         self.writable: list[int] = []
         self.statuses: list[dict] = []
+        self.messages: list[bytes] = []
         self.dead: list[tuple[int, Death]] = []
         self.round_trips: list[float] = []
         self.over: SessionOver | None = None
@@ -91,6 +93,8 @@ class Side:
         match event:
             case StatusReceived(status):
                 self.statuses.append(status)
+            case MessageReceived(data):
+                self.messages.append(data)
             case TransportDead(epoch, death):
                 self.dead.append((epoch, death))
             case RoundTrip(seconds):
@@ -204,7 +208,9 @@ class Wire:
     def _push(self, side: Side, outcome: Attached | NotAttached | None, wire: bytearray, limit: int) -> int:
         if not isinstance(outcome, Attached):
             return 0
+        may_send = side.session.may_send
         data = b"".join(side.session.data_to_send(outcome.epoch, self.link.now, limit))
+        assert may_send or not data
         side.collect()
         if not self.is_cut:  # who has not noticed the end writes into the void
             wire += data

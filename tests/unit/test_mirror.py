@@ -20,7 +20,7 @@ COVERED_BY = {
     ),
     "tests/unit/relay_core/net/session/test_secure_channel.py": "relay_core/net/session/ tunnel_identity",
     "tests/unit/relay_agent/settings/test_arguments.py": "relay_agent/settings/ model",
-    "tests/integration/relay_server/test_lifecycle.py": "relay_server/ metrics server service gateway",
+    "tests/integration/relay_server/test_lifecycle.py": "relay_server/ server service gateway",
     "tests/unit/relay_core/dap/test_framing.py": "relay_core/dap/ messages",
     "tests/unit/relay_core/layers/test_stack.py": "relay_core/layers/ layer",
     "tests/unit/relay_core/agent_api/test_collectives.py": "relay_core/agent_api/ ras",
@@ -46,26 +46,25 @@ COVERED_BY = {
     "tests/integration/relay_server/test_statuses.py": "relay_server/connection/ request_reader tcp",
     "tests/unit/bench/test_workloads.py": "relay_server/connection/ delays",
     # Several parts at once: agent, client and relay in one loop.
-    "tests/integration/test_forwarding.py": "relay_client/ports/ connection forwarder relay_agent/agent/ targets",
-    "tests/integration/test_editor_session.py": "relay_client/ports/ editor_link job_views no_stream",
+    "tests/integration/test_forwarding.py": ("relay_client/ports/ waiting_connection forwarder"),
+    "tests/integration/test_editor_session.py": "relay_client/ports/ editor_link job_views discarding_stream",
     "tests/unit/relay_client/editor/test_session.py": "relay_client/editor/ job_view",
     "tests/integration/test_routing.py": "relay_client/agents/ event_log tunnels",
     "tests/integration/test_role_retry.py": "relay_client/agents/ role_retry",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",
     "tests/unit/relay_client/job_session/test_session.py": (
-        "relay_client/job_session/ breakpoints capabilities ids members stepping stops translation wire "
+        "relay_client/job_session/ breakpoints capabilities ids stepping stops translation wire "
         "relay_client/job_session/view/ commands"
     ),
-    "tests/integration/test_all_ranks.py": "relay_client/ports/whole_job/ all_ranks",
     "tests/e2e/test_all_ranks_commands.py": "relay_client/cli/running/ group",
-    "tests/integration/test_pdb.py": (
-        "relay_client/pdb/ debugger execution inspection prompt session child_processes relay_client/dap/ tcp"
-    ),
+    "tests/integration/test_pdb.py": ("relay_client/pdb/ debugger execution inspection prompt session child_processes"),
     "tests/integration/test_control.py": "relay_client/control/ client server service snapshot",
     "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
     "tests/integration/test_page.py": "relay_client/page/ feed server",
     "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",
-    "tests/unit/relay_client/ui/test_status_text.py": "relay_client/control/ state",
+    "tests/unit/relay_client/cli/running/test_status_text.py": (
+        "relay_client/control/ state relay_client/ports/ connection_state"
+    ),
     # Whole programs: what an interpreter, debugpy or a terminal does cannot be had in one process.
     "tests/integration/test_run_command.py": (
         "relay_agent/inject/ _relay_debug_programs register sitecustomize startup_hook"
@@ -82,7 +81,7 @@ COVERED_BY = {
     ),
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
     "tests/e2e/test_hang.py": "relay_client/cli/inspection/ hang relay_client/hang/ collect examine output",
-    "tests/e2e/test_mcp.py": "relay_client/mcp/ control reading server",
+    "tests/e2e/test_mcp.py": "relay_client/mcp/ reading server",
     "tests/e2e/test_gevent.py": "relay_agent/debuggee/ gevent_support",
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
     "tests/e2e/test_demo.py": (
@@ -99,10 +98,15 @@ COVERED_BY = {
     ),
     "tests/e2e/test_init.py": "relay_client/cli/init/ vscode_files",
     "tests/e2e/test_compare_ranks.py": (
-        "relay_client/cli/inspection/ evaluate relay_client/compare/ collect relay_agent/evaluation/ places"
+        "relay_client/cli/inspection/ evaluate relay_client/compare/ answer collect differences "
+        "relay_agent/evaluation/ places"
     ),
     "tests/integration/test_missing_ranks.py": "relay_client/push/ missing_ranks",
-    "tests/e2e/test_mlflow.py": "relay_agent/node/in_agent/ set_tag relay_client/tensorboard/ ended_runs server",
+    "tests/e2e/test_mlflow.py": (
+        "relay_agent/node/in_agent/ set_tag relay_agent/monitor/ mlflow_writer "
+        "relay_client/tensorboard/ ended_runs server"
+    ),
+    "tests/unit/relay_agent/node/in_agent/test_run_tag.py": "relay_agent/ mlflow_run",
     "tests/unit/relay_core/agent_api/files/test_event_files.py": "relay_core/agent_api/files/ names",
     "tests/integration/test_event_files.py": "relay_client/tensorboard/ live_files",
     "tests/e2e/test_push.py": "relay_client/cli/ push relay_client/push/ deliver relay_agent/push/ sources",
@@ -113,12 +117,11 @@ COVERED_BY = {
     ),
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
     "tests/e2e/test_listening_editors.py": "relay_client/ports/listening_editors/ stream",
-    "tests/e2e/test_ways_in.py": "relay_agent/agent/ reverse relay_client/ports/listening_editors/ forwarder",
+    "tests/e2e/test_ways_in.py": "relay_agent/agent/ listening_editors relay_client/ports/listening_editors/ forwarder",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"
     ),
     # A figure, not a fact.
-    "tests/bench/figures/throughput.py": "relay_core/net/ memory",
 }
 """Sources without a test file of their own, after the folder they are in, by the test file that states their facts."""
 

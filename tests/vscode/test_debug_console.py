@@ -28,7 +28,7 @@ async def test_f5_before_the_job(editor: Editor, relay: LocalRelay, tmp_path: Pa
         await window.breakpoint(BREAKPOINT)
         await window.command("workbench.panel.repl.view.focus")  # VS Code opens it only after the attach is answered
         await window.press("F5")
-        await window.until_shown(window.console, f"relay-client: waiting for port {port} on '{HC}': ")
+        await window.until_shown(window.console, f"relay-client: waiting for port {port} on '{HC}' (")
         async with waiting_job(editor.workspace, relay, tmp_path, port):
             await window.until_stopped()
             await window.until_shown(window.variables, "number = 0")
@@ -84,7 +84,7 @@ async def test_the_agent_is_killed_at_a_breakpoint(editor: Editor, relay: LocalR
     async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, *_):
         (agent,) = agents_on(tmp_path / "job" / "node")
         agent.kill()
-        shown = await window.until_shown(window.console, "relay-client: the agent was lost: ")
+        shown = await window.until_shown(window.console, "relay-client: the connection to the agent was lost: ")
         assert shown[-1].endswith("; attaching again")
         while 2 > sum(is_attach(report.message) for report in window.control.reports):
             await asyncio.sleep(0.05)
@@ -100,5 +100,5 @@ async def test_a_long_wait(editor: Editor, relay: LocalRelay, tmp_path: Path) ->
     port = free_port()
     async with editor.window(attach("rank 0", port)) as window, running_client(relay, tmp_path, "--ports", str(port)):
         await window.press("F5")
-        await window.until_shown(window.notifications, "no agent is listening yet, 10 s")
+        await window.until_shown(window.notifications, " (10 s so far): no agent is listening yet")
         await window.press("Shift+F5")

@@ -7,9 +7,9 @@ import type { Attached, ClientId, Endpoint, Rank, RelayEvent, Status } from './s
 
 const LOOK_INTERVAL = 1000; // milliseconds; reading a directory costs nothing, and file events are unreliable in /tmp
 const REFRESH_DELAY = 50; // milliseconds: several events in a row cause one request
-const RETRY_DELAY = 10_000; // milliseconds, for a relay-client that was killed or is suspended
-const FAREWELL = 500; // milliseconds in which a relay-client that exits removes its file
-const POLL_INTERVAL = 5000; // milliseconds between requests for round trips, which have no event
+const RETRY_DELAY = 10_000; // milliseconds until the next attempt to reach a relay-client that was killed or is suspended
+const FAREWELL = 500; // milliseconds within which a relay-client that is exiting removes its file
+const POLL_INTERVAL = 5000; // milliseconds between requests for round trips, whose changes cause no event
 
 interface Client {
   connection: Connection;
@@ -54,7 +54,7 @@ export class Clients implements vscode.Disposable {
 
   async request<T>(client: ClientId, request: string, fields: object = {}): Promise<T> {
     const found = this.clients.get(client.id);
-    if (!found) throw new Error('this relay-client has exited');
+    if (!found) throw new Error('This relay-client has exited.');
     return found.connection.request<T>(request, fields);
   }
 
@@ -77,7 +77,7 @@ export class Clients implements vscode.Disposable {
       try {
         await this.connect(id, await Connection.open(address));
       } catch {
-        this.forget(id); // nothing is listening there any more, or it does not answer
+        this.forget(id); // nothing is listening there any more, or the relay-client is not answering
       }
     };
     await Promise.all([...found].map(([id, address]) => this.clients.has(id) || open(id, address)));
@@ -107,7 +107,7 @@ export class Clients implements vscode.Disposable {
     const address = (await addresses(this.directory)).get(status.client.id);
     if (!address) return;
     try {
-      (await Connection.open(address)).close(); // it has closed only this connection
+      (await Connection.open(address)).close(); // the relay-client is running, and has closed only this connection
     } catch {
       this.killed.fire(status);
     }
@@ -125,7 +125,7 @@ export class Clients implements vscode.Disposable {
       client.status = await client.connection.request<Status>('status');
       this.changed.fire();
     } catch {
-      // it has just exited
+      // the relay-client has just exited
     }
   }
 }

@@ -1,11 +1,11 @@
-// Launch configurations: every rank is in the Run drop-down without a launch.json.
+// Launch configurations: every rank appears in the Run drop-down list, even without a launch.json.
 
 import * as vscode from 'vscode';
 import { RequestFailed } from './connection';
 import type { Clients } from './clients';
 import { describe, label, type Endpoint, type Rank, type Status } from './state';
 
-// In this extension's configurations until they are resolved: the rank to attach to, or all of them.
+// The field of this extension's configurations that, until they are resolved, names the rank to attach to, or all ranks.
 const MARK = 'relayDebug';
 const ALL = 'all';
 
@@ -41,7 +41,7 @@ function configuration(
       remoteRoot: settings.get<string>('remoteRoot', '.'),
     }],
     justMyCode: settings.get<boolean>('justMyCode', false),
-    subProcess: mark.port !== ALL, // the session of all ranks does not follow child processes
+    subProcess: mark.port !== ALL, // all ranks together may start hundreds of data loaders
     [MARK]: mark,
   };
 }
@@ -49,7 +49,7 @@ function configuration(
 export class RankConfigurations implements vscode.DebugConfigurationProvider {
   constructor(private readonly clients: Clients) {}
 
-  // VS Code asks for each folder, and once more for none: "user settings".
+  // VS Code requests the configurations of each folder, and then, for "user settings", those without a folder.
   provideDebugConfigurations(folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration[] {
     if (!folder && vscode.workspace.workspaceFolders?.length) return [];
     const jobs = this.clients.statuses.filter(({ nodes }) => nodes.flatMap(({ targets }) => targets).length > 1);
@@ -59,7 +59,7 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     ];
   }
 
-  // Opens the local port of a rank or of all ranks; most other configurations are unchanged. undefined cancels the session.
+  // Opens the local port of a rank or of all ranks; most other configurations are returned unchanged. undefined cancels the session.
   async resolveDebugConfiguration(
     _folder: vscode.WorkspaceFolder | undefined, configuration: vscode.DebugConfiguration,
   ): Promise<vscode.DebugConfiguration | undefined> {
@@ -77,19 +77,19 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     }
   }
 
-  // debugpy's adapter never answers an attach that listens on a port in use, so the session would show nothing at all. A port that
-  // relay-client has opened leads to the job, so this session connects to it.
+  // debugpy's adapter never answers an attach request to listen on a port in use, so the session would show nothing. A port that
+  // relay-client has opened leads to the job, so this session connects to that port.
   private connecting(configuration: vscode.DebugConfiguration): vscode.DebugConfiguration {
     const { listen, ...rest } = configuration as vscode.DebugConfiguration & { listen?: { port?: unknown } };
     const port = Number(listen?.port);
     const isOpen = this.clients.statuses.some(({ ports }) => ports.some((each) => each.port === port && !each.is_editor && !each.is_forward));
     if (!listen || !isOpen) return configuration;
-    const text = `relay-client has opened port ${port}, so '${configuration.name}' connects to it instead of listening.`;
-    void vscode.window.showInformationMessage(`${text} Replace "listen" by "connect" in launch.json, or stop relay-client first.`);
+    const text = `relay-client has opened port ${port}, so '${configuration.name}' is connecting to it instead of listening.`;
+    void vscode.window.showInformationMessage(`${text} Replace "listen" with "connect" in launch.json, or stop relay-client first.`);
     return { ...rest, connect: { host: '127.0.0.1', port } } as vscode.DebugConfiguration;
   }
 
-  // A launch.json may name a rank instead of a port: "rank": 3 or "rank": "all", and "hc" if several are in use.
+  // A launch.json may name a rank instead of a port: "rank": 3 or "rank": "all", and "hc" if several hybrid connections are in use.
   private markOf({ rank, hc, connect }: Marked): Mark | undefined {
     if (connect !== undefined || (rank !== ALL && typeof rank !== 'number')) return undefined;
     const found = this.clients.ranks.find(({ client, target }) =>
@@ -103,7 +103,9 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     const status = this.clients.statuses.find((each) => each.client.id === client);
     if (status && port === ALL) return this.clients.attachAll(status.client);
     const rank = this.clients.ranks.find((each) => each.client.id === client && each.target.port === port);
-    if (!rank || port === ALL) throw new Error(`${name} is not available: no running relay-client has this rank.`);
+    if (!rank || port === ALL) {
+      throw new Error(`Cannot start '${name}': no relay-client can reach ${port === ALL ? 'these ranks' : 'this rank'}.`);
+    }
     return this.clients.attach(rank.client, port);
   }
 }
@@ -127,7 +129,7 @@ export async function attach(rank: Rank): Promise<void> {
 }
 
 function showMissingDebugger(): void {
-  void vscode.window.showErrorMessage('The extension Python Debugger (ms-python.debugpy) is not installed.');
+  void vscode.window.showErrorMessage('The Python Debugger extension (ms-python.debugpy) is not installed.');
 }
 
 function hasDebugger(): boolean {

@@ -8,7 +8,7 @@ const HELLO_TIMEOUT = 5000; // milliseconds; a suspended relay-client accepts co
 
 export type Address = { path: string } | { port: number; token: string };
 
-// The error with which a relay-client answers a failed request.
+// The error in a relay-client's response to a failed request.
 export class RequestFailed extends Error {
   constructor(readonly sentence: string, readonly hint: string) {
     super(hint ? `${sentence}. ${hint}` : sentence);
@@ -29,7 +29,7 @@ export class Connection {
 
   private constructor(private readonly socket: net.Socket, readonly client: ClientId) {}
 
-  // Rejects if nothing is listening there, or a program that does not know the token.
+  // Rejects if nothing is listening there, or if the listening program does not know the token.
   static async open(address: Address): Promise<Connection> {
     const socket = 'path' in address ? net.connect(address.path) : net.connect(address.port, '127.0.0.1');
     socket.setEncoding('utf8');
@@ -54,7 +54,7 @@ export class Connection {
     });
   }
 
-  // Cancels the requests in progress, too.
+  // Disconnects, which also cancels the requests in progress.
   close(): void {
     this.socket.destroy();
   }
@@ -132,7 +132,7 @@ class Lines {
     return JSON.parse(line) as Record<string, unknown>;
   }
 
-  // Passes the received data and all further data on to another reader.
+  // Passes the received data and all further data to another reader.
   release(receive: (text: string) => void): void {
     this.socket.off('data', this.onData);
     this.socket.on('data', receive);

@@ -1,4 +1,4 @@
-// Addresses of this user's running relay-clients: one file each, in a directory that only this user can enter.
+// Addresses of this user's running relay-clients: one file for each relay-client, in a directory that only this user can enter.
 
 import * as fs from 'node:fs/promises';
 import * as os from 'node:os';
@@ -40,6 +40,6 @@ async function tcpAddress(file: string): Promise<Address | undefined> {
     const { port, token } = JSON.parse(await fs.readFile(file, 'utf8')) as { port?: unknown; token?: unknown };
     return typeof port === 'number' && typeof token === 'string' ? { port, token } : undefined;
   } catch {
-    return undefined; // it has just been removed
+    return undefined; // the file has just been removed
   }
 }

@@ -1,4 +1,4 @@
-// What the extension contributes; everything else is in relay-client, which it uses only through the control socket.
+// What the extension contributes; everything else is in relay-client, which the extension uses through the control socket.
 
 import * as vscode from 'vscode';
 import { Clients } from './clients';
@@ -8,9 +8,10 @@ import { userDirectory } from './directory';
 import { Launcher } from './launcher';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
 import { pushEditor, pushSaved } from './push';
+import { RefusedSessions } from './refused';
 import { label, type Rank, type RelayEvent, type Status } from './state';
 import { StatusBar } from './statusBar';
-import { RanksView, type Item } from './tree';
+import { createRanksView, type Item } from './tree';
 
 const STACKS = 'relay-debug-stacks';
 
@@ -22,9 +23,10 @@ export function activate(context: vscode.ExtensionContext): void {
   const trigger = vscode.DebugConfigurationProviderTriggerKind;
   context.subscriptions.push(
     clients, launcher, new StatusBar(clients),
-    vscode.window.registerTreeDataProvider('relayDebug.ranks', new RanksView(clients)),
+    createRanksView(clients),
     vscode.debug.registerDebugConfigurationProvider('debugpy', ranks, trigger.Dynamic),
     vscode.debug.registerDebugConfigurationProvider('debugpy', { resolveDebugConfiguration: ranks.resolveDebugConfiguration.bind(ranks) }),
+    vscode.debug.registerDebugAdapterTrackerFactory('debugpy', new RefusedSessions(clients, launcher)),
     vscode.window.registerTerminalLinkProvider(new TerminalLinks(clients)),
     vscode.window.registerUriHandler(new RankUris(clients)),
     vscode.workspace.registerTextDocumentContentProvider(STACKS, stacks),
@@ -73,7 +75,7 @@ async function group(clients: Clients, item?: Item): Promise<void> {
 
 async function rankOf(clients: Clients, item?: Item): Promise<Rank | undefined> {
   if (item?.kind === 'rank') return item.rank;
-  if (!clients.ranks.length) throw new Error(clients.statuses.length ? 'No rank has registered yet.' : 'No relay-client is running.');
+  if (!clients.ranks.length) throw new Error(clients.statuses.length ? 'No rank is registered yet.' : 'No relay-client is running.');
   return pickRank(clients.ranks);
 }
 
@@ -88,7 +90,7 @@ async function clientOf(clients: Clients, item?: Item): Promise<Status | undefin
   if (!statuses.length) throw new Error('No relay-client is running.');
   if (statuses.length === 1) return statuses[0];
   const items = statuses.map((status) => ({ label: status.client.hc, description: `pid ${status.client.pid}`, status }));
-  return (await vscode.window.showQuickPick(items, { placeHolder: 'Which relay-client?' }))?.status;
+  return (await vscode.window.showQuickPick(items, { placeHolder: 'Which relay-client?', ignoreFocusOut: true }))?.status;
 }
 
 async function stop(clients: Clients, launcher: Launcher, item?: Item): Promise<void> {
@@ -122,7 +124,7 @@ async function showHang(clients: Clients, documents: StackDocuments, item?: Item
   if (!status) return;
   const location = { location: vscode.ProgressLocation.Window, title: 'Looking for missing ranks' };
   const { text } = await vscode.window.withProgress(location, () => clients.request<{ text: string }>(status.client, 'hang'));
-  await documents.show(`hang on ${status.client.hc}`, text);
+  await documents.show(`missing ranks on ${status.client.hc}`, text);
 }
 
 async function openPlace(item?: Item): Promise<void> {
@@ -142,10 +144,10 @@ async function notify(clients: Clients, event: RelayEvent): Promise<void> {
   }
 }
 
-// The debugger of the editor has just lost its connection, without any reason that it could show.
+// The editor's debugger has just lost its connection, and has received no reason that it could show.
 function notifyKilled({ client, nodes }: Status): void {
   if (!nodes.some(({ targets }) => targets.some((target) => target.attached_here))) return;
-  const text = `relay-client was killed: its debug sessions have ended, and the jobs continue. It was process ${client.pid} on '${client.hc}'.`;
+  const text = `relay-client (process ${client.pid} on '${client.hc}') was killed. Its debug sessions have ended; the jobs continue to run.`;
   void vscode.window.showErrorMessage(text);
 }
 
@@ -163,7 +165,7 @@ class StackDocuments implements vscode.TextDocumentContentProvider {
     const uri = vscode.Uri.from({ scheme: STACKS, path: name });
     this.texts.set(uri.path, text);
     this.changed.fire(uri);
-    // In a preview tab it would replace the file that the user is reading.
+    // In a preview tab, the text would replace the file that the user is reading.
     await vscode.window.showTextDocument(uri, { preview: false });
   }
 }

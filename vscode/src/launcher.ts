@@ -67,11 +67,12 @@ function reason(written: string, status: number): string {
 async function askForArguments(): Promise<string[] | undefined> {
   const hc = await vscode.window.showInputBox({
     title: 'Start relay-client (1/2)',
-    prompt: 'Hybrid connection; leave empty if the connection string names it. Credentials come from RELAY_* variables.',
+    prompt: 'Name of the hybrid connection; leave it empty if the connection string contains it. Credentials come from RELAY_* variables.',
+    ignoreFocusOut: true,
   });
   if (hc === undefined) return undefined;
   const ports = await vscode.window.showInputBox({
-    title: 'Start relay-client (2/2)', prompt: 'Ports of the ranks', value: '5678',
+    title: 'Start relay-client (2/2)', prompt: 'Local ports for the ranks', value: '5678', ignoreFocusOut: true,
     validateInput: (text) => (/^[\d,-]+$/.test(text) ? undefined : 'Use ports such as 5678, 5678-5681 or 5678,5690'),
   });
   if (ports === undefined) return undefined;

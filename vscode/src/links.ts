@@ -7,7 +7,7 @@ import type { Rank } from './state';
 
 const IN_TERMINAL = [
   { pattern: /\battach(?:es)? to rank (\d{1,6})\b/g, field: 'rank' },
-  { pattern: /\b(?:F5|debugger) on port (\d{1,5})\b/g, field: 'port' },
+  { pattern: /\b(?:F5|a debugger)\b[^:;,]{0,80}? (?:on|to) port (\d{1,5})\b/g, field: 'port' },
 ] as const;
 
 export interface Wanted {
@@ -97,5 +97,5 @@ export async function pickRank(ranks: Rank[]): Promise<Rank | undefined> {
     description: `${rank.node.host}, '${rank.client.hc}', port ${rank.target.port}`,
     rank,
   }));
-  return (await vscode.window.showQuickPick(items, { placeHolder: 'Which rank?' }))?.rank;
+  return (await vscode.window.showQuickPick(items, { placeHolder: 'Which rank?', ignoreFocusOut: true }))?.rank;
 }

@@ -1,11 +1,11 @@
-// Replaces the code of running ranks by that of a file: docs/guides/push.md.
+// Replaces the code of running ranks with the code in a file: docs/guides/push.md.
 
 import { posix } from 'node:path';
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
 import { showError } from './configurations';
 
-const SHOWN = 15_000; // milliseconds of a line in the status bar
+const SHOWN = 15_000; // milliseconds for which the status bar shows the result
 
 interface Pushed {
   text: string;
@@ -41,7 +41,7 @@ async function push(clients: Clients, document: vscode.TextDocument): Promise<vo
   });
 }
 
-// The first line is the summary; the others name what has changed, and what stays as it is.
+// The first line is the summary; the other lines list what was replaced and what was not.
 function show({ text, is_complete }: Pushed): void {
   vscode.debug.activeDebugConsole.appendLine(text);
   if (is_complete) vscode.window.setStatusBarMessage(text.split('\n')[0] ?? text, SHOWN);

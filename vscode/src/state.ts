@@ -67,7 +67,7 @@ export interface RelayEvent {
   level?: string;
 }
 
-// Where a debugger connects to.
+// The address to which a debugger connects.
 export interface Endpoint {
   host: string;
   local_port: number;
@@ -116,7 +116,7 @@ export function describe(target: Target): string {
   return parts.join(' · ');
 }
 
-// The same for a narrow view, in which the end of a row is cut off: "train.py:41 · alice@laptop". An icon shows the state.
+// The state of a rank for a narrow view, in which the end of a row is cut off: "train.py:41 · alice@laptop". An icon shows the state.
 export function describeShortly(target: Target): string {
   const stoppedAt = target.stop ? place(target.stop) : /^stopped at (.+)$/.exec(target.activity ?? '')?.[1];
   const state = stoppedAt || (target.stop ? 'stopped' : (!target.attached_here && target.activity) || target.state);

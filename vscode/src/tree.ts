@@ -1,4 +1,4 @@
-// The view "Ranks": relay-clients (if there are several), nodes and ranks.
+// The "Ranks" view: relay-clients (if there are several), nodes and ranks.
 
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
@@ -9,42 +9,102 @@ export type Item =
   | { kind: 'node'; status: Status; node: Node }
   | { kind: 'rank'; rank: Rank };
 
-export class RanksView implements vscode.TreeDataProvider<Item> {
-  private readonly changed = new vscode.EventEmitter<void>();
+// A row keeps its `Item` as long as it exists, and only rows that look different are refreshed: VS Code forgets the items
+// of a refreshed tree until it has requested them again; clicking a row in the meantime runs its command without the item.
+class RanksView implements vscode.TreeDataProvider<Item> {
+  private readonly changed = new vscode.EventEmitter<Item | undefined>();
   readonly onDidChangeTreeData = this.changed.event;
+  private items = new Map<string, Item>();
+  private looks = new Map<string, string>();
 
   constructor(private readonly clients: Clients) {
-    clients.onDidChange(() => this.changed.fire());
+    this.looks = this.update();
+    clients.onDidChange(() => this.refresh());
   }
 
   getChildren(item?: Item): Item[] {
-    const statuses = this.clients.statuses;
-    if (!item) {
-      const [only] = statuses;
-      return statuses.length === 1 && only ? nodesOf(only) : statuses.map((status) => ({ kind: 'client', status }));
-    }
-    if (item.kind === 'client') return nodesOf(item.status);
-    if (item.kind === 'rank') return [];
-    const { status: { client }, node } = item;
-    const targets = [...node.targets].sort((one, other) => one.port - other.port);
-    return targets.map((target) => ({ kind: 'rank', rank: { client, node, target } }));
+    const found = item ? childrenOf(item) : rootsOf(this.clients.statuses);
+    return found.map((each) => this.items.get(idOf(each)) ?? each);
   }
 
   getTreeItem(item: Item): vscode.TreeItem {
-    if (item.kind === 'client') return clientItem(item.status);
-    return item.kind === 'node' ? nodeItem(item.status, item.node) : rankItem(item.rank);
+    return treeItem(item);
   }
+
+  private refresh(): void {
+    const before = this.looks;
+    this.looks = this.update();
+    if (before.get('') !== this.looks.get('')) {
+      this.changed.fire(undefined);
+      return;
+    }
+    for (const [id, look] of this.looks) {
+      const item = this.items.get(id);
+      if (item && before.has(id) && before.get(id) !== look) this.changed.fire(item);
+    }
+  }
+
+  // Copies the current state into the items; returns what each row and its list of children look like, with '' for the root.
+  private update(): Map<string, string> {
+    const items = new Map<string, Item>();
+    const looks = new Map<string, string>();
+    const visit = (found: Item[]): string[] => found.map((each) => {
+      const id = idOf(each);
+      const item = Object.assign(this.items.get(id) ?? each, each);
+      items.set(id, item);
+      const { command: _, ...look } = treeItem(item);
+      looks.set(id, JSON.stringify([look, visit(childrenOf(item))]));
+      return id;
+    });
+    looks.set('', JSON.stringify(visit(rootsOf(this.clients.statuses))));
+    this.items = items;
+    return looks;
+  }
+}
+
+export function createRanksView(clients: Clients): vscode.Disposable {
+  const view = vscode.window.createTreeView('relayDebug.ranks', { treeDataProvider: new RanksView(clients) });
+  // When a view is opened for the first time, VS Code lays out its rows only after two seconds, or when the view gets a message.
+  const opened = view.onDidChangeVisibility(() => {
+    view.message = '';
+    opened.dispose();
+  });
+  return view;
+}
+
+function rootsOf(statuses: readonly Status[]): Item[] {
+  const [only] = statuses;
+  return statuses.length === 1 && only ? nodesOf(only) : statuses.map((status) => ({ kind: 'client', status }));
+}
+
+function childrenOf(item: Item): Item[] {
+  if (item.kind === 'client') return nodesOf(item.status);
+  if (item.kind === 'rank') return [];
+  const { status: { client }, node } = item;
+  const targets = [...node.targets].sort((one, other) => one.port - other.port);
+  return targets.map((target) => ({ kind: 'rank', rank: { client, node, target } }));
 }
 
 function nodesOf(status: Status): Item[] {
   return status.nodes.map((node) => ({ kind: 'node', status, node }));
 }
 
+function idOf(item: Item): string {
+  if (item.kind === 'client') return item.status.client.id;
+  if (item.kind === 'node') return `${item.status.client.id}/${item.node.agent}`;
+  return `${item.rank.client.id}/${item.rank.node.agent}/${item.rank.target.port}`;
+}
+
+function treeItem(item: Item): vscode.TreeItem {
+  if (item.kind === 'client') return clientItem(item.status);
+  return item.kind === 'node' ? nodeItem(item.status, item.node) : rankItem(item);
+}
+
 function clientItem({ client, nodes }: Status): vscode.TreeItem {
   const item = new vscode.TreeItem(client.hc, vscode.TreeItemCollapsibleState.Expanded);
   item.id = client.id;
   item.description = nodes.length ? `pid ${client.pid}` : 'no agent is connected';
-  item.tooltip = `relay-client ${client.id} on '${client.hc}' of ${client.namespace}`;
+  item.tooltip = `relay-client ${client.id} on '${client.hc}' in ${client.namespace}`;
   item.iconPath = new vscode.ThemeIcon('remote');
   item.contextValue = 'client';
   return item;
@@ -52,7 +112,7 @@ function clientItem({ client, nodes }: Status): vscode.TreeItem {
 
 function nodeItem(status: Status, node: Node): vscode.TreeItem {
   const item = new vscode.TreeItem(nodeLabel(node), vscode.TreeItemCollapsibleState.Expanded);
-  item.id = `${status.client.id}/${node.agent}`;
+  item.id = idOf({ kind: 'node', status, node });
   item.description = describeNode(node);
   item.tooltip = node.cwd ? `${node.host}: ${node.cwd}` : node.host;
   item.iconPath = new vscode.ThemeIcon(node.link === 'connected' ? 'server' : 'warning');
@@ -60,18 +120,18 @@ function nodeItem(status: Status, node: Node): vscode.TreeItem {
   return item;
 }
 
-function rankItem(rank: Rank): vscode.TreeItem {
-  const { client, node, target } = rank;
+function rankItem(row: Item & { kind: 'rank' }): vscode.TreeItem {
+  const { node, target } = row.rank;
   const item = new vscode.TreeItem(label(target));
-  item.id = `${client.id}/${node.agent}/${target.port}`;
+  item.id = idOf(row);
   item.description = describeShortly(target);
   item.tooltip = [`${label(target)} on ${node.host}`, target.script, target.pid && `pid ${target.pid}`, describe(target)]
     .filter(Boolean).join('\n');
   item.accessibilityInformation = { label: `${label(target)}, ${describe(target)}` };
-  item.iconPath = icon(rank);
+  item.iconPath = icon(row.rank);
   item.contextValue = ['rank', target.attached_here && 'here', target.stop && 'stopped'].filter(Boolean).join('.');
   if (target.stop?.file) {
-    item.command = { command: 'relayDebug.openPlace', title: 'Go to Where It Is Stopped', arguments: [{ kind: 'rank', rank }] };
+    item.command = { command: 'relayDebug.openPlace', title: 'Go to Where the Rank Is Stopped', arguments: [row] };
   }
   return item;
 }

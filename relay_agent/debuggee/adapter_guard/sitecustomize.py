@@ -1,14 +1,14 @@
-"""Makes debugpy's adapter serve the user of its process only, and one editor after the other; Python runs this first.
+"""Restricts debugpy's adapter to the user of its process, and to one editor at a time; Python runs this file first.
 
-The adapter's port for debuggers needs no proof, and every user of a machine can reach 127.0.0.1. So each connection is
-checked before the adapter sees it. Only `socket.accept` of the standard library is replaced for this, so no change of
-debugpy can leave the ports open.
+The adapter's port for debuggers requires no authentication, and every user of a machine can reach 127.0.0.1. So each
+connection is checked before the adapter sees it. For this, only the standard library's `socket.accept` is replaced, so
+no change in debugpy can leave the ports open.
 
-The thread that accepts editors must survive. It ends, and every later attach hangs, if an editor closes its connection
-immediately (microsoft/debugpy#1308), or if another one has closed its own a moment before. So `Client.__init__`, which
-runs in that thread, is replaced as well: an error in it does not end the thread. And `attach` waits until the sessions
-of disconnected editors have ended, instead of being refused. With a debugpy in which these names differ, debugpy's own
-functions run.
+The thread that accepts editors must survive. If an editor closes its connection immediately (microsoft/debugpy#1308),
+or if another editor closed its connection a moment earlier, the thread exits, and every later attach hangs. So
+`Client.__init__`, which runs in that thread, is replaced as well: an error in it no longer ends the thread. In
+addition, `attach` waits until the sessions of disconnected editors have ended, instead of being refused. With a version
+of debugpy in which these names differ, debugpy's own functions run.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 SESSION_END_LIMIT = 5.0
-"""Seconds that a new editor waits until the previous session has ended; pydevd needs milliseconds, unless C code of the
-job holds the GIL."""
+"""Maximum time in seconds that a new editor waits for the previous session to end; pydevd needs milliseconds, unless
+the job's C code is holding the GIL."""
 POLL_INTERVAL = 0.005
 
 
@@ -29,7 +29,7 @@ def guard_sockets() -> None:
     """Replace `socket.accept` in this process."""
     del os.environ["PYTHONPATH"]  # the directory is for this process only, not for its children
     sys.path.insert(0, str(Path(__file__).parents[3]))
-    from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user  # noqa: PLC0415 - found only now
+    from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user  # noqa: PLC0415 - now in `sys.path`
 
     del sys.path[0]
     tables, accept = SocketTables(), socket.socket.accept
@@ -37,7 +37,7 @@ def guard_sockets() -> None:
     def is_own(connection: socket.socket) -> bool:
         try:
             return tables.peer_owner(connection.getsockname()[:2], connection.getpeername()[:2]) == own_user()
-        except OwnerUnknown:  # this system does not show who connects
+        except OwnerUnknown:  # this system does not show who is connecting
             return True
         except OSError:  # the connection was reset
             return False
@@ -50,11 +50,11 @@ def guard_sockets() -> None:
                 return connection, address
             connection.close()
 
-    socket.socket.accept = accept_own_user  # type: ignore[method-assign] # the point of this file
+    socket.socket.accept = accept_own_user  # type: ignore[method-assign] # the purpose of this file
 
 
 def guard_clients() -> None:
-    """Replace two methods of `Client`, once; the adapter has imported it before it accepts connections."""
+    """Replace two methods of `Client`, once; the adapter imports this class before it accepts connections."""
     clients, sessions = (sys.modules.get(f"debugpy.adapter.{name}") for name in ("clients", "sessions"))
     client: Any = getattr(clients, "Client", None)
     if not hasattr(client, "attach_request") or hasattr(client, "relay_agent_guard"):
@@ -62,12 +62,12 @@ def guard_clients() -> None:
     client.relay_agent_guard, begin, attach = True, client.__init__, client.attach_request
 
     def begin_or_end(self: Any, connection: Any) -> None:
-        """Start a session, in the thread that accepts; if an editor has already gone, only that one is affected."""
+        """Start a session in the accepting thread; if the editor has already left, only its session is affected."""
         with contextlib.suppress(Exception):
             begin(self, connection)
 
     def attach_after_others(self: Any, request: Any) -> Any:
-        """Attach to the process as soon as no session ends any more."""
+        """Attach to the process as soon as the sessions of all disconnected editors have ended."""
         deadline = time.monotonic() + SESSION_END_LIMIT
         while has_leaving_editor(sessions) and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)
@@ -77,15 +77,15 @@ def guard_clients() -> None:
 
 
 def is_leaving(session: Any) -> bool:
-    """Return whether the editor of a session has disconnected, but not yet its process."""
+    """Return whether the editor of a session has disconnected, but the debugged process has not."""
     return bool(session.client and not session.client.is_connected and session.server and session.server.is_connected)
 
 
 def has_leaving_editor(sessions: Any) -> bool:
-    """Return whether there is such a session; False if that is unknown."""
+    """Return whether an editor has disconnected from a session that has not ended; False if that is unknown."""
     try:
         return any(is_leaving(session) for session in list(sessions._sessions))  # noqa: SLF001 - nothing public lists them
-    except (AttributeError, RuntimeError):  # another debugpy; the set has changed meanwhile
+    except (AttributeError, RuntimeError):  # another version of debugpy, or the set has changed meanwhile
         return False
 
 

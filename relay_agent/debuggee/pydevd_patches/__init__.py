@@ -12,18 +12,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from relay_agent.debuggee.pydevd_patches import child_wait, continuing, following, sending, waking
+from relay_agent.debuggee.pydevd_patches import child_wait, continuing, exiting, following, sending, waking
+from relay_agent.gevent_originals import threading
 from relay_agent.prefetch import in_process
 from relay_agent.python_path import in_front
-from relay_agent.unpatched import threading
 
 __all__ = ["VALUES_VARIABLE", "follow_into_children", "follow_on_demand", "install"]
 
 VALUES_VARIABLE = "RELAY_DEBUG_VALUES"
-"""The variable of the setting `--debug-values`; set for children if the setting came from elsewhere."""
+"""The variable of the setting `--debug-values`; also set for children if this process got the setting from another
+source."""
 
 _first_call = threading.Lock()
-"""Acquired by the first call of `install`, and never released."""
+"""Acquired by the first call to `install`, and never released."""
 
 
 def install(*, values: bool = True) -> None:
@@ -33,13 +34,14 @@ def install(*, values: bool = True) -> None:
         values: Whether to change how values are shown.
     """
     # In a child whose program is pydevd's file, a patch imports pydevd once more, as a module. pydevd then calls its
-    # extensions again, and through `child_plugin` this function.
+    # extensions again, including the one in `child_plugin`, which calls this function again.
     if not _first_call.acquire(blocking=False):
         return
     sending.install()
     waking.install()
     continuing.install()
     child_wait.install()
+    exiting.install()
     following.install()
     in_process.install()
     if "relay_agent.push.sources" in sys.modules:  # code was replaced before debugpy was started

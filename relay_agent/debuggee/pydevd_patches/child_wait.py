@@ -1,8 +1,8 @@
 """Patch that limits how long a child of a debugged process waits for its own debug session.
 
 debugpy announces such a child to the debugger of its parent, and the child does not run until an editor has attached to
-it. If the editor disconnects before that or ignores the announcement, the child would wait without limit. With this
-patch it waits for a limited time, and only while an editor is connected to debugpy's adapter. An editor can still
+it. If the editor disconnected before that or ignored the announcement, the child would wait without limit. With this
+patch, it waits for a limited time, and only while an editor is connected to debugpy's adapter. An editor can still
 attach to it later.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from relay_agent.debugpy_internals.table import CHILD_WAIT
+from relay_agent.gevent_originals import time
 from relay_agent.stderr import write_line
-from relay_agent.unpatched import time
 from relay_core.socket_tables import OwnerUnknown, SocketTables
 
 __all__ = ["PORT_VARIABLE", "install", "loaded_pydevds"]
@@ -27,13 +27,14 @@ PORT_VARIABLE = "RELAY_DEBUG_ADAPTER_PORT"
 LIMIT_VARIABLE = "DEBUGPY_PROCESS_SPAWN_TIMEOUT"
 """debugpy's variable for the time to wait for a process."""
 LIMIT = 60.0
-"""debugpy's default for it."""
+"""debugpy's default for this time, in seconds."""
 POLL_INTERVAL = 0.02
 """Seconds between two checks for the editor's breakpoints, as in pydevd."""
 CONNECTION_INTERVAL = 0.5
-"""Seconds between two checks whether an editor is connected."""
+"""Seconds between two checks of whether an editor is connected."""
 MISSES = 4
-"""Checks in a row that find none before the child runs: an editor may close one connection before it opens the next."""
+"""Number of consecutive checks that must find no editor before the child runs: an editor may close one connection
+before it opens the next."""
 
 
 def install() -> None:
@@ -45,14 +46,14 @@ def install() -> None:
 
 
 def loaded_pydevds() -> list[Any]:
-    """Return the module pydevd, and `__main__` too if the process was started with pydevd's file as its program."""
+    """Return the `pydevd` module, and `__main__` too if this process runs pydevd's file as its program."""
     import pydevd  # noqa: PLC0415 - in debug runs only
 
     return [module for module in (pydevd, sys.modules.get("__main__")) if hasattr(module, "PyDB")]
 
 
 def _wait_or(debugger: Any, wait: Callable[[Any], None]) -> None:
-    """Wait with a limit, or as pydevd does."""
+    """Wait with a time limit; if that fails, wait as pydevd does."""
     with CHILD_WAIT.guarded():
         _wait(debugger)
         return
@@ -60,13 +61,15 @@ def _wait_or(debugger: Any, wait: Callable[[Any], None]) -> None:
 
 
 def _wait(debugger: Any) -> None:
-    """Wait until the editor has sent its breakpoints, the adapter has closed the connection, or none will attach."""
+    """Wait until the editor has sent its breakpoints, the adapter has disconnected, or no editor is expected."""
     limit = float(os.environ.get(LIMIT_VARIABLE) or LIMIT)
     deadline = time.monotonic() + limit
     editors = _Editors(int(os.environ.get(PORT_VARIABLE) or 0))
     while not debugger.ready_to_run and not debugger.pydb_disposed:
         reason = f"no debugger attached within {limit:g} s" if time.monotonic() >= deadline else ""
-        reason = reason or ("the debugger disconnected before it attached here" if editors.have_left() else "")
+        reason = reason or (
+            "the debugger disconnected before it attached to this process" if editors.have_left() else ""
+        )
         if reason:
             write_line(f"process {os.getpid()}: {reason}; continuing")
             break
@@ -76,7 +79,7 @@ def _wait(debugger: Any) -> None:
 
 
 class _Editors:
-    """The editors that are connected to a port of debugpy's adapter; 0 if it is unknown."""
+    """The editors that are connected to a port of debugpy's adapter; the port is 0 if it is unknown."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -84,7 +87,7 @@ class _Editors:
         self._misses = 0
 
     def have_left(self) -> bool:
-        """Return whether no editor has been connected for a while, as far as this system shows it."""
+        """Return whether no editor has been connected for a while, as far as this system shows connections."""
         if self._port and time.monotonic() >= self._next_check:
             self._next_check = time.monotonic() + CONNECTION_INTERVAL
             self._misses = 0 if self._is_connected() else self._misses + 1

@@ -2,8 +2,8 @@
 
 pydevd responds as soon as a thread has resumed. That may never happen: a `continue` can arrive when all threads are
 running, for example because the user pressed the key twice, or another thread can reach a breakpoint and stop all
-threads again before the first one has resumed. While debugpy's adapter waits for the response, it passes no further
-requests on, so the job can no longer be resumed (microsoft/debugpy#2048).
+threads again before the first one has resumed. While debugpy's adapter waits for the response, it does not pass on
+further requests, so the job can no longer be resumed (microsoft/debugpy#2048).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Patch that lets an editor decide, when it attaches, whether to follow child processes.
 
 debugpy decides this when it starts, before an editor has attached: it replaces the functions that create processes, and
-every Python child then starts with a debugger that waits for the editor. With this patch the functions are replaced at
-an `attach` with `"subProcess": true` and restored when that session ends, so in a job that is not being debugged
+every Python child then starts with a debugger that waits for the editor. With this patch, the functions are replaced at
+an `attach` with `"subProcess": true` and restored when that session ends, so in a job that is not being debugged,
 children start as usual.
 """
 
@@ -22,7 +22,7 @@ class _Following:
     is_on_demand = False
     """True if the functions that create processes were replaced for an editor rather than at the start of debugpy."""
     is_requested = False
-    """True if the last editor that attached follows children."""
+    """True if the last editor that attached requested that children be followed."""
     reach_children: Callable[[], None] = staticmethod(lambda: None)
     """Makes relay-debug's patches take effect in children too."""
     is_attached: Callable[[], bool] = staticmethod(lambda: True)
@@ -44,7 +44,7 @@ def install() -> None:
     from _pydevd_bundle.pydevd_process_net_command_json import PyDevJsonCommandProcessor  # noqa: PLC0415
 
     set_options = PyDevJsonCommandProcessor._set_debug_options  # noqa: SLF001 - called at each `attach`
-    is_applied = pydev_monkey._get_apply_arg_patching  # noqa: SLF001 - read at each creation of a process
+    is_applied = pydev_monkey._get_apply_arg_patching  # noqa: SLF001 - read each time a process is created
 
     def set_options_and_follow(processor: Any, debugger: Any, arguments: Any, *others: Any, **named: Any) -> Any:
         """Handle the arguments of `attach`."""

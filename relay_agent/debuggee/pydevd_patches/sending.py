@@ -1,9 +1,9 @@
-"""Patch of how pydevd sends messages to debugpy's adapter: it sets TCP_NODELAY and limits their size.
+"""Patch that changes how pydevd sends messages to debugpy's adapter: it sets TCP_NODELAY and limits message sizes.
 
 pydevd leaves Nagle's algorithm on and writes each message in two parts, which costs 40 ms per response.
 
-After a message of 16 MiB or more debugpy's adapter stops reading, and the debug session hangs silently. A response of
-that size, for example to "copy value" of a long string, is replaced by an error that the editor shows. Printed output
+After a message of 16 MiB or more, debugpy's adapter stops reading, and the debug session hangs silently. A response of
+that size, for example to "Copy Value" for a long string, is replaced by an error that the editor shows. Printed output
 is truncated.
 """
 
@@ -20,9 +20,9 @@ from relay_core.dap.prefetch import PREFETCH_EVENT
 __all__ = ["MAX_BODY", "install", "shortened"]
 
 MAX_BODY = 0xFFFFFF
-"""Maximum number of bytes of JSON; `JsonIOStream.MAX_BODY_SIZE` in `debugpy.common.messaging`."""
+"""Maximum size of the JSON in bytes; `JsonIOStream.MAX_BODY_SIZE` in `debugpy.common.messaging`."""
 KEPT_OUTPUT = 2_000_000
-"""Number of characters of printed output that are kept; each may need six bytes of JSON."""
+"""Number of characters of printed output that are kept; each may take six bytes in JSON."""
 
 
 def install() -> None:
@@ -49,7 +49,7 @@ def install() -> None:
     def prepare(connection: Any) -> None:
         with contextlib.suppress(
             AttributeError, OSError
-        ):  # the socket is closed, or not a socket: without the option, only the delay remains
+        ):  # it is closed or not a socket; without the option, only the delay remains
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def limited(command: Any) -> Any:
@@ -67,10 +67,10 @@ def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
         longest = max(message["body"]["answered"], key=lambda response: len(json.dumps(response)))
         answered = [shortened(r, size) if r is longest else r for r in message["body"]["answered"]]
         return {**message, "body": {**message["body"], "answered": answered}}
-    reason = f"{size:,} bytes, and debugpy's limit is 16 MiB per message"
+    reason = f"{size:,} bytes long, but debugpy's limit is 16 MiB per message"
     if message.get("type") == "response":
         header = {name: message.get(name) for name in ("type", "request_seq", "command")}
-        return {**header, "success": False, "message": f"the response has {reason}; request a part of it"}
+        return {**header, "success": False, "message": f"the response is {reason}; request part of it"}
     body = message.get("body") or {}
-    text = f"{body.get('output', '')[:KEPT_OUTPUT]}\n[truncated by relay-agent: the output has {reason}]\n"
+    text = f"{body.get('output', '')[:KEPT_OUTPUT]}\n[truncated by relay-agent: the output is {reason}]\n"
     return {"type": "event", "event": "output", "body": {"category": body.get("category", "console"), "output": text}}

@@ -1,8 +1,8 @@
-"""Patch of how pydevd shows values: tensors, arrays and tables by type and shape, and a deadline for each `repr`.
+"""Patch for pydevd's display of values: tensors, arrays and tables by type and shape, other values with a deadline.
 
-pydevd calls `repr` for each value of a frame in the stopped thread. For a tensor, the result is a page of numbers that
-must be computed and copied from the device; if the device hangs, the debugger hangs too. With this patch such values
-are described by `relay_agent.values.presentation`, and every other `repr` that may run code of the job has a deadline.
+In the stopped thread, pydevd calls `repr` for each value in a frame. For a tensor, the result is a page of numbers that
+must be computed and copied from the device; if the device hangs, the debugger hangs too. With this patch, such values
+are described by `relay_agent.values.presentation`, and every other `repr` that may run the job's code has a deadline.
 
 The full text remains available when the user requests a single value: in the Debug Console and for the clipboard.
 """
@@ -27,7 +27,7 @@ _OF_CONTEXT = "relay_debug_context"
 _SIMPLE = frozenset(
     {int, float, complex, bool, type(None), str, bytes, type, range, types.FunctionType, types.ModuleType}
 )
-"""Types whose `repr` runs no code of the job."""
+"""Types whose `repr` runs none of the job's code."""
 
 
 def install() -> None:
@@ -63,7 +63,7 @@ class _Provider:
         return not SHOWING.is_off and find_presenter(kind) is not None
 
     def get_str(self, value: object) -> str | None:
-        """Return the description; None makes pydevd use its own."""
+        """Return the description, or None to make pydevd use its own."""
         with SHOWING.guarded():
             return describe(value)
         return None

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from relay_agent.debugpy_internals.table import WAKING
-from relay_agent.unpatched import threading
+from relay_agent.gevent_originals import threading
 
 __all__ = ["install", "is_executing"]
 
 _executing: set[int] = set()
-"""Idents of the stopped threads that are executing a command, which may run code of the job."""
+"""Idents of the stopped threads that are executing a command, which may run the job's code."""
 
 
 def is_executing() -> bool:

@@ -15,7 +15,8 @@ _WORKSPACE = {
 }
 """The parts of the workspace's path, and the variables that azureml-mlflow reads them from."""
 _NAME = re.compile(r"[\w.()-]{1,256}", re.ASCII)
-"""Characters that Azure allows in these names; a value with others, such as a space, would end the link."""
+"""Characters that Azure allows in these names; a value with another character, such as a space, would break the
+link."""
 
 
 def find_run_url(environ: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """The TensorBoard event files that the agent serves: those below the directories that the job has announced.
 
-No other file can be read: the name must be that of an event file, and after all links are followed, it must be an
-ordinary file below its directory.
+No other file can be read: after all links have been followed, the file must be a regular file below its directory and
+must have the name of an event file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from relay_core.errors import ConfigurationError
 __all__ = ["list_files", "read_data"]
 
 MAX_FOLDERS = 10_000
-"""Folders that are searched; a job that announces its home directory must not occupy the agent for minutes."""
+"""Maximum number of folders that are searched; a job that announces its home directory must not occupy the agent for
+minutes."""
 
 
 def list_files(directories: Sequence[str]) -> EventFiles:
@@ -49,7 +50,7 @@ def _below(number: int, root: str) -> Iterator[EventFile]:
 
 
 def _is_inside(file: Path, top: Path) -> bool:
-    """Return whether a file is an ordinary one with the name of an event file below `top`, links followed."""
+    """Return whether a file, with all links followed, is a regular file below `top` with the name of an event file."""
     try:
         real = file.resolve()
         return real.is_relative_to(top) and is_event_file(real.name) and real.is_file()
@@ -58,10 +59,10 @@ def _is_inside(file: Path, top: Path) -> bool:
 
 
 def read_data(directories: Sequence[str], request: EventDataRequest) -> EventData:
-    """Return the bytes of a file from an offset on.
+    """Return the bytes of a file, starting at an offset.
 
     Raises:
-        ConfigurationError: it is not a file that `list_files` returns.
+        ConfigurationError: the file is not one that `list_files` returns.
     """
     number, _, path = request.path.partition("/")
     if number.isascii() and number.isdecimal() and int(number) < len(directories):
@@ -69,7 +70,7 @@ def read_data(directories: Sequence[str], request: EventDataRequest) -> EventDat
         file = top / path
         if is_event_file(file.name) and _is_inside(file, top):
             return _read(file.resolve(), request.offset)
-    raise ConfigurationError(f"'{request.path}' is not an event file of this node")
+    raise ConfigurationError(f"'{request.path}' is not an event file on this node")
 
 
 def _read(file: Path, offset: int) -> EventData:

@@ -11,20 +11,20 @@ from relay_agent.node.exit_status import read_status
 __all__ = ["ProcessExit", "until_exit"]
 
 POLL_INTERVAL = 1.0
-"""Seconds between checks on a system without pidfd."""
+"""Seconds between checks on systems without pidfd."""
 STATUS_INTERVAL = 0.002
 """Seconds between readings of the status on a system where it disappears with the process. The status can be read while
 the process releases its memory, which takes a few milliseconds for a small process."""
 
 
 async def until_exit(pid: int) -> None:
-    """Return when a process has ended: immediately if pidfd exists (Linux 5.3), otherwise within a second."""
+    """Return when a process has exited: immediately if pidfd exists (Linux 5.3), otherwise within a second."""
     with ProcessExit(pid) as process:
         await process.wait()
 
 
 class ProcessExit:
-    """Waits for the exit of one process; a context manager that must be entered while the process runs."""
+    """Waits for the exit of one process; a context manager that must be entered while the process is running."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -49,7 +49,7 @@ class ProcessExit:
             os.close(self._descriptor)
 
     async def wait(self) -> None:
-        """Return when the process has ended."""
+        """Return when the process has exited."""
         if self._descriptor is None:
             while not self._has_ended and _exists(self._pid):  # noqa: ASYNC110 - the system offers no event
                 await asyncio.sleep(POLL_INTERVAL)
@@ -63,7 +63,7 @@ class ProcessExit:
             loop.remove_reader(self._descriptor)
 
     async def status(self, *, within: float) -> int | None:
-        """Wait until the process has ended, and return its wait status.
+        """Wait until the process has exited, and return its wait status.
 
         None if the status is unknown or the process is still running.
         """

@@ -12,7 +12,9 @@ from pathlib import Path
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.collectives.ras_client import ask_ras
 from relay_agent.node.in_agent.azureml_run import find_run_url
+from relay_agent.node.in_agent.comparison import collect_values
 from relay_agent.node.in_agent.event_files import list_files, read_data
+from relay_agent.node.in_agent.offered_searches import OfferedSearches
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.protocol import (
     Access,
@@ -23,7 +25,7 @@ from relay_agent.stacks.out_of_process import Dump
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
 from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.metadata import ClientStatus
@@ -38,7 +40,7 @@ __all__ = ["ProcessTable", "file_digest"]
 MAX_SOURCE = 4 * 1024 * 1024
 """Maximum size in bytes of a source file whose digest is computed."""
 MAX_ENDINGS = 64
-"""Maximum number of announced endings, of about 60 bytes each; an editor needs the one of its process within a
+"""Maximum number of announced endings, each about 60 bytes long; an editor needs the ending of its process within a
 second."""
 
 logger = logging.getLogger(__name__)
@@ -79,9 +81,10 @@ class ProcessTable:
         """Set when the last process has left."""
         self.access: Access = {}
         self.monitored = asyncio.Event()
-        """Set when a process has requested the monitor; `monitor_interval` and `outputs` are then its settings."""
+        """Set when a process has requested the monitor; the next three attributes are then its settings."""
         self.monitor_interval = 0.0
         self.outputs = Path()
+        self.metrics: tuple[str, int] | None = None
         self._usage: NodeUsage | None = None
         self._processes: dict[int, RegisteredProcess] = {}
         self._leaving: set[RegisteredProcess] = set()
@@ -91,6 +94,7 @@ class ProcessTable:
         self._event_roots: dict[str, None] = {}
         """Directories with event files, in the order in which they were announced."""
         self._listener_state: Message | None = None
+        self._searches = OfferedSearches()
 
     def __repr__(self) -> str:
         return f"<ProcessTable {sorted(self._processes)}>"
@@ -107,7 +111,7 @@ class ProcessTable:
         return self._processes.get(port)
 
     def targets(self) -> list[RegisteredProcess]:
-        """Return the processes, by port."""
+        """Return the processes in the order of their ports."""
         return [process for _, process in sorted(self._processes.items())]
 
     def describe(self, agent: AgentInfo) -> AgentInfo:
@@ -132,6 +136,10 @@ class ProcessTable:
         self._event_roots.update(dict.fromkeys(found))
         return list(self._event_roots)
 
+    async def search(self, step: SearchStep) -> bytes:
+        """Continue the search for the first difference from a value on another node."""
+        return await self._searches.answer(step)
+
     async def answer(
         self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest
     ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed | EventFiles | EventData:
@@ -142,8 +150,9 @@ class ProcessTable:
             )
             return NodeCollectives(tuple(reports), ras)
         if isinstance(request, Evaluate):
-            asked = [process for process in self.targets() if request.selects(process.info.rank)]
-            return NodeValues(grouped(await asyncio.gather(*(process.evaluate(request) for process in asked))))
+            asked = [process for process in self.targets() if request.selects(process.info.rank, process.logical_port)]
+            values = await collect_values(request, asked)
+            return NodeValues(self._searches.offer(request, asked, values), request.is_message)
         if isinstance(request, Push):
             pushed = [process for process in self.targets() if request.selects(process.info.rank)]
             found = NodePushed(grouped(await asyncio.gather(*(process.push(request) for process in pushed))))
@@ -173,8 +182,8 @@ class ProcessTable:
             if (process := self._processes.get(conflict.port)) is not None:
                 process.send(
                     {
-                        "notice": f"port {conflict.port} is claimed twice: {conflict.kept_by} keeps it, "
-                        f"{conflict.refused} cannot be reached; give one job another --debug-port"
+                        "notice": f"port {conflict.port} is claimed twice: {conflict.kept_by} keeps it, and "
+                        f"{conflict.refused} cannot be reached; give one of the jobs another --debug-port"
                     }
                 )
 
@@ -189,16 +198,18 @@ class ProcessTable:
         if holder is not None:
             process.send(
                 {
-                    "refused": f"port {port} is in use by {holder.label} on this node",
+                    "refused": f"port {port} is already in use on this node by {holder.label}",
                     "hint": "give this process another --debug-port",
                 }
             )
-            holder.send({"notice": f"port {port} was also claimed by {process.label}, which was refused"})
+            holder.send({"notice": f"{process.label} also claimed port {port} and was refused"})
             return False
         process.forwards = [port for port in message.get("forwards", []) if isinstance(port, int)]
         process.event_directories = [str(each) for each in message.get("event_directories", [])]
         if (interval := message.get("monitor")) and not self.monitored.is_set():
             self.monitor_interval, self.outputs = interval, Path(message.get("outputs") or "outputs")
+            if address := message.get("metrics"):
+                self.metrics = (str(address[0]), int(address[1]))
             self.monitored.set()
         process.sources = dict(message.get("sources") or {})
         process.info = replace(process.info, pushes=len(process.sources))
@@ -217,16 +228,18 @@ class ProcessTable:
         self._put_ending(Ending(process.logical_port, process.pid, error=error, is_final=False))
 
     def leave(self, process: RegisteredProcess) -> None:
-        """Free the port of a process, and remove its stack dump; `remove` must follow."""
+        """Free the port of a process, and remove its stack dump; `remove` must follow.
+
+        The caller announces the change with `on_change`, or together with how the process exited.
+        """
         if self._processes.get(process.logical_port) is process:
             self._leaving.add(process)
             del self._processes[process.logical_port]
             if process.dump is not None:
                 process.dump.path.unlink(missing_ok=True)
-            self.on_change()
 
     def ended(self, process: RegisteredProcess, status: int) -> None:
-        """Announce how a process has ended.
+        """Announce how a process exited.
 
         Args:
             process: A process that has left.
@@ -242,7 +255,10 @@ class ProcessTable:
 
     def remove(self, process: RegisteredProcess) -> None:
         """Remove a process; the agent exits after the last one."""
+        is_registered = self._processes.get(process.logical_port) is process
         self.leave(process)
+        if is_registered:
+            self.on_change()
         self._leaving.discard(process)
         if not self._processes and not self._leaving:
             self.none_left.set()
@@ -255,7 +271,7 @@ class ProcessTable:
         self.on_change()
 
     def publish_usage(self, usage: NodeUsage) -> None:
-        """Announce what the node and its processes use."""
+        """Announce the resource usage of the node and its processes."""
         self._usage = usage
         self.on_change()
 

@@ -23,6 +23,7 @@ from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Push, Pushed
+from relay_core.agent_api.resources.usage import AllocatorUsage
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
@@ -30,17 +31,22 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 __all__ = ["RegisteredProcess"]
 
 ARM_TIMEOUT = 30.0
-"""Timeout in seconds for a process to start debugpy, which usually takes 0.3 s but longer while C code holds the
+"""Timeout in seconds for a process to start debugpy, which usually takes 0.3 s, but longer while C code is holding the
 GIL."""
 DEBUGGER_END_TIMEOUT = 3.0
-"""Seconds for debugpy's adapter to send the last output of a process that has exited and to end the session; it usually
-needs less than one."""
+"""Seconds for debugpy's adapter to send the last output of a process that has exited and to end the session; the
+adapter usually needs less than a second."""
 CHECK_TIMEOUT = 5.0
-"""Timeout in seconds for the answer of a process that runs Python code."""
+"""Timeout in seconds for an answer from a process that is running Python code."""
+SILENCE = 10.0
+"""Seconds without an answer after which a process is not asked to evaluate anything: it is stopped, or C code is
+holding the GIL. Otherwise, a comparison would wait a minute for it."""
 EVALUATION_MARGIN = 1.0
-"""Seconds that a process has, beyond the time limit of an evaluation, to answer that the limit has passed."""
+"""Seconds that a process has, beyond the time limit of an evaluation, to report that the limit was exceeded."""
 STACKS_TIMEOUT = 10.0
 """Timeout in seconds; `stacks_of` stops waiting earlier."""
+ALLOCATOR_PATIENCE = 3600.0
+"""Seconds after which a process that did not answer is asked again; no sample waits that long."""
 COLLECTIVES_TIMEOUT = 1.5
 """Timeout in seconds; a process needs 60 ms to read its recorders unless C code holds the GIL."""
 
@@ -66,7 +72,7 @@ class RegisteredProcess:
     def __init__(self, writer: asyncio.StreamWriter, pid: int, record: TargetRecord) -> None:
         self.pid = pid
         self.info = replace(TargetInfo.parse(record) or TargetInfo(record["port"]), pid=pid)
-        """Its announcement."""
+        """What the agent announces about the process."""
         self.node_rank = record.get("node_rank")
         self.run = record.get("run") or ""
         self.forwards: list[int] = []
@@ -76,6 +82,8 @@ class RegisteredProcess:
         """Digests of the files whose code was replaced, by path."""
         self.dump: Dump | None = None
         """How to request its stacks by signal, if possible."""
+        self.is_exiting = False
+        """True once the process has sent `Leave`."""
         self._writer = writer
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
@@ -98,7 +106,7 @@ class RegisteredProcess:
         return self.info.port
 
     def describe(self) -> TargetInfo:
-        """Return its announcement."""
+        """Return what the agent announces about the process."""
         return self.info
 
     def set_state(self, change: StateChange) -> None:
@@ -112,7 +120,7 @@ class RegisteredProcess:
         )
 
     async def locate(self) -> tuple[str, int]:
-        """Have the process start debugpy, or resume tracing, and return the address that debugpy listens on.
+        """Have the process start debugpy, or resume tracing, and return the address that debugpy is listening on.
 
         Raises:
             RelayDebugError: debugpy did not start, or the process did not answer.
@@ -139,7 +147,7 @@ class RegisteredProcess:
         return found._replace(port=self.logical_port, rank=self.info.rank)
 
     async def collectives(self) -> ProcessCollectives:
-        """Return the process groups of the process, and the stack of its main thread whatever it is doing."""
+        """Return the process groups of the process if it answers, and the stack of its main thread in any case."""
 
         async def not_asked_again() -> list[ThreadStack]:
             raise RelayDebugError("its helper thread did not answer")
@@ -159,12 +167,25 @@ class RegisteredProcess:
         stacks = found.stacks._replace(port=self.logical_port, rank=self.info.rank, pid=self.pid)
         return found._replace(port=self.logical_port, stacks=stacks)
 
+    async def allocator(self) -> AllocatorUsage | None:
+        """Return the memory usage of torch's allocator; None if the process has not used CUDA, or cannot answer."""
+        try:
+            answer = await self.ask("allocator", within=ALLOCATOR_PATIENCE)
+        except RelayDebugError:
+            return None
+        return AllocatorUsage.parse(answer.get("allocator"))
+
     async def evaluate(self, request: Evaluate) -> Value:
         """Return the value of an expression in the process, or why there is none."""
         members = (Member(self.logical_port, self.info.rank),)
-        within = request.seconds + EVALUATION_MARGIN
+        limit = request.seconds + EVALUATION_MARGIN
+        ends, within = time.monotonic() + limit, min(limit, SILENCE)
         try:
-            answer = await self.ask("evaluate", {"body": request.body()}, within=within)
+            # If the process is stopped or hangs in C code, do not wait for it, and do not let it evaluate the
+            # expression later.
+            await self.ask("check", within=within)
+            within = limit
+            answer = await self.ask("evaluate", {"body": request.body()}, within=max(0.0, ends - time.monotonic()))
         except NoAnswer:
             return Value(members, error=f"no answer within {within:g} s", is_silent=True)
         except RelayDebugError as error:
@@ -188,7 +209,7 @@ class RegisteredProcess:
         return replace(found, members=members)
 
     async def is_running(self) -> bool:
-        """Return whether the process answers and its debugger executes nothing in it."""
+        """Return whether the process answers and its debugger is not executing anything in it."""
         try:
             return not (await self.ask("check", within=CHECK_TIMEOUT)).get("busy", True)
         except RelayDebugError:
@@ -207,7 +228,7 @@ class RegisteredProcess:
             RelayDebugError: the process answered with an error.
         """
         if self._writer.is_closing():
-            raise TargetGone(f"{self} has exited")
+            raise TargetGone(f"the process on port {self} has exited")
         number = next(self._numbers)
         answered = self._pending[number] = asyncio.get_running_loop().create_future()
         self.send({"ask": what, "id": number, **(arguments or AskFields())})
@@ -216,8 +237,8 @@ class RegisteredProcess:
                 answer: Answer = await answered
         except TIMEOUT_ERRORS:
             raise NoAnswer(
-                f"{self} did not answer within {within:g} s",
-                hint="it may be stuck in C code; see 'relay-client stacks'",
+                f"the process on port {self} did not answer within {within:g} s",
+                hint="run 'relay-client stacks' to check whether it is stuck in C code",
             ) from None
         finally:
             self._pending.pop(number, None)
@@ -235,19 +256,19 @@ class RegisteredProcess:
         """Fail all pending requests, because the process has exited."""
         for pending in self._pending.values():
             if not pending.done():
-                pending.set_exception(TargetGone(f"{self} has exited"))
+                pending.set_exception(TargetGone(f"the process on port {self} has exited"))
         self._has_exited.set()
         self._writer.close()
 
     async def until_ended(self) -> str:
-        """Return that the process has exited, `DEBUGGER_END_TIMEOUT` seconds later.
+        """Wait until `DEBUGGER_END_TIMEOUT` seconds after the process has exited; return a sentence that states this.
 
-        debugpy's adapter is a separate process. If the job's process is killed while a debugger attaches or steps, the
-        adapter does not always end the debugger's session.
+        debugpy's adapter is a separate process. If the job's process is killed while a debugger is attaching or
+        stepping, the adapter does not always end the debugger's session.
         """
         await self._has_exited.wait()
         await asyncio.sleep(DEBUGGER_END_TIMEOUT)
-        return f"{self} has exited"
+        return f"the process on port {self} has exited"
 
     def send(self, message: Message) -> None:
         """Send the process a message, unless the connection is closed."""

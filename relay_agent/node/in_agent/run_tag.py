@@ -1,14 +1,13 @@
-"""A tag of the MLflow run: while a process waits for a debugger, it contains the command to attach.
+"""A tag on the MLflow run: while a process is waiting for a debugger, the tag contains the command for attaching.
 
-In Azure ML, the tag is shown on the run's page in the studio. It is written by another process (`set_tag`), one at a
-time, and only the latest text; neither the job nor the agent waits for it.
+In Azure ML, the tag is shown on the run's page in the studio. Separate processes (`set_tag`) write it, one at a time
+and only the latest text; neither the job nor the agent waits for them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import logging
 import os
 import subprocess
@@ -16,6 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
+from relay_agent.mlflow_run import find_run
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.ranges import format_ranges
@@ -24,11 +24,12 @@ __all__ = ["RunTag"]
 
 KEY = "relay_debug_attach"
 MAX_PORTS_TEXT = 200
-"""Characters of a list of ports; for a longer one, the command lists the targets instead."""
+"""Maximum number of characters in a list of ports; if the list is longer, the command lists the targets instead."""
 COALESCE = 0.5
-"""Seconds in which the ranks of a node begin to wait, so that one write has all of them."""
+"""Seconds between a change and its write, so that one write covers all ranks of the node that begin to wait at the same
+time."""
 WRITE_TIMEOUT = 60.0
-"""Seconds for one write, after which MLflow's own retries are ended."""
+"""Timeout in seconds for one write; at the timeout, MLflow's own retries are stopped."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class RunTag:
         self._key = KEY
         self._wanted = ""
         self._written = ""
-        """The text that was sent last, even if the server did not accept it."""
+        """The text that was last sent, even if the server did not accept it."""
         self._changed = asyncio.Event()
         self._failed = False
 
@@ -57,13 +58,11 @@ class RunTag:
     @classmethod
     def of_job(cls, environ: Mapping[str, str], hc: str) -> RunTag | None:
         """Return the tag of the job's run; None without a tracking server, a run, or MLflow."""
-        run = environ.get("MLFLOW_RUN_ID") or environ.get("AZUREML_RUN_ID")
-        if not run or not environ.get("MLFLOW_TRACKING_URI") or importlib.util.find_spec("mlflow") is None:
-            return None
-        return cls(run, hc)
+        run = find_run(environ)
+        return None if run is None else cls(run, hc)
 
     def update(self, targets: Iterable[TargetInfo], node_rank: int | None = None) -> None:
-        """Set the targets of this node, of which those that wait for a debugger are in the tag.
+        """Set the targets of this node; the tag names those that are waiting for a debugger.
 
         Each node has its own tag, because tags cannot be changed atomically.
         """
@@ -79,7 +78,7 @@ class RunTag:
         return f"relay-client --hc {self._hc} --ports {ports}"
 
     async def run(self) -> NoReturn:
-        """Write each change until cancelled; a tag that is still set is then deleted, without waiting for that."""
+        """Write each change until cancelled, and then start the deletion of a tag that is still set."""
         try:
             while True:
                 await self._changed.wait()
@@ -109,15 +108,15 @@ class RunTag:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-                await process.communicate()  # ends at once, and closes the pipe
+                await process.communicate()  # returns immediately, and closes the pipe
         if process.returncode and not self._failed:
             self._failed = True
             logger.warning(
-                "cannot write the tag '%s' of the run: %s", self._key, output.decode(errors="replace").strip()[:80]
+                "cannot set the tag '%s' on the run: %s", self._key, output.decode(errors="replace").strip()[:80]
             )
 
     def _delete(self) -> None:
-        """Start the deletion; the agent exits before it is done."""
+        """Start the deletion; the agent exits before the deletion is complete."""
         silent = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in range(3)]
         with contextlib.suppress(OSError):
             os.posix_spawn(sys.executable, self._arguments(""), os.environ, file_actions=silent)

@@ -1,10 +1,10 @@
-"""Server of the node's agent process: runs from the registration of the first process to the exit of the last one.
+"""Server of the node's agent process, which runs until the last process of the job on this node has exited.
 
     start (lock and socket inherited) --> first process --> credentials --> listening --> last process left --> exit
 
-The agent never ends a job: processes continue if their agent exits, and an agent that cannot listen sends them the
-reason and exits. An agent that cannot reach the relay retries, and `relay_agent.node.in_agent.reach` informs the
-processes.
+The agent never stops a job: processes continue if their agent exits, and an agent that cannot listen sends them the
+reason and exits. An agent that cannot reach the relay retries, and informs the processes
+(`relay_agent.node.in_agent.relay_reachability`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from pathlib import Path
 
 from relay_agent.agent.agent import Agent
 from relay_agent.agent.succession import Succession
-from relay_agent.node.directory import NodeDirectory
+from relay_agent.node.directory import STARTER_VARIABLE, NodeDirectory
+from relay_agent.node.in_agent.allocators import Allocators
 from relay_agent.node.in_agent.process_exit import ProcessExit, until_exit
 from relay_agent.node.in_agent.processes import ProcessTable
-from relay_agent.node.in_agent.reach import Reach
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
+from relay_agent.node.in_agent.relay_reachability import Reach
 from relay_agent.node.in_agent.run_tag import RunTag
-from relay_agent.node.in_job.connect import STARTER_VARIABLE
 from relay_agent.node.protocol import MAX_LINE, Message, decode
+from relay_agent.settings.local_run import LOCAL_RUN
 from relay_core.agent_api.announcement import TargetInfo
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
@@ -40,8 +41,14 @@ FIRST_PROCESS_TIMEOUT = 30.0
 exited."""
 QUEUE_TIME = 1.0
 """Seconds for the processes in the socket's backlog to register."""
+STATUS_TIME = 0.5
+"""Seconds by which the announcement that a process has left is delayed. Its exit status is usually known by then, and
+both are announced together. An editor waits for 1 s before it regards the reason as unknown."""
+STATUS_TIME_AFTER_LEAVE = 2.5
+"""The delay after `Leave`, which is longer because finalizing an interpreter with torch takes longer. In this case, an
+editor waits for 5 s."""
 DRAIN_TIMEOUT = 1.5
-"""Maximum time in seconds that an exiting process waits until its debugger has received the last bytes."""
+"""Maximum time in seconds that an exiting process waits for its debugger to receive the last bytes."""
 EXIT_TIMEOUT = 5.0
 """Seconds for a process to exit after it has closed its connection; one that has not exited by then may have executed
 another program. After `Leave`, a process only has to finalize its interpreter and release its memory."""
@@ -102,12 +109,26 @@ async def _monitor(processes: ProcessTable) -> None:
     def describe() -> list[TargetInfo]:
         return [process.describe() for process in processes.targets()]
 
-    monitor = Monitor(describe, processes.publish_usage, processes.outputs, processes.monitor_interval)
-    await monitor.run()
+    node_rank = next((process.node_rank for process in processes.targets()), None) or 0
+    allocators = Allocators(processes.targets)
+    monitor = Monitor(
+        describe,
+        allocators.read,
+        processes.publish_usage,
+        processes.outputs,
+        processes.monitor_interval,
+        environ=os.environ,
+        metrics=processes.metrics,
+        node_rank=node_rank,
+    )
+    try:
+        await monitor.run()
+    finally:
+        await allocators.close()
 
 
 async def _until_starter_gone() -> None:
-    """Return when the process that started this agent has exited and those in the backlog had time to register."""
+    """Return when the process that started this agent has exited and those in the backlog have had time to register."""
     starter = os.environ.get(STARTER_VARIABLE, "")
     if not starter.isdecimal():
         await asyncio.Event().wait()
@@ -118,8 +139,10 @@ async def _until_starter_gone() -> None:
 async def _serve_clients(
     processes: ProcessTable, node_server: _NodeServer, succession: Succession
 ) -> RelayDebugError | None:
-    """Run the agent with the settings of the first process; return the error that ended it."""
+    """Run the agent with the settings of the first process; return the error that stopped it."""
     await processes.any.wait()
+    if LOCAL_RUN in processes.access:
+        await asyncio.Event().wait()  # until the last process has left
     reach = Reach(processes, has_listened=succession.has_listened)
     try:
         settings = AccessSettings(**processes.access)
@@ -141,8 +164,8 @@ async def _serve_clients(
         await _run_with_tag(agent, processes, RunTag.of_job(os.environ, access.endpoint.path))
     except RelayDebugError as error:
         failure = error
-    except Exception as error:  # noqa: BLE001 - the processes wait for an answer
-        logger.debug("unexpected error of the agent: %s", frames_of(error))
+    except Exception as error:  # noqa: BLE001 - the processes are waiting for an answer
+        logger.debug("unexpected error in the agent: %s", frames_of(error))
         failure = RelayDebugError(f"the agent failed: unexpected {type(error).__name__}")
     else:
         return None
@@ -151,7 +174,7 @@ async def _serve_clients(
 
 
 async def _run_with_tag(agent: Agent, processes: ProcessTable, tag: RunTag | None) -> None:
-    """Run the agent, and keep the tag of the run up to date if there is one."""
+    """Run the agent, and keep the run's tag, if there is one, up to date."""
     if tag is None:
         await agent.run()
         return
@@ -201,17 +224,21 @@ class _NodeServer:
                 process.exited()
                 self._processes.remove(process)
         except OSError:
-            pass  # it was killed
+            pass  # the process was killed
         finally:
             writer.close()
 
     async def _follow(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
-        """Serve a process until it exits or closes its connection, and announce how it ended."""
+        """Serve a process until it exits or closes its connection, and announce how it exited."""
         with ProcessExit(process.pid) as process_exit:
             await first_completed(self._listen(process, reader), process_exit.wait())
             self._processes.leave(process)  # another process may now register its port
             process.exited()
-            if (status := await process_exit.status(within=EXIT_TIMEOUT)) is not None:
+            status = await process_exit.status(within=STATUS_TIME_AFTER_LEAVE if process.is_exiting else STATUS_TIME)
+            if status is None:
+                self._processes.on_change()
+                status = await process_exit.status(within=EXIT_TIMEOUT)
+            if status is not None:
                 self._processes.ended(process, status)
 
     async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
@@ -228,10 +255,11 @@ class _NodeServer:
                 return
 
     async def _drain_before_exit(self, process: RegisteredProcess, error: str) -> None:
-        """Answer `Leave` after the client has received the last bytes: a container may end with its last process.
+        """Answer `Leave` after the client has received the last bytes: a container may stop with its last process.
 
-        The end is also announced before the answer; the exit status follows if there is time for it.
+        The exit is also announced before the answer; the exit status follows if there is time.
         """
+        process.is_exiting = True
         self._processes.exiting(process, error)
         if self.agent is not None:
             await self.agent.drain(process, within=DRAIN_TIMEOUT)

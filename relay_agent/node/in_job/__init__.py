@@ -1,1 +1,1 @@
-"""The side of the job: a process registers with its node's agent, and starts one if there is none."""
+"""The job's side: a process registers with its node's agent, and starts one if there is none."""

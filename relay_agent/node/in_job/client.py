@@ -1,9 +1,9 @@
 """Process side of the connection between a process of the job and its node's agent.
 
 A helper thread keeps the connection to the agent and handles its requests: it starts debugpy when a debugger
-connects, restores full speed when the debugger has disconnected, and reports the stacks of all threads. Until then it
-blocks in `recv`, and debugpy is not imported. If the agent is killed, the thread connects to the next one, which it
-starts if necessary.
+connects, restores full speed when the debugger has disconnected, and reports the stacks of all threads. Until a
+debugger connects, the thread blocks in `recv`, and debugpy is not imported. If the agent is killed, the thread connects
+to the next one, which it starts if necessary.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relay_agent.exceptions import describe_exception
+from relay_agent.gevent_originals import prepare_imports, socket, threading, time
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.protocol import (
@@ -31,9 +32,9 @@ from relay_agent.node.protocol import (
     decode,
     encode,
 )
+from relay_agent.settings.hints import hint_for_job
 from relay_agent.stacks.in_process import register_dump
 from relay_agent.stderr import write_line
-from relay_agent.unpatched import socket, threading, time
 from relay_core.errors import RelayDebugError
 
 __all__ = ["NodeClient"]
@@ -41,10 +42,11 @@ __all__ = ["NodeClient"]
 OUTPUTS = "outputs"
 """The directory, below the one in which a job was started, whose files Azure ML keeps with the run."""
 PONG_TIMEOUT = 2.0
-"""Seconds for an agent to answer `Ping`, after which one that is still connected counts as alive."""
-PONG_INTERVAL = 0.02
+"""Seconds for an agent to answer `Ping`, after which an agent that is still connected counts as alive."""
+POLL_INTERVAL = 0.02
+"""Seconds between two checks while waiting for one of two conditions."""
 LEAVE_TIMEOUT = 2.0
-"""Maximum time in seconds that an exiting process waits for its agent to send the last bytes, because a container ends
+"""Maximum time in seconds that an exiting process waits for its agent to send the last bytes, because a container stops
 with its job."""
 MAX_FAILED_AGENTS = 5
 """Number of consecutive agents that may exit without having listened before the process continues without one."""
@@ -53,9 +55,9 @@ SPREAD_PER_RANK = 0.002
 lock. An attached debugger waits for the next agent, so this is as short as possible."""
 MAX_SPREAD = 0.5
 SHORT_LIFE = 10.0
-"""Seconds; an agent that exits sooner may have failed on its own."""
+"""Lifetime in seconds; an agent that exits sooner may have failed on its own."""
 PROMPT_RESTARTS = 8
-"""Number of consecutive such agents that are replaced without delay; the delay then increases."""
+"""Number of consecutive short-lived agents that are replaced without delay; the delay then increases."""
 MAX_RESTART_DELAY = 15.0
 
 
@@ -68,6 +70,7 @@ class NodeClient:
         forwards: Further ports on this machine that clients may reach.
         event_directories: Directories whose TensorBoard event files clients may read; absolute paths.
         monitor: Seconds between two samples of the monitor; None for no monitor.
+        metrics: Host and port at which the monitor serves its samples to Prometheus; None for no server.
         answers: Request handlers by name. Each is called in the helper thread with the agent's message and returns the
             fields of the answer, or None if it will call `respond`, or raises RelayDebugError.
         on_failure: Called in the helper thread, with the reason, when debuggers can no longer attach.
@@ -81,6 +84,7 @@ class NodeClient:
         forwards: list[int],
         event_directories: Sequence[str] = (),
         monitor: float | None = None,
+        metrics: tuple[str, int] | None = None,
         answers: Mapping[str, Callable[[Ask], AnswerFields | None]],
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
@@ -105,6 +109,7 @@ class NodeClient:
         self._forwards = forwards
         self._event_directories = list(event_directories)
         self._monitor = monitor
+        self._metrics = metrics
         self._sources: dict[str, str] = {}
         self._answers = answers
         self._on_failure = on_failure
@@ -143,12 +148,19 @@ class NodeClient:
             except OSError:
                 return False
 
+    def is_futile(self, *, within: float) -> bool:
+        """Return whether no debugger can attach, after waiting up to `within` seconds to find out."""
+        deadline = time.monotonic() + within
+        while not (self.listening.is_set() or self.futile.wait(POLL_INTERVAL)) and time.monotonic() < deadline:
+            pass
+        return self.futile.is_set()
+
     def is_agent_alive(self) -> bool:
-        """Ask the agent for a sign of life; the connection of one that is being killed may stay open for a moment."""
+        """Return whether the agent responds: the connection to an agent being killed may stay open for a moment."""
         self._pong.clear()
         is_sent = self._send({"ping": True})
         deadline = time.monotonic() + PONG_TIMEOUT
-        while is_sent and not self._pong.wait(PONG_INTERVAL) and time.monotonic() < deadline:
+        while is_sent and not self._pong.wait(POLL_INTERVAL) and time.monotonic() < deadline:
             is_sent = self.is_connected
         return is_sent
 
@@ -168,11 +180,11 @@ class NodeClient:
         return announce
 
     def source_replaced(self, file: str, digest: str) -> None:
-        """Register the digest of a file whose code was replaced, with this agent's successors too."""
+        """Register the digest of a file whose code was replaced, with this agent and its successors."""
         self._sources = {**self._sources, file: digest}
 
     def leave(self) -> None:
-        """Deregister, and wait until the agent has delivered the last bytes; in a forked child this does nothing."""
+        """Deregister, and wait until the agent has delivered the last bytes; in a forked child, do nothing."""
         if not self.is_mine or self._leaving:
             return
         self._leaving = True
@@ -193,7 +205,7 @@ class NodeClient:
                 failed = 0 if has_listened else failed + 1
                 short = short + 1 if time.monotonic() - joined < SHORT_LIFE else 0
                 time.sleep(random.uniform(0, self._max_delay(short)))  # noqa: S311 - no secret
-            self._give_up(RelayDebugError("its agent process exited repeatedly"))
+            self._give_up(RelayDebugError("the node's agent process exited repeatedly"))
         except RelayDebugError as error:
             self._give_up(error)
         except Exception as error:  # noqa: BLE001 - a thread of the job must not end with a traceback
@@ -218,6 +230,7 @@ class NodeClient:
                 "forwards": self._forwards,
                 "event_directories": self._event_directories,
                 "monitor": self._monitor,
+                "metrics": None if self._metrics is None else list(self._metrics),
                 "outputs": f"{self._target.get('cwd') or '.'}/{OUTPUTS}",
                 "dump": _register_dump(directory),
                 "sources": self._sources,
@@ -238,7 +251,7 @@ class NodeClient:
         return has_listened
 
     def _end_lost_debugging(self) -> None:
-        """Restore full speed if the last agent was killed while a debugger was attached: it could not request that."""
+        """Restore full speed if the agent was killed while a debugger was attached, and so could not request that."""
         if self.agent_pid:
             self._answer({"ask": "release", "id": 0})
 
@@ -253,11 +266,11 @@ class NodeClient:
             self.futile.clear()
             self.listening.set()
         elif "unreachable" in message:
-            self.unreachable = RelayDebugError(message["unreachable"], hint=message.get("hint", ""))
+            self.unreachable = _error(message["unreachable"], message)
             self.futile.set()
         elif "refused" in message or "failed" in message:
             sentence = message["refused"] if "refused" in message else message["failed"]
-            self._give_up(RelayDebugError(sentence, hint=message.get("hint", "")))
+            self._give_up(_error(sentence, message))
         elif "notice" in message:
             write_line(message["notice"])
         elif "pong" in message:
@@ -269,7 +282,8 @@ class NodeClient:
         answer = self._answers.get(message["ask"])
         fields: AnswerFields | None
         try:
-            fields = {"error": "not supported by this process"} if answer is None else answer(message)
+            prepare_imports()  # a request may start debugpy
+            fields = {"error": "this process does not support the request"} if answer is None else answer(message)
         except RelayDebugError as error:
             fields = {"error": error.sentence, "hint": error.hint}
         except Exception as error:  # noqa: BLE001 - the agent is waiting for an answer, and the thread must continue
@@ -292,7 +306,7 @@ class NodeClient:
         return self._send_line(encode(message))
 
     def _send_line(self, line: bytes) -> bool:
-        """Send a message if an agent is connected; a later agent gets the current state with the registration."""
+        """Send a message if an agent is connected; a later agent receives the current state with the registration."""
         with self._sending:
             if self._connection is None:
                 return False
@@ -310,8 +324,12 @@ class NodeClient:
             os.close(connection.detach())  # `close` would have no effect while the file object of `makefile` is open
 
 
+def _error(sentence: str, message: Message) -> RelayDebugError:
+    return RelayDebugError(sentence, hint=hint_for_job(str(message.get("hint", "")), os.environ))
+
+
 def _uncaught() -> str:
-    """Return the uncaught exception that ends this process, on one line, or ""."""
+    """Return the uncaught exception that is ending this process, in one line, or ""."""
     error = getattr(sys, "last_value", None)  # set by Python before it prints the traceback
     return "" if error is None else describe_exception(error)
 
@@ -331,7 +349,7 @@ def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
 
 
 class _HelperThread(threading.Thread):
-    """A thread that pydevd does not trace, stop or show; it recognizes such threads by these attributes."""
+    """A thread that pydevd does not trace, stop or show; pydevd recognizes such threads by these attributes."""
 
     pydev_do_not_trace = True
     is_pydev_daemon_thread = True

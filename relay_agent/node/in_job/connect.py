@@ -9,10 +9,10 @@
 The agent inherits the lock, so the lock is held exactly as long as the agent runs. It also inherits the socket, which
 is already listening: processes that connect while the agent is still importing wait in the socket's backlog.
 
-The agent also serves the other processes of the node, so it must survive whatever ends the process that started it. It
-has its own session, which protects it from the signals that launchers and terminals send to process groups. Its parent
-exits immediately (`relay_agent.cli.node_agent`), so it is not a descendant of the job: debuggers and launchers that end
-a process with all its descendants do not find it.
+The agent also serves the other processes of the node, so it must survive whatever terminates the process that started
+it. It has its own session, which protects it from the signals that launchers and terminals send to process groups. Its
+parent exits immediately (`relay_agent.cli.node_agent`), so it is not a descendant of the job: debuggers and launchers
+that terminate a process with all its descendants do not find it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
-from relay_agent.node.directory import NodeDirectory
+from relay_agent.gevent_originals import os, socket, subprocess, threading, time
+from relay_agent.node.directory import STARTER_VARIABLE, NodeDirectory
 from relay_agent.python_path import in_front
-from relay_agent.unpatched import os, socket, subprocess, threading, time
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
-__all__ = ["STARTER_VARIABLE", "connect_or_start"]
+__all__ = ["connect_or_start"]
 
 PATIENCE = 15.0
 """Seconds to wait for an exiting agent, or for one that another process is starting."""
 RETRY_INTERVAL = 0.05
 BACKLOG = 1024
 """Number of connections that the socket queues; all ranks of a node start at the same time."""
-STARTER_VARIABLE = "RELAY_AGENT_STARTER"
-"""Set in the agent's environment: pid of the process that started it, which may exit before it registers."""
 
 
 def connect_or_start(directory: NodeDirectory, gate: threading.Lock) -> socket.socket:

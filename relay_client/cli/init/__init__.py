@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relay_client.cli.common import Commands, add_command, quiet_logging, run_with_tunnels
 from relay_core.errors import UsageError
 from relay_core.program.options import argument_type
-from relay_core.values import named, parse_port
+from relay_core.value_parsers import named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -29,8 +29,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "init",
         run,
         summary="configure your editor so that F5 starts relay-client and attaches",
-        description="Shows the necessary changes to launch.json and tasks.json of VS Code, and applies them with "
-        "--write; comments and other entries are kept. For other editors, prints what to paste.",
+        description="Shows the necessary changes to VS Code's launch.json and tasks.json; with --write, applies them. "
+        "Comments and other entries are kept. For other editors, prints what to paste.",
     )
     parser.add_argument("editor", choices=EDITORS, help="your editor")
     parser.add_argument("--ports", metavar="LIST", help="local ports for the ranks (default: 5678 plus the rank)")
@@ -38,17 +38,20 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--ranks",
         default=None,
         metavar="LIST",
-        help="global ranks, such as 3 or 0-7 (default: from 0, one for each port)",
+        help="global ranks, such as 3 or 0-7 (default: one rank for each port, starting at 0)",
     )
     parser.add_argument(
         "--all-ranks",
         type=argument_type(parse_port),
         default=argparse.SUPPRESS,
         metavar="PORT",
-        help="also configure one debug session of all ranks, on this local port",
+        help="also add a configuration that debugs all ranks in one session, on this local port",
     )
     parser.add_argument(
-        "--from-targets", action="store_true", default=False, help="configure the currently registered processes"
+        "--from-targets",
+        action="store_true",
+        default=False,
+        help="use the ports and ranks of the currently registered processes",
     )
     parser.add_argument(
         "--folder",
@@ -57,7 +60,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="DIR",
         help="folder that the editor opens (default: the current directory)",
     )
-    parser.add_argument("--write", action="store_true", default=False, help="write VS Code's files")
+    parser.add_argument("--write", action="store_true", default=False, help="write the changes to VS Code's files")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -36,7 +36,7 @@ class _File(NamedTuple):
 
 
 def change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folder: Path) -> None:
-    """Show how launch.json and tasks.json change; write them if the command line has `--write`.
+    """Show the changes to launch.json and tasks.json; write the files if the command line has `--write`.
 
     Args:
         arguments: The command line, whose options the task gets.
@@ -44,7 +44,7 @@ def change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folder
         folder: The folder that VS Code opens; absolute.
 
     Raises:
-        RelayDebugError: a file cannot be read, written or understood, or the command line has a secret.
+        RelayDebugError: a file cannot be read, written or parsed, or the command line contains a secret.
     """
     logger.setLevel(logging.INFO)  # the search for targets may have silenced logging
     launch, tasks = (folder / ".vscode" / name for name in ("launch.json", "tasks.json"))
@@ -65,11 +65,15 @@ def change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folder
 
 
 def _with_task(text: str, name: str, arguments: argparse.Namespace, entries: Sequence[Entry], folder: Path) -> str:
-    """Return a tasks.json with a task that runs relay-client with the options of this command line."""
+    """Return a tasks.json with a task that runs relay-client with the options on this command line."""
     settings, places = access_settings(arguments), Places(folder, Path.home(), Path.cwd())
     task = access_arguments(settings, places)
     for variable, option in missing_secrets(settings, os.environ).items():
-        logger.warning("%s is a secret and is not written: set it for VS Code, or use %s", variable, option)
+        logger.warning(
+            "%s is a secret, so it is not written to tasks.json: set it in VS Code's environment, or use %s",
+            variable,
+            option,
+        )
     ports = [entry.port for entry in entries if not entry.is_job]
     task += ["--ports", format_ranges(ports), "--reuse", *_other_options(arguments)]
     return tasks_json(text, _program(places), task, task_environ(settings, os.environ, places), name)
@@ -127,7 +131,7 @@ def _show(files: Sequence[_File], folder: Path) -> None:
 
 def _write(file: _File) -> None:
     """Write a file atomically."""
-    path = file.path.resolve()  # keep a symbolic link
+    path = file.path.resolve()  # replace the target of a symbolic link, not the link
     try:
         path.parent.mkdir(exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as new:

@@ -1,4 +1,4 @@
-"""`relay-client hang`: which collective operation a job waits in, and for which ranks."""
+"""`relay-client hang`: shows in which collective operation a job is waiting, and for which ranks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
 from relay_client.number_lists import parse_ports
+from relay_client.ui.text import format_ports
 from relay_core.errors import NoListener, UsageError
+from relay_core.exit_codes import HANG_FOUND
 from relay_core.program.options import argument_type
-from relay_core.ranges import format_ranges
-from relay_core.values import named, parse_duration
+from relay_core.value_parsers import named, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
     from relay_client.hang.verdict import JobVerdict
 
-__all__ = ["HANG_FOUND", "add_parser"]
-
-HANG_FOUND = 16
-"""Exit status if ranks wait in a collective; above those of errors."""
+__all__ = ["add_parser"]
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -31,10 +29,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "hang",
         run,
-        summary="show in which collective operation ranks are waiting, which ranks are missing, and where these are",
+        summary="show which ranks a collective operation is waiting for",
         description="Shows, for each process group, the collective operation in which ranks are waiting, the ranks "
-        "that have entered it, and where the missing ranks are. Exits with status 16 if ranks are waiting, otherwise "
-        "with 0.",
+        "that have entered it, and where the missing ranks are. Exits with status 16 if ranks are waiting, or with "
+        "status 0 otherwise.",
     )
     parser.add_argument(
         "--ports",
@@ -47,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         type=argument_type(_parse_patience),
         default=None,
         metavar="TIME",
-        help="keep running, and print the report whenever no rank has made progress for this time, such as 120 or 2m",
+        help="keep running, and print the report whenever no rank has made progress for TIME, such as 120 or 2m",
     )
     add_json(parser)
 
@@ -55,7 +53,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def _parse_patience(text: str) -> float:
     seconds = parse_duration(text)
     if not seconds:
-        raise UsageError(f"invalid duration: '{text}'", hint="use more than 0, such as 2m")
+        raise UsageError(f"invalid duration: '{text}'", hint="use a duration above 0, such as 2m")
     return seconds
 
 
@@ -77,8 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
                 return
             verdicts = await examine(tunnels, ports)
         if not verdicts:
-            wanted = f" with port {format_ranges(ports)}" if ports else ""
-            raise NoListener(f"no process found{wanted}", hint="relay-client targets lists the registered processes")
+            wanted = f" with {format_ports(ports)}" if ports else ""
+            hint = "run 'relay-client targets' to list the registered processes"
+            raise NoListener(f"no process found{wanted}", hint=hint)
         _show(verdicts, as_json=arguments.json)
         status = HANG_FOUND if any(verdict.groups for verdict in verdicts) else 0
 

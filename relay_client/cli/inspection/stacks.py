@@ -29,7 +29,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "stacks",
         run,
-        summary="show what all ranks are doing, grouped by identical stack, outliers first",
+        summary="show what all ranks are doing, grouped by stack",
         description="Shows the stacks of all ranks, grouped by identical stack, outliers first. Also works for "
         "processes that hang.",
     )
@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_client.stacks.groups import read_replies
     from relay_client.stacks.render import show_stacks, stacks_as_json
     from relay_client.ui.text import format_ranks
+    from relay_core.ranges import format_ranges
 
     ranks = chosen_ranks(arguments)
 
@@ -59,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         processes = read_replies(replies, ranks)
         if ranks is not None and not processes:
             known = {process.rank for process in read_replies(replies) if process.rank is not None}
-            hint = f"registered: {format_ranks(known)}" if known else "run 'relay-client targets' to list what "
-            "is registered"
+            listing = "run 'relay-client targets' to list the registered processes"
+            hint = f"use a registered rank: {format_ranges(sorted(known))}" if known else listing
             raise NoListener(f"no process has {format_ranks(ranks)}", hint=hint)
         if arguments.json:
             print(stacks_as_json(replies, ranks=ranks, all_threads=arguments.all_threads))

@@ -1,4 +1,4 @@
-"""Functions that these commands share: their options, and the selection of a running relay-client."""
+"""Functions that the commands in this package share: options, and the selection of a running relay-client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relay_client.cli.common import add_command, add_json, quiet_logging
-from relay_core.errors import NoClient, NoListener, UsageError
+from relay_core.errors import NoClient, NoListener, RelayDebugError, UsageError
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
@@ -25,7 +25,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--client",
         default="",
         metavar="NAME",
-        help="use only the relay-client with this id, process id or hybrid connection; see 'relay-client status'",
+        help="use only the relay-client with this id, process id or hybrid connection, as shown by 'relay-client "
+        "status'",
     )
     add_json(parser)
 
@@ -40,7 +41,7 @@ def run_with_clients(
     """Run a command with the running relay-clients that the command line names.
 
     Raises:
-        NoClient: there are none.
+        NoClient: no running relay-client matches.
     """
     from relay_core.program.run import run_until_stopped
 
@@ -73,14 +74,14 @@ def _matches(about: ClientId, name: str) -> bool:
 
 def _no_client(name: str) -> NoClient:
     which = f"no relay-client named '{name}' is running" if name else "no relay-client is running"
-    return NoClient(which, hint="start one with relay-client --hc NAME --ports 5678")
+    return NoClient(which, hint="to start one, run: relay-client --hc NAME --ports 5678")
 
 
 def only_client(clients: Sequence[ControlClient]) -> ControlClient:
     """Return the only relay-client.
 
     Raises:
-        UsageError: several are running.
+        UsageError: several relay-clients are running.
     """
     if len(clients) > 1:
         names = ", ".join(f"{client.about.id} ('{client.about.hc}')" for client in clients)
@@ -88,19 +89,26 @@ def only_client(clients: Sequence[ControlClient]) -> ControlClient:
     return clients[0]
 
 
-async def first_response(clients: Sequence[ControlClient], request: Request) -> Any:
-    """Return the response of the first relay-client that has what a request is about; of the type `request.result`.
+async def first_response(
+    clients: Sequence[ControlClient], request: Request, refused: type[RelayDebugError] = NoListener
+) -> Any:
+    """Send a request to relay-clients one by one, and return the first result, which has the type `request.result`.
+
+    Args:
+        clients: The relay-clients.
+        request: The request.
+        refused: The errors after which the request is sent to the next relay-client.
 
     Raises:
-        NoListener: no relay-client has it.
+        RelayDebugError: every relay-client answered with an error; an error other than NoListener takes precedence.
     """
-    missing: NoListener | None = None
+    errors: list[RelayDebugError] = []
     for client in clients:
         try:
             return await client.request(request)
-        except NoListener as error:
-            missing = missing or error
-    raise missing or _no_client("")
+        except refused as error:
+            errors.append(error)
+    raise min(errors or [_no_client("")], key=lambda error: isinstance(error, NoListener))
 
 
 def as_json(value: object) -> str:

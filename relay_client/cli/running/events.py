@@ -25,8 +25,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "events",
         run,
         summary="print events of running relay-clients as JSON lines",
-        description="Prints the events of the running relay-clients, one JSON object per line, until they exit or "
-        "Ctrl-C. The output is JSON with or without --json. The page 'Control socket' of the documentation "
+        description="Prints the events of the running relay-clients, one JSON object per line, until they exit or you "
+        "press Ctrl-C. The output is JSON with or without --json. The 'Control socket' page in the documentation "
         "lists the events.",
     )
     parser.add_argument(
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def print_own_events(service: ControlService) -> None:
-    """Print the events of this process from now on; it stops once nobody reads them any more."""
+    """Print the events of this process from now on; stop the process once nobody is reading them."""
     from relay_client.control.messages import Subscribe
     from relay_client.control.service import Subscriber
 

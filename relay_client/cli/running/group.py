@@ -1,4 +1,4 @@
-"""`relay-client group`: chooses the ranks that an editor's session of all ranks moves together."""
+"""`relay-client group`: chooses the ranks that move together in an editor's session of all ranks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "group",
         run,
-        summary="choose the ranks that step together in the debug session of all ranks",
+        summary="choose the ranks that step together",
         description="Chooses the ranks that continue, step and pause together in editors that are attached to the "
-        "port of --all-ranks, as @group in the debug console does. Without GROUP, prints the current group.",
+        "--all-ranks port, as @group does in the debug console. Without GROUP, prints the current group.",
     )
     parser.add_argument(
         "group",
         nargs="?",
         default=None,
         metavar="GROUP",
-        help="ranks of the group: all, here (the ranks at the same place), or a list such as 0,3-5",
+        help="ranks in the group: all, here (the ranks at the same place as the rank that the editor shows), or a list "
+        "such as 0,3-5",
     )
 
 

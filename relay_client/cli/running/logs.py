@@ -27,7 +27,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "logs",
         run,
         summary="show the log of a running relay-client",
-        description="Shows the last log lines of the running relay-clients, even if their terminal was closed.",
+        description="Shows the last log lines of the running relay-clients, even if their terminals have been closed.",
     )
     parser.add_argument("--follow", action="store_true", default=False, help="keep printing new lines until Ctrl-C")
     parser.add_argument(
@@ -41,7 +41,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _parse_count(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"invalid number of lines: '{text}'", hint="use a number such as 50")
+        raise UsageError(f"invalid number of lines: '{text}'", hint="use a number, such as 50")
     return int(text)
 
 

@@ -21,7 +21,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "status",
         run,
-        summary="show the nodes, ranks, stops and local ports of running relay-clients",
+        summary="show nodes, ranks, stops and local ports",
         description="Shows this user's running relay-clients: their nodes, ranks and local ports, where each rank is "
         "stopped, and who holds it.",
     )
@@ -29,8 +29,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the state."""
+    from relay_client.cli.running.status_text import status_text
     from relay_client.control.messages import GetStatus
-    from relay_client.ui.status_text import status_text
 
     async def show(clients: Sequence[ControlClient]) -> None:
         found = [await client.request(GetStatus()) for client in clients]

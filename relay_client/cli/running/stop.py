@@ -24,7 +24,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         summary="stop a running relay-client",
         description="Stops a running relay-client, as Ctrl-C does, and returns once its ports are closed.",
     )
-    parser.add_argument("--all", action="store_true", default=False, help="stop all of them")
+    parser.add_argument("--all", action="store_true", default=False, help="stop all running relay-clients")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Edits a JSONC document and preserves every other byte: comments, order, indentation and trailing commas.
+"""Edits a JSONC document and preserves everything else: comments, order, indentation and trailing commas.
 
     document = Document(text, "launch.json")
     document.upsert("configurations", "name", {"name": "Relay: rank 0", "type": "debugpy"})
@@ -22,7 +22,7 @@ __all__ = ["Document"]
 
 _LINE_END = re.compile(r"[\r\n]")
 _BLANK_REST = re.compile(r"[ \t]*(?:\r\n|\r|\n)")
-"""Trailing space of a line, including the line break."""
+"""The blank rest of a line, including the line break."""
 
 
 class _Edit(NamedTuple):
@@ -39,7 +39,7 @@ class Document:
         name: Its name, for errors.
 
     Raises:
-        ConfigurationError: it is not valid, or its root is not an object.
+        ConfigurationError: the document is not valid, or its root is not an object.
     """
 
     def __init__(self, text: str, name: str) -> None:
@@ -49,8 +49,8 @@ class Document:
         self._style = style_of(text, self._root)
         self._edits: list[_Edit] = []
         self._additions: dict[int, tuple[Node, list[tuple[str | None, Any]]]] = {}
-        """Items to add to each container, by its position. They are added together, because commas depend on their
-        number."""
+        """Items to add to each container, by the container's position. The items of a container are added together,
+        because the commas depend on how many there are."""
         self._members: dict[str, Any] = {}
         """New members of the root."""
         if self._root is not None and not isinstance(self._root.data, dict):
@@ -73,7 +73,7 @@ class Document:
         return self._apply(edits)
 
     def set_default(self, key: str, value: Any) -> None:
-        """Add a member to the root unless it already has a member of that name."""
+        """Add a member to the root unless it already has a member with that name."""
         if key not in self.data:
             self._members[key] = value
 
@@ -91,7 +91,7 @@ class Document:
             self._merge(node, value, str(path[-1]))
 
     def upsert(self, array: str, key: str, entry: Mapping[str, Any], *, keep: Collection[str] = ()) -> None:
-        """Ensure that an array of the root contains an object: add it, or update the one with the same name.
+        """Ensure that an array in the root contains an object: add the object, or update the one with the same name.
 
         Args:
             array: Name of the array; created if missing.
@@ -149,10 +149,10 @@ class Document:
         line = line_of(self._text, node.start)
         raise ConfigurationError(
             f"{self._name}, line {line}: {what} is {_kind(node.data)}, expected {_kind(wanted)}",
-            hint="correct or remove it; nothing has been changed",
+            hint="correct or remove this value; nothing has been changed",
         )
 
-    # Edits as changes of the text:
+    # Edits as changes to the text:
 
     def _apply(self, edits: list[_Edit]) -> str:
         pieces, position = [], 0
@@ -194,7 +194,7 @@ class Document:
         return render_member(key, value, indent, self._style)
 
     def _removals(self, node: Node, count: int, name: str) -> Iterator[_Edit]:
-        """Yield the changes that remove the elements of an array from index `count` on, but keep their comments."""
+        """Yield the changes that remove all but the first `count` elements of an array, and keep the comments."""
         kept, removed = node.entries[:count], node.entries[count:]
         if kept and removed[-1].comma is None and kept[-1].comma is not None:
             yield _Edit(kept[-1].comma, kept[-1].comma + 1, "")
@@ -204,7 +204,7 @@ class Document:
             yield from self._removal(entry.start, entry.node.end, entry.comma)
 
     def _removal(self, start: int, end: int, comma: int | None) -> Iterator[_Edit]:
-        """Yield the changes that remove an element with the space before it, and its line if nothing else is on it."""
+        """Yield the changes that remove an element with the space before it, and its line if that is then empty."""
         if comma is not None and not self._text[end:comma].strip(" \t"):
             end, comma = comma + 1, None
         if comma is not None:

@@ -18,7 +18,7 @@ __all__ = ["BOM", "Entry", "Node", "line_of", "parse"]
 
 BOM = "\ufeff"
 MAX_DEPTH = 100
-"""Maximum nesting; VS Code's files have about ten levels, and Python's default recursion limit is a thousand calls."""
+"""Maximum nesting depth; VS Code's files have about ten levels, and Python's default recursion limit is a thousand."""
 
 _TOKEN = re.compile(
     r"""
@@ -39,17 +39,17 @@ class Node:
 
     start: int
     end: int
-    """Position after its last character."""
+    """Position after the last character of the value."""
     data: Any
-    """The value as a Python object. If several members have the same name, the last one counts."""
+    """The value as a Python object. If several members have the same name, the last one is used."""
     entries: tuple[Entry, ...] = ()
-    """The members of an object or the elements of an array, in the order written."""
+    """The members of an object or the elements of an array, in the order in which they are written."""
     tail: int = 0
     """In a container, the position after its last token or comment."""
 
     @property
     def is_container(self) -> bool:
-        """Whether it is an object or an array."""
+        """Whether the value is an object or an array."""
         return isinstance(self.data, (dict, list))
 
     def member(self, key: str) -> Node | None:
@@ -62,16 +62,16 @@ class Entry:
     """One member of an object, or one element of an array."""
 
     start: int
-    """Position of its name, or of the element."""
+    """Position of the member's name, or of the element."""
     node: Node
     key: str | None = None
     comma: int | None = None
-    """Position of the comma after it."""
+    """Position of the comma after the entry."""
 
 
 class _Token(NamedTuple):
     kind: str
-    """Kind of the token: `string`, `scalar`, `end`, or the mark."""
+    """Kind of the token: `string`, `scalar`, `end`, or the mark itself."""
     text: str
     start: int
     before: int
@@ -79,7 +79,7 @@ class _Token(NamedTuple):
 
 
 def parse(text: str, name: str) -> Node | None:
-    """Return the root of a document; None if it has only space and comments.
+    """Return the root of a document; None if the document contains only white space and comments.
 
     Args:
         text: The document.
@@ -152,7 +152,7 @@ class _Parser:
     def _container(self, closing: str) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._fail_at(self._token.start, f"more than {MAX_DEPTH} levels")
+            self._fail_at(self._token.start, f"nested more than {MAX_DEPTH} levels deep")
         start = self._next().start
         entries: list[Entry] = []
         while self._token.kind != closing:

@@ -28,7 +28,7 @@ class Style(NamedTuple):
 
 
 def style_of(text: str, root: Node | None) -> Style:
-    """Return the style of a file; an empty file gets four spaces and line feeds."""
+    """Return the indentation and line ending of a file; the defaults are four spaces and a line feed."""
     first = _LINE_END.search(text)
     unit = indentation_at(text, root.entries[0].start, own_line=True) if root and root.entries else None
     return Style(unit or Style().unit, first[0] if first else Style().line_end)
@@ -40,7 +40,7 @@ def indentation_at(text: str, position: int, *, own_line: bool = False) -> str |
     Args:
         text: The document.
         position: Position of an entry.
-        own_line: Return None if other text precedes the position on its line.
+        own_line: Whether to return None if other text precedes the position on its line.
     """
     start = max(text.rfind("\n", 0, position), text.rfind("\r", 0, position)) + 1
     before = text[start:position].removeprefix(BOM)
@@ -55,7 +55,7 @@ def render(value: Any, indent: str, style: Style, *, expand: bool = False) -> st
         value: The value.
         indent: Indentation of the line on which it begins.
         style: Style of the file.
-        expand: Put each entry on a separate line even if all fit on one line.
+        expand: Whether to put each entry on a separate line even if all fit on one line.
     """
     one_line = _inline(value)
     if not value or not isinstance(value, (dict, list)) or (not expand and len(indent) + len(one_line) <= WIDTH):

@@ -1,1 +1,1 @@
-"""What the editor of all ranks is shown: threads, lines, and the answers to console commands."""
+"""What an editor that is attached to all ranks shows: threads, lines, and the answers to console commands."""

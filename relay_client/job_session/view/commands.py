@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Protocol
 
 from relay_client.job_session.groups import Group
-from relay_client.job_session.view.thread_list import ThreadList
+from relay_client.job_session.view.thread_list import MANY, ThreadList
 from relay_client.job_session.wire import Wire
 from relay_core.dap.messages import Request
-from relay_core.dap.prefetch import arguments_of
+from relay_core.dap.parsing import arguments_of
 from relay_core.errors import UsageError
 
 __all__ = ["GroupChoice", "run_command"]
 
 HELP = (
     "use @group all, @group here, @group 0,3-5, @expand 0-7, @expand, @collapse, @ranks, @all EXPRESSION, "
-    "@diff EXPRESSION or @stats EXPRESSION"
+    "@diff EXPRESSION, @stats EXPRESSION or @hang"
 )
 
 
 class GroupChoice(Protocol):
-    """What these commands use of a session."""
+    """The part of a session that these commands use."""
 
     @property
     def group(self) -> str:
@@ -31,11 +31,11 @@ class GroupChoice(Protocol):
         """Where all ranks are."""
 
     def choose(self, group: Group) -> str:
-        """Let another group move together; return it as text."""
+        """Make another group of ranks move together; return the group as text."""
 
 
 def run_command(request: Request, session: GroupChoice, threads: ThreadList, wire: Wire) -> bool:
-    """Answer an `evaluate` of the debug console that is a command; False if it is an expression."""
+    """Answer an `evaluate` from the debug console if it is a command; return False if it is an expression."""
     text = arguments_of(request).get("expression")
     if not isinstance(text, str) or not text.strip().startswith("@"):
         return False
@@ -62,4 +62,6 @@ def _run(name: str, rest: str, session: GroupChoice, threads: ThreadList) -> str
         case _:
             raise UsageError(f"unknown command: '@{name[:40]}'", hint=HELP)
     threads.note_change()
-    return "listed one by one" if name == "expand" else "ranks at the same place are one entry"
+    if name == "expand":
+        return "the chosen ranks are now listed one by one"
+    return f"if there are more than {MANY} ranks, the ranks at each place now share an entry"

@@ -1,7 +1,7 @@
-"""What the debug console shows of the ranks: their output, and relay-client's lines about their connections.
+"""What the debug console shows about the ranks: their output, and relay-client's lines about their connections.
 
-Output of a job is shown with the rank in front of each line. A line about one connection, such as how its rank has
-ended, is shown once for all ranks that it is about: `ranks 0-63 ended with status 0`.
+The output of a job is shown with the rank in front of each line. A line about one connection, for example about how its
+rank has ended, is shown once for all ranks that share it: `ranks 0-63 ended with status 0`.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from relay_core.dap.messages import Body
 __all__ = ["LINE_DELAY", "ConsoleLines"]
 
 LINE_DELAY = 0.3
-"""Seconds for the same line about other ranks."""
+"""Seconds to wait for the same line about other ranks."""
 _WAITING = "waiting for "
 _SUBJECT = "\0"
-"""Stands for the rank in a line."""
+"""Placeholder for the name of the rank in a line."""
 
 
 class ConsoleLines:
     """The lines of one session.
 
     Args:
-        wire: Sends them.
+        wire: Sends the lines.
     """
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._due: dict[tuple[str, str], list[Member]] = {}
-        """Members by line, without their names, and category."""
+        """Members by line and category; the line has a placeholder in place of the name of its member."""
         self._due_at: float | None = None
         self._shown: set[str] = set()
         """Lines that name no rank: each is shown once."""
         self._waiting: set[int] = set()
-        """Members that have waited for their debugger, by number."""
+        """Members, by number, whose first line about waiting was left out."""
         self._unfinished: Member | None = None
-        """The member whose last output has not ended its line."""
+        """The member whose last output did not end with a line break."""
 
     def __repr__(self) -> str:
         return f"<ConsoleLines due={len(self._due)}>"
 
     def received(self, member: Member, body: Body, now: float) -> None:
-        """Handle a rank's event `output`, with the session's ids."""
+        """Handle a rank's `output` event, which already contains the session's ids."""
         match body:
             case {"category": "telemetry"}:
                 return

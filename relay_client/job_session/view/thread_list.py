@@ -1,8 +1,8 @@
 """The threads that the editor shows: `rank 3 · MainThread`.
 
-With more than `MANY` ranks, all ranks at one place share an entry, `ranks 0-62 at train.py:41`, and all running ranks
-share another. An entry has the id of one of its members and shows the stack and the variables of that member. Expanded
-members, and a member that is alone at its place, have their own entries.
+If there are more than `MANY` ranks, the ranks at each place share an entry, such as `ranks 0-62 at train.py:41`, and
+all running ranks share another. A shared entry has the id of one of its members and shows the stack and the variables
+of that member. Expanded members, and a member that is alone at its place, have their own entries.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from relay_core.dap.messages import Body, Event, Response
 __all__ = ["MANY", "ThreadList"]
 
 MANY = 8
-"""Ranks that are listed one by one: one node's, and what a call stack view shows without scrolling."""
+"""Maximum number of ranks that are listed one by one: the usual number on a node, which fits into a call stack view."""
 
 
 CHANGE_DELAY = 0.05
-"""Seconds for further changes of a list of many ranks, which is then requested again."""
+"""Seconds to wait for further changes to a list of many ranks before the editor is made to request it again."""
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """One thread for the editor."""
+    """One thread as the editor shows it."""
 
     member: Member
     thread: int
@@ -42,21 +42,21 @@ class ThreadList:
     Args:
         members: The ranks.
         ids: The ids of the session.
-        wire: Sends and receives.
+        wire: Sends and receives messages.
     """
 
     def __init__(self, members: Members, ids: Ids, wire: Wire) -> None:
         self.expanded: frozenset[int] | None = frozenset()
-        """Ranks that are listed one by one although there are many; None for all."""
+        """Ranks that are listed one by one even if there are many; None for all."""
         self._members = members
         self._ids = ids
         self._wire = wire
         self._asked: set[int] = set()
-        """Members that were asked for their threads."""
+        """Members that were asked for their threads and have not answered yet."""
         self._outdated: set[int] = set()
-        """Members whose threads have changed since they were asked."""
+        """Members whose threads have changed since they were asked for them."""
         self._shown: list[Body] = []
-        """As the editor has received them, or will when it requests them again."""
+        """The threads as the editor has received them, or will receive them with its next request."""
         self._was_compact = False
         self._has_changed = False
         self._due_at: float | None = None
@@ -66,7 +66,7 @@ class ThreadList:
 
     @property
     def is_compact(self) -> bool:
-        """True if ranks at the same place are one entry."""
+        """True if the ranks at each place share an entry."""
         return len(self._members.attached) > MANY and self.expanded is not None
 
     def answer(self) -> Body:
@@ -83,7 +83,7 @@ class ThreadList:
     # The ranks' threads:
 
     def ask(self, member: Member) -> None:
-        """Ask a rank for its threads, unless it is being asked."""
+        """Ask a rank for its threads; if a request is already pending, ask again after the response."""
         if member.number in self._asked:
             self._outdated.add(member.number)
             return
@@ -107,19 +107,19 @@ class ThreadList:
                 case {"id": int(thread), "name": str(name)}:
                     is_new = member.threads.get(thread) != name
                     member.threads[thread] = name
-                    # VS Code drops a stop of a thread that starts later: it would show no frame of it.
+                    # VS Code drops a thread's stop if `started` follows it, and would then show none of its frames.
                     if is_new and thread not in member.shown_stopped and self._is_listed(member):
                         self._event(member, thread, "started")
         self.note_change()
 
     def happened(self, member: Member, event: Event) -> None:
-        """Handle a rank's event `thread`."""
+        """Handle a rank's `thread` event."""
         match event.get("body"):
             case {"reason": "exited", "threadId": int(thread)}:
                 if member.threads.pop(thread, None) is not None and self._is_listed(member):
                     self._event(member, thread, "exited")
             case {"threadId": int()}:
-                self.ask(member)  # the event has no name
+                self.ask(member)  # the event does not contain the name of the thread
 
     def left(self, member: Member) -> None:
         """Remove the threads of a rank that has left."""
@@ -135,13 +135,13 @@ class ThreadList:
     # What is stopped:
 
     def show_stopped(self, member: Member, *, takes_focus: bool) -> None:
-        """Show a stop: the thread that has stopped, and with it the other ones of its process."""
+        """Show a stop: the thread that has stopped, and the other threads of its process."""
         if takes_focus or self._is_listed(member):
             self._show_stop(member, takes_focus=takes_focus)
         self.note_change()
 
     def show_stopped_again(self, member: Member) -> None:
-        """Show that a rank is still stopped, although the editor has requested to resume it."""
+        """Show that a rank is still stopped, although the editor has requested that it be resumed."""
         if member.stop is not None:
             self._show_stop(member, takes_focus=False)
 
@@ -164,11 +164,11 @@ class ThreadList:
         self._wire.event("stopped", {**rest, "threadId": number, "allThreadsStopped": False, **hint})
 
     def show_running(self, member: Member, *, but: object = None) -> None:
-        """Show that a rank runs.
+        """Show that a rank is running.
 
         Args:
             member: The rank.
-            but: The rank's id of a thread that the editor knows to run.
+            but: The rank's id of a thread that the editor already shows as running.
         """
         for thread in sorted(member.shown_stopped - {but}):
             number = self._ids.threads.give(member.number, thread)
@@ -179,11 +179,11 @@ class ThreadList:
     # A list of many ranks:
 
     def note_change(self) -> None:
-        """Show entries that have changed, in a moment."""
+        """Record that entries have changed; the changes are shown after `CHANGE_DELAY`."""
         self._has_changed = True
 
     def schedule(self, now: float) -> None:
-        """Set when changes are due."""
+        """Set the time at which changes are due."""
         if self._has_changed and self._due_at is None and (self.is_compact or self._was_compact):
             self._due_at = now + CHANGE_DELAY
         self._has_changed = False
@@ -193,7 +193,7 @@ class ThreadList:
         return self._due_at
 
     def tick(self, now: float) -> None:
-        """Show entries that have changed: an editor requests the threads after a `stopped`, and a new thread."""
+        """Show entries that have changed: an editor requests the threads after each `stopped` and each new thread."""
         if self._due_at is None or now < self._due_at:
             return
         self._due_at, self._was_compact = None, self.is_compact
@@ -209,7 +209,7 @@ class ThreadList:
     # The entries:
 
     def _is_listed(self, member: Member) -> bool:
-        """True if a rank has entries of its own whatever the others do."""
+        """True if a rank has its own entries, regardless of the state of the other ranks."""
         return not self.is_compact or (self.expanded is not None and member.name.rank in self.expanded)
 
     def _entries(self) -> Iterator[_Entry]:

@@ -24,8 +24,8 @@ export function show(element, ...children) {
 const shownItems = new WeakMap(); // of an element: its items by key, each with its content and node
 
 /**
- * Shows items `[key, content, build]` in their order. Only those whose content has changed are built: an update of a
- * job of 256 ranks usually changes one node.
+ * Shows items `[key, content, build]` in their order. Only those whose content has changed are built: an update for a
+ * job with 256 ranks usually changes one node.
  */
 export function showItems(element, items) {
   const before = shownItems.get(element) ?? new Map();
@@ -43,7 +43,7 @@ export function showItems(element, items) {
   if (focused && !element.contains(document.activeElement)) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
 }
 
-/** Returns a button that copies a text, and says so. */
+/** Returns a button that copies a text and confirms this. */
 export function copyButton(label, text) {
   return make('button', {
     type: 'button',

@@ -16,6 +16,7 @@ const STATES = {
 const MAX_EVENTS = 1000;
 const MAX_ROWS = 200; // of the newest events
 const MANY_RANKS = 64;
+const DRAW_INTERVAL = 1000; // milliseconds; changes that follow each other faster are drawn together
 const at = (id) => document.getElementById(id);
 
 let state;
@@ -25,9 +26,14 @@ let selected; // port of a rank
 let filter; // a state, or undefined for all
 let isDense = false; // many ranks: smaller tiles
 let started = Date.now() / 1000;
+let areEventsNew = false;
+let drawTimer;
+let drawnAt = -DRAW_INTERVAL;
 let ahead = 0; // seconds by which the clock of this browser is ahead of relay-client's
 
-const now = () => Date.now() / 1000 - ahead;
+let lostAt; // the time of the last update, if relay-client no longer answers
+
+const now = () => lostAt ?? Date.now() / 1000 - ahead;
 const nameOf = (node) => (node.node_rank === undefined ? node.host : `node ${node.node_rank} (${node.host})`);
 const labelOf = (target) => (target.rank === undefined ? `port ${target.port}` : `rank ${target.rank}`);
 
@@ -44,7 +50,7 @@ function kindOf(node, target) {
   return target.holder ? 'debugged' : 'running';
 }
 
-/** Returns what is true of a rank, in words. */
+/** Returns the state of a rank as text. */
 function describe(node, target) {
   const kind = kindOf(node, target);
   const place = placeOf(target);
@@ -52,7 +58,7 @@ function describe(node, target) {
     crashed: `crashed${target.detail ? `: ${target.detail}` : ''}`,
     stopped: `stopped${place ? ` at ${place}` : ''}`,
     waiting: 'waiting for a debugger',
-    debugged: `running, attached by ${target.holder}`,
+    debugged: `running, debugged by ${target.holder}`,
     running: 'running',
     lost: `no connection to its node (${node.link})`,
   };
@@ -109,10 +115,11 @@ function nodeCard(node) {
   );
 }
 
-/** Returns a text that is different whenever the card of a node is, apart from its round trip. */
+/** Returns a text that changes whenever the card of a node changes, except for its round trip. */
 function cardContent(node) {
   const isSelected = node.targets.some((target) => target.port === selected);
-  return JSON.stringify([{ ...node, round_trip: undefined }, isSelected && selected, filter, isDense]);
+  const targets = node.targets.map((target) => ({ ...target, cpu: undefined, memory: undefined }));
+  return JSON.stringify([{ ...node, round_trip: undefined, usage: undefined, targets }, isSelected && selected, filter, isDense]);
 }
 
 function link(target) {
@@ -123,7 +130,7 @@ function link(target) {
 function showRank() {
   const [node, target, kind] = [...ranks()].find(([, found]) => found.port === selected) ?? [];
   if (!target) {
-    show(at('rank'), make('p', { class: 'quiet' }, selected === undefined ? 'Select a rank to see what it does and to attach to it.' : 'This rank has ended.'));
+    show(at('rank'), make('p', { class: 'quiet' }, selected === undefined ? 'Select a rank to see what it is doing and to attach to it.' : 'This rank has ended.'));
     return;
   }
   const stop = target.stop;
@@ -141,7 +148,7 @@ function showRank() {
     ['directory', node.cwd],
     ['port', target.local_ports.length ? `${target.local_ports.join(', ')} on 127.0.0.1` : `${target.port}, not opened here`],
   ].filter(([, value]) => value !== undefined);
-  const command = target.rank === undefined ? `relay-client attach --port ${target.port}` : `relay-client attach ${target.rank}`;
+  const command = target.rank === undefined ? `relay-client --ports ${target.port}` : `relay-client attach ${target.rank}`;
   show(at('rank'),
     make('h2', {}, `${labelOf(target)}${target.world ? ` of ${target.world}` : ''}`, make('span', { class: `badge ${kind}` }, STATES[kind][1])),
     make('dl', {}, ...rows.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, String(value))])),
@@ -154,7 +161,7 @@ function showRank() {
 }
 
 function stoppedRow(node, target, kind) {
-  const place = placeOf(target) || (kind === 'crashed' ? '' : 'place not known yet');
+  const place = placeOf(target) || (kind === 'crashed' ? '' : 'location unknown');
   const since = target.stop?.since ?? target.since;
   const why = kind === 'crashed' ? `crashed: ${target.detail ?? 'no reason given'}` : target.stop?.reason ?? '';
   const who = target.holder ? `debugged by ${target.holder}` : kind === 'crashed' ? 'waiting for a debugger' : '';
@@ -169,11 +176,13 @@ function showStopped() {
   show(at('stopped'), ...(rows.length ? rows.map((row) => stoppedRow(...row)) : [make('li', { class: 'quiet' }, 'No rank is stopped.')]));
 }
 
+const NO_GPU = 'NVIDIA GPUs are found only if their driver is loaded and nvidia-ml-py is installed in the job\'s environment';
+
 function showResources() {
   const nodes = state.nodes.filter(({ usage }) => usage);
   at('resources').hidden = !nodes.length;
   show(at('usage'), ...nodes.map((node) => make('div', { class: 'node' },
-    make('h3', {}, make('span', {}, nameOf(node)), make('span', {}, hasGpu(node) ? '' : 'no GPU found')),
+    make('h3', {}, make('span', {}, nameOf(node)), make('span', { title: hasGpu(node) ? undefined : NO_GPU }, hasGpu(node) ? '' : 'no GPU was found')),
     make('div', { class: 'plots' }, ...nodePlots(node)))));
 }
 
@@ -185,9 +194,10 @@ function showEvents() {
 
 function showAll() {
   document.title = `${state.client.hc} · relay-debug`;
-  at('name').textContent = `${state.client.hc} on ${state.client.namespace}`;
+  at('name').textContent = `${state.client.hc} in ${state.client.namespace}`;
   const count = [...ranks()].length;
-  at('link').textContent = `${state.nodes.length} node${state.nodes.length === 1 ? '' : 's'}, ${count} rank${count === 1 ? '' : 's'}`;
+  at('link').textContent = lostAt ? `states as of ${clock(lostAt)}`
+    : `${state.nodes.length} node${state.nodes.length === 1 ? '' : 's'}, ${count} rank${count === 1 ? '' : 's'}`;
   isDense = count > MANY_RANKS;
   at('nodes').classList.toggle('dense', isDense);
   at('empty').hidden = state.nodes.length > 0;
@@ -200,6 +210,20 @@ function showAll() {
   showRank();
   showStopped();
   showResources();
+}
+
+function draw() {
+  drawTimer = undefined;
+  drawnAt = performance.now();
+  showAll();
+  if (areEventsNew) showEvents();
+  areEventsNew = false;
+}
+
+/** Draws the current state: at once after a pause, and not while the page is in the background. */
+function drawSoon() {
+  if (document.hidden || !state || drawTimer !== undefined) return;
+  drawTimer = setTimeout(draw, Math.max(0, drawnAt + DRAW_INTERVAL - performance.now()));
 }
 
 async function report(path, render) {
@@ -258,11 +282,21 @@ at('nodes').addEventListener('keydown', moveFocus);
 at('stacks-button').addEventListener('click', () => report('/stacks', showStacks));
 at('hang-button').addEventListener('click', () => report('/hang', ({ text }) => show(at('stacks'), make('pre', { class: 'code' }, text))));
 addEventListener('resize', () => { if (state) showEvents(); });
-setInterval(() => { if (state) { showRank(); showEvents(); } }, 5000);
+document.addEventListener('visibilitychange', drawSoon);
+setInterval(() => { if (state && !document.hidden) { showRank(); showEvents(); } }, 5000);
 
 function problem(text) {
   at('problem').textContent = text;
   at('problem').hidden = !text;
+}
+
+/** Greys out the last states, or shows the states as current. */
+function markAsLast(isLast) {
+  lostAt = isLast ? state?.time : undefined;
+  document.body.classList.toggle('last', isLast);
+  at('stacks-button').disabled = at('hang-button').disabled = isLast;
+  if (!state) at('link').textContent = '';
+  else if (isLast) showAll();
 }
 
 try {
@@ -270,15 +304,19 @@ try {
   await follow((update, isFirst) => {
     problem('');
     state = update.state;
+    markAsLast(false);
     keep(state.nodes);
     ahead = Date.now() / 1000 - state.time;
     started = state.client.started;
     const received = update.events.map((event) => ({ ...event, number: (eventCount += 1) }));
     events = (isFirst ? received : [...events, ...received]).slice(-MAX_EVENTS);
-    showAll();
-    if (isFirst || update.events.length) showEvents();
-  }, () => problem('relay-client is not running any more, or does not answer. This page connects again by itself.'));
+    areEventsNew ||= isFirst || update.events.length > 0;
+    drawSoon();
+  }, () => {
+    problem('relay-client has exited or is not responding. This page shows the last known states and reconnects once relay-client responds again. If you restart relay-client, open the new link.');
+    markAsLast(true);
+  });
 } catch (error) {
   problem(error instanceof Refused ? error.message : String(error));
-  at('link').textContent = '';
+  markAsLast(true);
 }

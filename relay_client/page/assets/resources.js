@@ -1,4 +1,4 @@
-// Processors, memory and GPUs over time, of jobs that run with --debug-monitor; from the time at which the page was opened.
+// Plots of CPU, memory and GPU usage over time for jobs that run with --debug-monitor, starting when the tab was opened.
 
 import { clock, make } from './elements.js';
 
@@ -6,17 +6,36 @@ const NAMESPACE = 'http://www.w3.org/2000/svg';
 const MAX_SAMPLES = 720;
 const WIDTH = 260;
 const HEIGHT = 44;
+const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 
-const samples = new Map(); // by agent: { time, cpu, memory, gpus, ranks }, all as the node announces them
+const KEY = 'relay-debug samples';
+const MAX_STORED = 60; // samples of a node that a reload keeps; a browser stores about 5 MB
 
-/** Keeps the samples of an update. */
+const samples = restored(); // by agent: { time, cpu, memory, gpus, ranks }, all as the node announces them
+
+addEventListener('pagehide', () => {
+  const stored = [...samples].map(([agent, known]) => [agent, known.slice(-MAX_STORED).map((sample) => ({ ...sample, ranks: [...sample.ranks] }))]);
+  try {
+    sessionStorage.setItem(KEY, JSON.stringify(stored));
+  } catch { // more than this browser stores: the plots start again
+    sessionStorage.removeItem(KEY);
+  }
+});
+
+/** Returns the samples that this tab had before it was loaded again. */
+function restored() {
+  const stored = JSON.parse(sessionStorage.getItem(KEY) ?? '[]');
+  return new Map(stored.map(([agent, known]) => [agent, known.map((sample) => ({ ...sample, ranks: new Map(sample.ranks) }))]));
+}
+
+/** Keeps the samples in an update. */
 export function keep(nodes) {
   for (const node of nodes) {
     if (!node.usage) continue;
     const known = samples.get(node.agent) ?? [];
     if (known.at(-1)?.time === node.usage.time) continue;
-    const ranks = new Map(node.targets.filter(({ cpu }) => cpu !== undefined).map((target) => [target.port, target]));
+    const ranks = new Map(node.targets.filter(({ cpu }) => cpu !== undefined).map(({ port, cpu, memory }) => [port, { cpu, memory }]));
     known.push({ ...node.usage, ranks });
     samples.set(node.agent, known.slice(-MAX_SAMPLES));
   }
@@ -35,7 +54,9 @@ function plot(label, points, max, format) {
   const [last, value] = points.at(-1);
   const x = (time) => (last === first ? WIDTH : (time - first) / (last - first) * WIDTH);
   const y = (number) => HEIGHT - 2 - Math.min(1, number / (max || 1)) * (HEIGHT - 4);
-  const line = points.map(([time, number]) => `${x(time).toFixed(1)},${y(number).toFixed(1)}`).join(' ');
+  const drawn = points.map(([time, number]) => [x(time), y(number)]);
+  if (drawn.length === 1) drawn.unshift([0, y(value)]); // a single sample is a horizontal line
+  const line = drawn.map((point) => point.map((coordinate) => coordinate.toFixed(1)).join()).join(' ');
   const text = `${label} ${format(value)}`;
   const svg = draw('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `${text}, since ${clock(first)}` },
     draw('polyline', { class: 'area', points: `0,${HEIGHT} ${line} ${WIDTH},${HEIGHT}` }),
@@ -44,7 +65,8 @@ function plot(label, points, max, format) {
 }
 
 const percent = (total) => (value) => `${(100 * value / (total || 1)).toFixed(0)} % of ${total}`;
-const bytes = (total) => (value) => `${(value / GIB).toFixed(value < GIB ? 2 : 1)}${total ? ` of ${(total / GIB).toFixed(0)}` : ''} GiB`;
+const bytesOf = (total) => (value) => `${(value / GIB).toFixed(value < GIB ? 2 : 1)} of ${(total / GIB).toFixed(0)} GiB`;
+const bytes = (value) => (value < GIB ? `${(value / MIB).toFixed(0)} MiB` : `${(value / GIB).toFixed(1)} GiB`);
 
 /** Returns the plots of a node; none without samples. */
 export function nodePlots(node) {
@@ -53,11 +75,11 @@ export function nodePlots(node) {
   if (!last) return [];
   const gpus = (last.gpus ?? []).flatMap((gpu, at) => [
     plot(`GPU ${at} ${gpu.name}`, found.map(({ time, gpus: all }) => [time, all[at]?.busy ?? 0]), 1, (value) => `${(100 * value).toFixed(0)} %`),
-    plot(`GPU ${at} memory`, found.map(({ time, gpus: all }) => [time, all[at]?.memory ?? 0]), gpu.total, bytes(gpu.total)),
+    plot(`GPU ${at} memory`, found.map(({ time, gpus: all }) => [time, all[at]?.memory ?? 0]), gpu.total, bytesOf(gpu.total)),
   ]);
   return [
     plot('processors', found.map(({ time, cpu }) => [time, cpu]), last.cores, percent(last.cores)),
-    plot('memory', found.map(({ time, memory }) => [time, memory]), last.total, bytes(last.total)),
+    plot('memory', found.map(({ time, memory }) => [time, memory]), last.total, bytesOf(last.total)),
     ...gpus,
   ];
 }
@@ -76,6 +98,6 @@ export function rankPlots(node, port) {
   const [cpu, memory] = [values('cpu'), values('memory')];
   return [
     plot('processors', cpu, Math.max(1, most(cpu)), (value) => value.toFixed(2)),
-    plot('memory', memory, most(memory) * 1.2, bytes(0)),
+    plot('memory', memory, most(memory) * 1.2, bytes),
   ];
 }

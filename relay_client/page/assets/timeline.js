@@ -16,7 +16,7 @@ function draw(tag, attributes, ...children) {
   return element;
 }
 
-/** Returns the times at which the tunnel of a node was away: pairs of start and end. */
+/** Returns the periods in which the tunnel of a node was interrupted: pairs of start and end. */
 function outages(events, now) {
   const found = [];
   let since;

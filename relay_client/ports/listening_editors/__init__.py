@@ -1,1 +1,1 @@
-"""Connections from the job to editors that listen, with a `listen` launch configuration."""
+"""Connections from the job to editors that are listening, as VS Code does with a `listen` launch configuration."""

@@ -3,7 +3,7 @@
 With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds that the port is in use, asks
 the port's agent to make the job connect, and carries each stream that the agent then opens to the editor. The editor
 must belong to this user: a debugger runs code in the job, so no other user's program may receive the job's connection.
-The client checks the listener before it sends the request, and the accepted connection before it carries a byte.
+The client checks the listener before it sends the request, and the accepted connection before it carries any bytes.
 
     FREE --port in use--> IN USE --an agent serves the port--> REQUESTED --last stream ended, editor closed--> FREE
 """
@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.ports.connections import ConnectionRecord, Connections
+from relay_client.ports.connection_records import ConnectionRecord, Connections
 from relay_client.ports.editor_link import waiting_reason
 from relay_client.ports.listening_editors.stream import carry_to_editor
 from relay_client.ui.text import printable
@@ -40,14 +40,14 @@ __all__ = ["Editor", "ReverseForwarder", "editor_on", "is_in_use"]
 
 LOCAL_HOST = "127.0.0.1"
 POLL_INTERVAL = 1.0
-"""Seconds between checks whether an editor is listening."""
+"""Seconds between checks of whether an editor is listening."""
 REQUEST_INTERVAL = 2.0
 """Seconds between requests to the agent."""
 REFUSED_INTERVAL = 15.0
-"""Seconds after a request that the job could not fulfil; the cause rarely disappears unless the job changes."""
+"""Seconds to wait after a refused request; the cause rarely disappears unless the job changes."""
 DIAL_TIMEOUT = 5.0
 MAX_REFUSAL = 16 * 1024
-"""Maximum bytes of the agent's response if the job cannot connect."""
+"""Maximum number of bytes in the agent's response if the job cannot connect."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +61,14 @@ class Editor(enum.Enum):
 
 
 class ReverseForwarder:
-    """Carries connections of a job to an editor that is listening.
+    """Carries connections from a job to an editor that is listening.
 
     Args:
         tunnels: The tunnels to the agents.
-        port: The port on which the editor is listening, and the logical port of the job.
-        connections: Lists the editor while it waits, and the connections to it.
-        trust_unknown: Whether to treat a program as the editor if this system does not show which user owns it.
-        allow_terminate: Whether the editor may end the job.
+        port: The port on which the editor is listening, which is also the job's logical port.
+        connections: The list that contains the editor while it waits, and the connections to the editor.
+        trust_unknown: Whether to treat a program as the editor even if this system does not show which user owns it.
+        allow_terminate: Whether the editor may terminate the job.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ReverseForwarder:
         self._port = port
         self._connections = connections
         self._waiting: ConnectionRecord | None = None
-        """The editor while it is listening and no job has connected."""
+        """The record of the editor while it is listening and no job has connected."""
         self._trust_unknown = trust_unknown
         self._allow_terminate = allow_terminate
         self._streams = TaskSet()
@@ -114,7 +114,7 @@ class ReverseForwarder:
     async def _until_editor_listens(self) -> None:
         while not self._is_editor_listening():
             self._stop_waiting()
-            await asyncio.sleep(POLL_INTERVAL)  # the operating system has no event for it
+            await asyncio.sleep(POLL_INTERVAL)  # the operating system has no event for this
         if self._waiting is None:
             self._waiting = self._connections.add(self._port)
 
@@ -133,11 +133,11 @@ class ReverseForwarder:
             return False
         editor = editor_on(self._port)
         if editor is Editor.FOREIGN:
-            self._log_once("a program of another user is listening; the job does not connect to it")
+            self._log_once("another user's program is listening, so the job will not connect to it")
         return editor is Editor.OWN or (editor is Editor.UNKNOWN and self._trust_unknown)
 
     async def _serve(self) -> bool:
-        """Make the job connect, and wait until the editor has finished; True if the job cannot connect."""
+        """Make the job connect, and wait until the editor has finished; return True if the job cannot connect."""
         wanted = Destination(self._port)
         agent_id = await self._tunnels.search.wait_for(
             lambda: self._tunnels.agent_for(wanted),
@@ -149,7 +149,7 @@ class ReverseForwarder:
             request = self._tunnels.open_request(agent_id, Listen(self._port))
             try:
                 refused = await first_completed(self._until_refused(request), self._over.wait())
-            finally:  # also if the port is closed while the tunnel stays open
+            finally:  # the tunnel may stay open when the port is closed
                 await request.close()
         except ConnectionLost as lost:
             self._log_once(lost.reason or lost.sentence)
@@ -157,7 +157,7 @@ class ReverseForwarder:
         return bool(refused) and not self._over.is_set()
 
     async def _until_refused(self, request: SessionStream) -> bool:
-        """Wait until the agent ends the request, and log its reason; True if the job cannot connect."""
+        """Wait until the agent closes the request, and log its reason; return True if the job cannot connect."""
         received, refused = b"", False
         try:
             while (data := await request.read()) and len(received) < MAX_REFUSAL:
@@ -170,8 +170,8 @@ class ReverseForwarder:
         except ValueError:
             why = "the agent sent an invalid response"
         if why:
-            self._log_once(f"the job does not connect: {why}")
-            self._wait_for(f"the job does not connect: {why}")
+            self._log_once(f"the job cannot connect to the editor: {why}")
+            self._wait_for(f"the job cannot connect to the editor: {why}")
         return refused
 
     def _accept(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
@@ -185,7 +185,7 @@ class ReverseForwarder:
             async with timeout(DIAL_TIMEOUT):
                 local = await self._dial_editor()
         except (OSError, *TIMEOUT_ERRORS):
-            driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor is listening on port {self._port} any longer")
+            driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor is listening on port {self._port} any more")
             self._over.set()
             return
         driver.accept(stream)
@@ -206,7 +206,7 @@ class ReverseForwarder:
         """Connect to the editor, and wait until a process of this user has accepted the connection.
 
         Raises:
-            OSError: the editor is not listening any longer, or the listening program belongs to another user.
+            OSError: the editor is no longer listening, or the listening program belongs to another user.
         """
         local = await connect_local(LOCAL_HOST, self._port)
         await until_accepted(local, trust_unknown=self._trust_unknown)

@@ -1,65 +1,60 @@
 """The local port of all ranks: the connection of one editor, and a connection to each rank of the job.
 
-Ranks are taken from the roster: those that are there when the editor attaches, those that register later, and those
-that are restarted. A rank that somebody else debugs is left out until it is free. `relay_client.job_session` decides
-what is sent to whom; each connection to a rank is carried as that of an editor to the rank's own port.
+Ranks are taken from the roster: those that are registered when the editor attaches, those that register later, and
+those that are restarted. A rank that somebody else is debugging is left out until it is free.
+`relay_client.job_session` decides which messages are sent to which rank; each connection to a rank is carried like an
+editor's connection to the rank's own port.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.collect import compare_as_text
+from relay_client.compare.answer import answer_as_text
+from relay_client.compare.console import Question
 from relay_client.editor.job_view import JobView
 from relay_client.editor.notices import WaitingNotices
+from relay_client.job_session import wire
 from relay_client.job_session.groups import Group
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
-from relay_client.job_session.wire import CloseRank, CompareRanks, EndSession, FindPlaces, ToEditor, ToRank
-from relay_client.ports.connection import PortLog, carry
-from relay_client.ports.connections import Connections
+from relay_client.ports.connection_records import Connections
 from relay_client.ports.local_port import LocalPort
+from relay_client.ports.waiting_connection import PortLog, carry
+from relay_client.ports.whole_job.processes import ProcessKey, announced_exit_code, find_places
 from relay_client.ports.whole_job.rank_link import RankLink
-from relay_client.stacks.groups import Reply
-from relay_client.stacks.places import places
 from relay_client.ui.text import clock
-from relay_core.agent_api.announcement import AgentId
-from relay_core.agent_api.evaluation import Evaluate
-from relay_core.agent_api.requests import Stacks
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Request
 from relay_core.errors import ProtocolError, RelayDebugError
 from relay_core.net.deadline import DeadlineTimer
+from relay_core.net.deferred import Deferred
 from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import TaskSet, first_completed
 
 __all__ = ["JobConnection"]
 
 CHECK_INTERVAL = 1.0
-"""Seconds between two checks of the roster, in addition to one at each change."""
+"""Seconds between two checks of the roster, in addition to the check after each change."""
 RETRY_DELAY = 5.0
 """Seconds before another attempt to debug a process whose connection has failed."""
 HELD_DELAY = 1.0
 """Seconds before a held rank is reported; a rank that was just released is still announced as held for a moment."""
 END_PATIENCE = 2.0
-"""Seconds without any rank after which a job that has succeeded is over."""
+"""Seconds without any rank after which a job that has succeeded is considered to be over."""
 RESTART_PATIENCE = 30.0
-"""The same for one that has failed: a launcher may restart it, which begins with importing everything again."""
+"""Seconds without any rank after which a failed job is considered to be over; a launcher may restart it until then."""
 RELEASE_TIMEOUT = 3.0
-"""Seconds for the debuggers to take the end of the session."""
-PLACES_TIMEOUT = 1.2
-"""Seconds for an agent to read the stacks of its processes; the summary is shown without them then."""
+"""Seconds for the debuggers to process the end of the session."""
 STOPPED = "this client was stopped; the job continues without a debugger"
-
-ProcessKey = tuple[AgentId, int, int | None]
-"""Agent, logical port and process id: a restarted rank has a new key."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +64,8 @@ class _Link:
     """The connection to one rank."""
 
     key: ProcessKey
+    claim: Claim
+    name: RankName
     end: RankLink
     decoder: MessageDecoder
 
@@ -79,9 +76,9 @@ class JobConnection:
     Args:
         tunnels: The tunnels to the agents.
         local: The local port.
-        connections: Lists the connections to the ranks.
+        connections: The list to which the connections to the ranks are added.
         endpoint: The editor's connection; closed at the end.
-        allow_terminate: Whether the editor may end the job.
+        allow_terminate: Whether the editor may terminate the job.
     """
 
     def __init__(
@@ -108,10 +105,12 @@ class JobConnection:
         self._changed = asyncio.Event()
         """Set when the session may need other ranks."""
         self._numbers = 0
+        self._flush = Deferred(self.flush)
+        """Handles the outputs once all ranks whose data arrived together have passed theirs to the session."""
         self._ended: dict[ProcessKey, float] = {}
         """When the last connection to a process ended."""
         self._held: dict[ProcessKey, float] = {}
-        """Since when somebody else debugs a process, by our clock; infinite once that is shown."""
+        """When somebody else was first seen debugging a process, by the event loop's clock; infinite once shown."""
         self._released: set[ProcessKey] = set()
         """Processes that somebody has released from this session."""
         self._empty_since: float | None = None
@@ -122,7 +121,7 @@ class JobConnection:
         return f"<JobConnection {self.session!r} links={len(self._links)}>"
 
     async def run(self) -> None:
-        """Carry the connection until the editor leaves, or the job has ended."""
+        """Carry the connection until the editor disconnects or the job has ended."""
         logger.info("port %d: an editor has connected to all ranks", self._local.port)
         try:
             self._endpoint.deliver_to(self)
@@ -142,12 +141,12 @@ class JobConnection:
             logger.info("port %d: the session of all ranks has ended", self._local.port)
 
     def choose(self, group: Group) -> None:
-        """Let another group of ranks move together, and show it in the debug console."""
-        self.session.show(f"the group is {self.session.choose(group)}")
+        """Make another group of ranks move together, and show the group in the debug console."""
+        self.session.show(f"the group is now {self.session.choose(group)}")
         self.flush()
 
     def release(self, port: int) -> int:
-        """End the connection to the rank with a logical port, and leave it out; return how many were ended."""
+        """Leave out the process with a logical port; close the connections to it, and return how many there were."""
         links = [link for link in self._links.values() if link.key[1] == port]
         for link in links:
             self._released.add(link.key)
@@ -159,7 +158,7 @@ class JobConnection:
         self.flush()
 
     async def _release(self) -> None:
-        """End the connections to all ranks: their debuggers let them run."""
+        """Close the connections to all ranks; their debuggers then resume the ranks."""
         for link in self._links.values():
             link.end.end()
         deadline = self._loop.time() + RELEASE_TIMEOUT
@@ -171,7 +170,7 @@ class JobConnection:
     # As the handler of the editor's connection:
 
     def local_data(self, data: bytes) -> None:
-        """Handle bytes of the editor."""
+        """Handle bytes from the editor."""
         try:
             messages = self._decoder.receive_data(data)
         except ProtocolError as error:
@@ -192,7 +191,7 @@ class JobConnection:
         self._over.set()
 
     def local_writing_paused(self) -> None:
-        """Let the ranks' debuggers wait until the editor catches up."""
+        """Make the ranks' debuggers wait until the editor catches up."""
         for link in self._links.values():
             link.end.pause()
 
@@ -204,53 +203,49 @@ class JobConnection:
     # Outputs:
 
     def flush(self) -> None:
-        """Execute the outputs of the session."""
-        for output in self.session.take():
-            match output:
-                case ToEditor(message):
-                    self._endpoint.write(encode(message))
-                case ToRank(number, message):
-                    if link := self._links.get(number):
-                        link.end.send(encode(message))
-                case CloseRank(number):
-                    if link := self._links.get(number):
-                        link.end.end()
-                case FindPlaces(members):
-                    self._tasks.spawn(self._find_places(members), name="find out where ranks are")
-                case CompareRanks(request, evaluation):
-                    self._tasks.spawn(self._compare(request, evaluation), name="compare ranks")
-                case EndSession():
-                    self._over.set()
+        """Execute the outputs of the session; the editor, and each agent, receives its messages in one piece."""
+        while outputs := self.session.take():  # a child process that joins has outputs, too
+            if to_editor := b"".join(encode(output.message) for output in outputs if isinstance(output, wire.ToEditor)):
+                self._endpoint.write(to_editor)
+            has_several = sum(isinstance(output, wire.ToRank) for output in outputs) > 1
+            with self._tunnels.joining_writes() if has_several else contextlib.nullcontext():
+                self._execute(outputs)
         self._timer.set(self.session.next_deadline())
+
+    def _execute(self, outputs: Iterable[wire.Output]) -> None:
+        for output in outputs:
+            match output:
+                case wire.ToRank(number, message) if number in self._links:
+                    self._links[number].end.send(encode(message))
+                case wire.CloseRank(number):
+                    self._rank_ended(number)
+                case wire.OpenChild(number, pid):
+                    self._open_child(number, pid)
+                case wire.FindPlaces(members):
+                    self._tasks.spawn(self._find_places(members), name="find out where ranks are")
+                case wire.AskRanks(request, question):
+                    self._tasks.spawn(self._ask_ranks(request, question), name="ask all ranks")
+                case wire.EndSession():
+                    self._over.set()
 
     def _tick(self) -> None:
         self.session.tick(self._loop.time())
         self.flush()
 
     async def _find_places(self, members: frozenset[int]) -> None:
-        keys = {number: self._links[number].key for number in members if number in self._links}
-        agents = {agent for agent, _, _ in keys.values()}
-        found = dict(zip(agents, await asyncio.gather(*map(self._places_on, agents)), strict=True))
-        wanted = {number: found[agent].get(port) for number, (agent, port, _) in keys.items()}
-        self.session.places_found({number: place for number, place in wanted.items() if place})
+        links = {number: self._links[number] for number in members if number in self._links}
+        keys = {number: link.key for number, link in links.items() if link.name.child is None}
+        self.session.places_found(await find_places(self._tunnels, keys))
         self.flush()
 
-    async def _compare(self, request: Request, evaluation: Evaluate) -> None:
-        self.session.compared(request, await compare_as_text(self._tunnels, evaluation))
+    async def _ask_ranks(self, request: Request, question: Question) -> None:
+        self.session.ranks_answered(request, await answer_as_text(self._tunnels, question))
         self.flush()
-
-    async def _places_on(self, agent_id: AgentId) -> dict[int, str]:
-        try:
-            response = await send_request(self._tunnels, agent_id, Stacks(), within=PLACES_TIMEOUT)
-        except RelayDebugError as error:
-            logger.debug("no stacks: %s", error)
-            return {}
-        return dict(places(Reply.parse("", response)))
 
     # Ranks:
 
     async def _follow_ranks(self) -> NoReturn:
-        """Connect to the ranks of the job as they come, and end the session when none will come any more."""
+        """Connect to the ranks of the job as they register, and end the session once no more ranks are expected."""
         async with TaskSet() as searching:
             while True:
                 self._changed.clear()
@@ -275,11 +270,11 @@ class JobConnection:
             self._conclude(str(error))
 
     def _claims(self) -> list[Claim]:
-        """Return the ranks of the job that can be reached; ports that `relay-agent serve` offers are not."""
+        """Return the job's reachable ranks; ports that `relay-agent serve` offers are not ranks."""
         return list(filter(_is_of_job, self._tunnels.reachable_targets()))
 
     def _look(self) -> None:
-        """Connect to ranks that are new, or free now."""
+        """Connect to ranks that are new or have become free."""
         now = self._loop.time()
         for claim in self._claims():
             key = _key(claim)
@@ -291,7 +286,8 @@ class JobConnection:
                 self._note_holder(key, claim, now)
             elif now - self._ended.get(key, -RETRY_DELAY) >= RETRY_DELAY or key in self._held:
                 self._held.pop(key, None)
-                self._connect(key, claim)
+                label = claim.target.label
+                self._open(claim, RankName(label, claim.target.rank, f"{label} on {claim.agent.host}"))
         self._show_waiting(now)
         self._end_if_empty(now)
         self.flush()
@@ -301,28 +297,38 @@ class JobConnection:
         attachment = claim.target.attachment
         if attachment is not None and now - since >= HELD_DELAY:
             self._held[key] = float("inf")
-            at = f" since {clock(attachment.since)}" if attachment.since is not None else ""
+            at = f" (since {clock(attachment.since)})" if attachment.since is not None else ""
             self.session.show(f"{claim.target.label} is held by {attachment.user}{at}; it is left out until it is free")
 
-    def _connect(self, key: ProcessKey, claim: Claim) -> None:
+    def _open(self, claim: Claim, name: RankName) -> None:
+        """Connect to the debugger of a rank, for the rank itself or for one of its child processes."""
         self._numbers += 1
-        number, target = self._numbers, claim.target
+        number = self._numbers
         end = RankLink(lambda data: self._received(number, data), lambda: self._rank_ended(number))
-        self._links[number] = _Link(key, end, MessageDecoder())
-        self._tasks.spawn(self._carry(number, end, target.port), name=f"{target.label} for all ranks")
-        self.session.join(number, RankName(target.label, target.rank, f"{target.label} on {claim.agent.host}"))
+        self._links[number] = _Link(_key(claim, name), claim, name, end, MessageDecoder())
+        self._tasks.spawn(self._carry(number, end, claim.target.port), name=f"{name.label} for all ranks")
+        self.session.join(number, name)
+
+    def _open_child(self, number: int, pid: int) -> None:
+        if link := self._links.get(number):
+            self._open(link.claim, link.name.of_child(pid))
 
     async def _carry(self, number: int, end: RankLink, port: int) -> None:
         record = self._connections.add(self._local.port, port)
+        link, code = self._links[number], None
         try:
             local = LocalPort(self._local.port, Destination(port))
             await carry(self._tunnels, local, record, end, PortLog(local), allow_terminate=self._allow_terminate)
+            end.deliver()
+            self.flush()  # while the rank is known: its last message may offer a child process
+            if link.name.child is None and self.session.wants_ranks and not self.session.has_exit_code(number):
+                code = await announced_exit_code(self._tunnels, link.key)
         finally:
             self._connections.remove(record)
-            end.deliver()
-            link = self._links.pop(number)
-            self._ended[link.key] = self._loop.time()
-            self.session.lost(number, self._loop.time())
+            del self._links[number]
+            if link.name.child is None:
+                self._ended[link.key] = self._loop.time()
+            self.session.lost(number, self._loop.time(), code)
             self._changed.set()
             self.flush()
 
@@ -338,7 +344,7 @@ class JobConnection:
             return
         for message in messages:
             self.session.receive_rank(number, message, self._loop.time())
-        self.flush()
+        self._flush.request()
 
     def _rank_ended(self, number: int) -> None:
         if link := self._links.get(number):
@@ -362,7 +368,7 @@ class JobConnection:
         if self._empty_since is None:
             self._empty_since = now
             if self.session.has_failed:
-                self.session.show(f"all ranks have ended; waiting {RESTART_PATIENCE:g} s for a restart of the job")
+                self.session.show(f"all ranks have ended; waiting {RESTART_PATIENCE:g} s for the job to restart")
         if now - self._empty_since >= (RESTART_PATIENCE if self.session.has_failed else END_PATIENCE):
             self._conclude("all ranks have ended")
 
@@ -371,5 +377,6 @@ def _is_of_job(claim: Claim) -> bool:
     return claim.target.rank is not None or claim.target.pid is not None
 
 
-def _key(claim: Claim) -> ProcessKey:
-    return claim.agent.id, claim.target.port, claim.target.pid
+def _key(claim: Claim, name: RankName | None = None) -> ProcessKey:
+    child = name.child if name is not None else None
+    return claim.agent.id, claim.target.port, claim.target.pid if child is None else child

@@ -1,4 +1,4 @@
-"""The editor's end of a connection to one rank, when the editor is the session of all ranks in this program."""
+"""The editor's end of a connection to one rank; a session of all ranks acts as the editor of each rank."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from relay_core.net.deferred import Deferred
 from relay_core.net.streams.endpoint import LocalHandler
 
 __all__ = ["RankLink"]
 
 
 class RankLink:
-    """A `LocalSide` without a socket: `ports.connection` carries it to the rank as it carries that of an editor.
+    """A `LocalSide` without a socket: `ports.waiting_connection` carries it to the rank like an editor's connection.
 
     Args:
-        on_data: Called with bytes of the rank's debugger, in a later turn of the event loop than their arrival: the
-            session may send at once, and layers must not be entered again while they return outputs.
-        on_end: Called when the debugger has ended its direction, in order with the bytes.
+        on_data: Called with bytes from the rank's debugger, in a later iteration of the event loop than the one in
+            which they arrive: the session may answer immediately, and layers must not be called while they return
+            outputs.
+        on_end: Called when the debugger has closed its direction, after all of its bytes.
     """
 
     def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self.ended = asyncio.Event()
         self._on_data = on_data
         self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
         self._handler: LocalHandler | None = None
         self._unsent: deque[bytes] = deque()
         """Bytes from the session that have not been sent yet."""
         self._received: list[bytes] = []
-        self._is_scheduled = self._has_end = False
+        self._deliver = Deferred(self.deliver)
+        self._has_end = False
         self._is_held = self._is_slow = False
-        """Whether the stream takes no more at the moment, and whether the editor reads too slowly."""
+        """Whether the stream accepts no more bytes at the moment, and whether the editor is reading too slowly."""
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -47,20 +49,20 @@ class RankLink:
             self._push()
 
     def end(self) -> None:
-        """End this direction after the bytes sent so far."""
+        """Close this direction after the bytes sent so far."""
         if not self.ended.is_set():
             self.ended.set()
             if self._handler is not None:
                 self._handler.local_eof()
 
     def pause(self) -> None:
-        """Let the debugger wait until `resume`: the editor reads too slowly."""
+        """Make the debugger wait until `resume` is called, because the editor is reading too slowly."""
         self._is_slow = True
         if self._handler is not None:
             self._handler.local_writing_paused()
 
     def resume(self) -> None:
-        """Continue to receive."""
+        """Let the debugger send again."""
         self._is_slow = False
         if self._handler is not None:
             self._handler.local_writing_resumed()
@@ -83,26 +85,26 @@ class RankLink:
             handler.local_eof()
 
     def detach(self) -> None:
-        """Remove the handler, and keep bytes for the next one."""
+        """Remove the handler, and keep further bytes for the next one."""
         self._handler, self._is_held = None, False
 
     def write(self, data: bytes) -> None:
-        """Pass bytes to the session, in a moment."""
+        """Pass bytes to the session, in a later iteration of the event loop."""
         if not self._is_closed:
             self._received.append(data)
-            self._schedule()
+            self._deliver.request()
 
     def write_eof(self) -> None:
-        """Pass the end to the session, after the bytes."""
+        """Pass EOF to the session, after the bytes."""
         self._has_end = True
-        self._schedule()
+        self._deliver.request()
 
     def pause_reading(self) -> None:
-        """Keep what the session sends."""
+        """Hold back what the session sends."""
         self._is_held = True
 
     def resume_reading(self) -> None:
-        """Pass on what was kept."""
+        """Pass on what was held back."""
         self._is_held = False
         self._push()
 
@@ -119,14 +121,8 @@ class RankLink:
         while self._unsent and self._handler is not None and not self._is_held:
             self._handler.local_data(self._unsent.popleft())
 
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self.deliver)
-
     def deliver(self) -> None:
         """Pass what has arrived to the session now."""
-        self._is_scheduled = False
         received, self._received = self._received, []
         if received:
             self._on_data(b"".join(received))

@@ -1,1 +1,1 @@
-"""Requests for files of a node: which ones an agent serves, and under which names."""
+"""Requests for files on a node, and the rules for the files that an agent serves and for their names."""

@@ -1,7 +1,7 @@
-"""Requests for the TensorBoard event files of a node: the list of files, and bytes of one of them.
+"""Requests for the TensorBoard event files on a node: the list of files, and bytes of one of them.
 
-A file is named by the number of its directory among those that the processes of the node have announced, and its path
-in that directory: `0/train/events.out.tfevents.1.node-0`.
+A file's name consists of the number of its directory, among those that the processes on the node have announced, and
+its path within that directory: `0/train/events.out.tfevents.1.node-0`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 MAX_CHUNK = 1024 * 1024
-"""Maximum bytes in one response."""
+"""Maximum number of bytes in one response."""
 MAX_FILES = 1000
 
 
 @dataclass(frozen=True)
 class EventFilesRequest:
-    """Return the event files of all processes of the node."""
+    """List the event files of all processes on the node."""
 
     name: ClassVar[str] = "event_files"
 
@@ -41,7 +41,7 @@ class EventFilesRequest:
 
     @classmethod
     def parse(cls, target: str) -> EventFilesRequest | None:
-        """Read the name of a stream; None if it is another request."""
+        """Read the name of a stream; return None if it names another request."""
         return cls() if target == cls.name else None
 
 
@@ -52,7 +52,7 @@ class EventDataRequest:
     name: ClassVar[str] = "event_data"
     path: str
     offset: int
-    """The first byte."""
+    """Offset of the first byte."""
 
     def encode(self) -> str:
         """Return the name of the stream."""
@@ -60,7 +60,7 @@ class EventDataRequest:
 
     @classmethod
     def parse(cls, target: str) -> EventDataRequest | None:
-        """Read the name of a stream; None if it is another request."""
+        """Read the name of a stream; return None if it names another request."""
         name, _, rest = target.partition("/")
         offset, _, path = rest.partition("/")
         if name != cls.name or not offset.isascii() or not offset.isdecimal() or len(offset) > 15 or not path:
@@ -92,7 +92,7 @@ class EventFiles:
 
     @classmethod
     def parse(cls, value: object) -> EventFiles:
-        """Read the response; files whose path would lead out of the directory of the copies are omitted."""
+        """Read the response; files whose path would lead outside the directory of the copies are omitted."""
         return cls(tuple(_files(objects(mapping(value).get("files"))[:MAX_FILES])))
 
 

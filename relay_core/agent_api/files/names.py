@@ -8,9 +8,9 @@ __all__ = ["is_event_file", "is_safe_path"]
 
 MAX_PATH = 512
 _NAME = re.compile(r"events\.out\.tfevents\.[^/]*")
-"""As TensorBoard, TensorFlow and torch name the files that they write."""
+"""The names that TensorBoard, TensorFlow and torch give to the files that they write."""
 _PART = re.compile(r"[\w=,@+~%() .-]{1,255}")
-"""A part of a path that is a file name on every system."""
+"""A part of a path that is a valid file name on every operating system."""
 
 
 def is_event_file(name: str) -> bool:

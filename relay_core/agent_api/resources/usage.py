@@ -1,4 +1,4 @@
-"""What a node and its processes use of processors, memory and GPUs, as in the field `usage` of an announcement."""
+"""CPU, memory and GPU usage of a node and its processes, as in the field `usage` of an announcement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from relay_core.agent_api.values import Clean, as_is, count, items, mapping, seconds, text
 from relay_core.agent_api.values import port as parse_port
 
-__all__ = ["GpuUsage", "NodeUsage", "ProcessUsage"]
+__all__ = ["AllocatorUsage", "GpuUsage", "NodeUsage", "ProcessUsage"]
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,57 @@ class GpuUsage:
 
 
 @dataclass(frozen=True)
+class AllocatorUsage:
+    """Memory of torch's CUDA allocator in one process, on all of its GPUs."""
+
+    allocated: int
+    """Bytes allocated for tensors."""
+    reserved: int
+    """Bytes that the allocator holds, including what it keeps for later tensors."""
+    peak: int
+    """The maximum of `allocated`; with several GPUs, the sum of their maxima."""
+    ooms: int
+    """Number of times that torch raised OutOfMemoryError because no memory was left."""
+    retries: int
+    """Number of times that unused memory had to be freed before memory could be allocated."""
+
+    def encode(self) -> list[object]:
+        """Return the fourth element of a process."""
+        return [self.allocated, self.reserved, self.peak, self.ooms, self.retries]
+
+    @classmethod
+    def parse(cls, value: object) -> AllocatorUsage | None:
+        """Read the fourth element of a process; return None if it is missing."""
+        numbers = [count(number) or 0 for number in items(value)[:5]]
+        return cls(*numbers, *[0] * (5 - len(numbers))) if numbers else None
+
+
+@dataclass(frozen=True)
 class ProcessUsage:
-    """One process."""
+    """The resource usage of one process."""
 
     port: int
-    """Its logical port."""
+    """The logical port of the process."""
     cpu: float
-    """Processors in use: 1.0 is one of them all the time."""
+    """Number of processors in use; 1.0 means that one processor is always busy."""
     memory: int
     """Bytes of its resident set."""
+    allocator: AllocatorUsage | None = None
+    """None if it has not used CUDA through torch, or did not answer in time."""
 
     def encode(self) -> list[object]:
         """Return one element of `processes`."""
-        return [self.port, round(self.cpu, 3), self.memory]
+        found: list[object] = [self.port, round(self.cpu, 3), self.memory]
+        return found if self.allocator is None else [*found, self.allocator.encode()]
 
     @classmethod
     def parse(cls, value: object) -> ProcessUsage | None:
-        """Read one element of `processes`; None if its port is invalid."""
-        number, cpu, memory = [*items(value)[:3], *[None] * 3][:3]
+        """Read one element of `processes`; return None if its port is invalid."""
+        number, cpu, memory, allocator = [*items(value)[:4], *[None] * 4][:4]
         found = parse_port(number)
-        return None if found is None else cls(found, seconds(cpu) or 0.0, count(memory) or 0)
+        if found is None:
+            return None
+        return cls(found, seconds(cpu) or 0.0, count(memory) or 0, AllocatorUsage.parse(allocator))
 
 
 @dataclass(frozen=True)
@@ -64,13 +95,13 @@ class NodeUsage:
     time: float
     """Unix time by the node's clock."""
     cpu: float
-    """Processors in use."""
+    """Number of processors in use."""
     cores: int
-    """Processors of the node."""
+    """Number of processors of the node."""
     memory: int
     """Bytes in use, without caches that can be freed."""
     total: int
-    """Bytes of the node, or of its container if that has less."""
+    """Memory of the node in bytes, or that of its container if it is less."""
     gpus: tuple[GpuUsage, ...] = ()
     processes: tuple[ProcessUsage, ...] = ()
 
@@ -92,7 +123,7 @@ class NodeUsage:
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> NodeUsage | None:
-        """Read the field; None if it is missing."""
+        """Read the field; return None if it is missing."""
         if not isinstance(value, Mapping):
             return None
         fields = mapping(value)

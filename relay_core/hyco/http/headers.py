@@ -1,6 +1,6 @@
 """Rules for HTTP headers that a relay forwards.
 
-Both ends of a relayed request get their headers as strings from a peer. Without these checks, a line break in a value
+Both ends of a relayed request receive headers as strings from a peer. Without these checks, a line break in a value
 would add headers or a second message, and a forwarded framing header would let two hops disagree about a body's length.
 """
 
@@ -40,9 +40,9 @@ def check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         # Neither appears in the error: a value may be a secret, and either may contain control characters.
         if not _NAME.fullmatch(name):
-            raise ProtocolError("the name of an HTTP header is invalid")
+            raise ProtocolError("an HTTP header has an invalid name")
         if _INVALID_IN_VALUE.search(value):
-            raise ProtocolError("the value of an HTTP header contains a control character")
+            raise ProtocolError("an HTTP header value contains a control character")
 
 
 def forwardable(headers: Mapping[str, str], *, without: Iterable[str] = ()) -> dict[str, str]:

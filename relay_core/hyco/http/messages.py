@@ -33,9 +33,9 @@ class Request:
     method: str | None = None
     """None in the short form."""
     target: str = field(default="/", repr=False)
-    """The path, decoded, and the query, not decoded."""
+    """The decoded path, and the query, which is not decoded."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """They may contain cookies and must not be logged."""
+    """The sender's headers, which may contain cookies and must not be logged."""
     has_body: bool = False
     remote_endpoint: RemoteEndpoint | None = None
 
@@ -56,7 +56,7 @@ class Request:
         Raises:
             ProtocolError: The address is unusable, or a field has the wrong type.
         """
-        # On a rendezvous the relay may leave the address out, because the listener has used it.
+        # On a rendezvous, the relay may omit the address, because the listener has used it.
         address, method, identity = body.get("address", ""), body.get("method"), body.get("id", "")
         if not isinstance(address, str) or (address and not (address.startswith("wss://") and "?" in address)):
             raise ProtocolError("a request message has no usable address")
@@ -84,7 +84,7 @@ class Response:
 
     request_id: str
     status: int
-    """0 if the listener sent none that is valid."""
+    """0 if the listener sent no valid status."""
     reason: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     has_body: bool = False
@@ -113,19 +113,19 @@ class Response:
         )
 
     def check(self) -> None:
-        """Check what the response would put into the head of an HTTP message.
+        """Check the parts of the response that would become the head of an HTTP message.
 
         Raises:
             ProtocolError: The status or a header is invalid.
         """
-        # Apart from `parse`, because an application's mistake concerns one request and not the control channel.
+        # Separate from `parse`, because an application's mistake concerns one request and not the control channel.
         if not 200 <= self.status <= 999:
-            raise ProtocolError("a response message has no status from 200 to 999")
+            raise ProtocolError("a response message has no valid status (200 to 999)")
         check_headers(self.headers)
 
 
 def has_no_body(method: str, status: int) -> bool:
-    """Return True if a response never has a body (RFC 9110, 6.4.1), whatever its headers say."""
+    """Return True if a response never has a body (RFC 9110, 6.4.1), whatever its headers contain."""
     return method == "HEAD" or status in {204, 304}
 
 

@@ -9,7 +9,8 @@ from relay_core.hyco.address import TOKEN_HEADER, Endpoint
 from relay_core.hyco.credential import Credential
 from relay_core.hyco.outcome import refused_connect
 from relay_core.net.relay_tls import client_tls
-from relay_core.net.websocket.handshake import OPEN_TIMEOUT, HandshakeRefused, WebSocket, open_websocket
+from relay_core.net.websocket.connection import WebSocket
+from relay_core.net.websocket.handshake import OPEN_TIMEOUT, HandshakeRefused, open_websocket
 
 __all__ = ["connect"]
 

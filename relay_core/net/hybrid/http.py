@@ -13,7 +13,7 @@ from relay_core.hyco.remote_endpoint import RemoteEndpoint
 __all__ = ["HttpHandler", "HttpRequest", "HttpResponse"]
 
 MAX_BODY = 1024 * 1024
-"""Default limit of a body that `read` collects."""
+"""Default maximum size in bytes of a body that `read` returns."""
 
 
 class HttpRequest:
@@ -83,7 +83,7 @@ class HttpRequest:
         async for part in self:
             body += part
             if len(body) > limit:
-                raise ProtocolError(f"the body of an HTTP request is longer than {limit} bytes")
+                raise ProtocolError(f"an HTTP request body is longer than {limit} bytes")
         return bytes(body)
 
 

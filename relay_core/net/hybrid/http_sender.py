@@ -9,7 +9,7 @@ __all__ = ["http_headers"]
 
 
 async def http_headers(endpoint: Endpoint, credential: Credential) -> dict[str, str]:
-    """Return the header that authorizes an HTTP request to `endpoint.http_url()`; empty without a token.
+    """Return the header that authorizes an HTTP request to `endpoint.http_url()`; empty if the token is empty.
 
     Args:
         endpoint: The hybrid connection.
@@ -18,6 +18,6 @@ async def http_headers(endpoint: Endpoint, credential: Credential) -> dict[str, 
     Raises:
         RelayDebugError: The credential has no token.
     """
-    # Asked for before each request, because a credential caches its token and renews it before it expires.
+    # Requested before each request, because a credential caches its token and renews it before it expires.
     token = await credential.token(endpoint)
     return {TOKEN_HEADER: token.value} if token.value else {}

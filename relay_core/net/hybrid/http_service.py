@@ -1,7 +1,8 @@
-"""Serving of the HTTP requests that a listener receives.
+"""Serves the HTTP requests that a listener receives.
 
-A request arrives on the control channel, or at an address to which this module connects. The response is sent where the
-request arrived, but at the request's address if its body is streamed or longer than a control message may be.
+A request arrives on the control channel, or over a connection that this module opens to an address. The response is
+returned in the same way, unless the request arrived on the control channel and the response is streamed or too long for
+a control message: then this module connects to the request's address and sends the response there.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from relay_core.hyco.http.messages import MAX_CONTROL_BODY, Request, Response, h
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, parse_server_message
 from relay_core.net.hybrid.http import HttpHandler, HttpRequest, HttpResponse
 from relay_core.net.tasks import TaskSet, frames_of
-from relay_core.net.websocket.handshake import HandshakeRefused, WebSocket, open_websocket
+from relay_core.net.websocket.connection import WebSocket
+from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
 
 __all__ = ["ControlSender", "HttpService"]
 
 MAX_REQUESTS = 256
-"""Maximum number of requests that are served at the same time; more are answered with 503."""
+"""Maximum number of requests that are served at the same time; further ones are answered with 503."""
 
 logger = logging.getLogger(__name__)
 
 
 class ControlSender:
-    """Sends on a control channel; the messages of one response are never mixed with others.
+    """Sends on a control channel; the messages of one response are never mixed with other messages.
 
     Args:
         control: The open control channel.
@@ -39,7 +41,7 @@ class ControlSender:
         self._lock = asyncio.Lock()
 
     async def send(self, *messages: str | bytes) -> None:
-        """Send messages one directly after the other.
+        """Send messages with no other message in between.
 
         Raises:
             ConnectionLost: The control channel is closed.
@@ -69,7 +71,7 @@ class HttpService:
         return f"<HttpService active={self._active}>"
 
     def serve(self, message: Request, body: bytes, control: ControlSender) -> None:
-        """Start a task that answers a request of a control channel."""
+        """Start a task that answers a request from a control channel."""
         busy = self._active >= MAX_REQUESTS
         if message.method is None and (busy or not self._serves):
             return  # the relay answers the sender after its time limit; connecting only to refuse would cost more
@@ -84,7 +86,7 @@ class HttpService:
             else:
                 await self._serve_on_control(message, body, control, handler)
         except HandshakeRefused as refusal:
-            logger.info("an HTTP request ended before its response (%d)", refusal.status)
+            logger.info("an HTTP request ended before its response was sent (%d)", refusal.status)
         except RelayDebugError as error:
             logger.info("an HTTP request failed: %s", error.sentence)
         finally:
@@ -105,7 +107,7 @@ class HttpService:
                 try:
                     await control.send(text, *([content] if content else []))
                 except ConnectionLost:
-                    logger.debug("the control channel was lost; the response is sent at the request's address")
+                    logger.debug("the control channel was lost; sending the response to the request's address")
                 else:
                     return
         websocket = await open_websocket(message.address, tls=self._tls)
@@ -119,7 +121,7 @@ class HttpService:
             text = await websocket.receive(limit=MAX_CONTROL_BYTES)
             request = parse_server_message(text) if isinstance(text, str) else None
             if not isinstance(request, Request) or request.method is None:
-                raise ProtocolError("the relay sent no request at the request's address")
+                raise ProtocolError("the relay specified an address for a request, but did not send the request there")
             parts = _parts(websocket, has_body=request.has_body)
             response = await _handle(handler, HttpRequest(request, parts))
         except BaseException:
@@ -154,7 +156,7 @@ async def _not_served(_request: HttpRequest) -> HttpResponse:
 
 
 async def _busy(_request: HttpRequest) -> HttpResponse:
-    return HttpResponse(503, reason="this listener serves too many HTTP requests")
+    return HttpResponse(503, reason="this listener is already serving too many HTTP requests")
 
 
 async def _handle(handler: HttpHandler, request: HttpRequest) -> HttpResponse:
@@ -166,7 +168,7 @@ async def _handle(handler: HttpHandler, request: HttpRequest) -> HttpResponse:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the application raises concerns this request only
         # Only the type and place: the text may contain parts of the request.
-        logger.error("the handler of HTTP requests failed: %s", frames_of(error))
+        logger.error("the HTTP request handler failed: %s", frames_of(error))
         return HttpResponse(500, reason="Internal Server Error")
     return response
 

@@ -35,7 +35,8 @@ from relay_core.net.hybrid.http_service import ControlSender, HttpService
 from relay_core.net.hybrid.offer import Offer
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import TaskSet, cancel_and_wait, frames_of
-from relay_core.net.websocket.handshake import HandshakeRefused, WebSocket, open_websocket
+from relay_core.net.websocket.connection import WebSocket
+from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
 
 __all__ = ["HybridConnectionListener"]
 
@@ -61,7 +62,7 @@ class HybridConnectionListener:
             await listener.serve_http()
 
     Args:
-        endpoint: The hybrid connection. Of a family, the first one with room is used.
+        endpoint: The hybrid connection. In a family, the first hybrid connection with room is used.
         credential: A credential with the Listen right.
         handler: Answers HTTP requests, which are served as soon as they arrive; without it, they are refused with 501.
         listener_id: GUID by which senders can select this listener; random by default.
@@ -114,6 +115,11 @@ class HybridConnectionListener:
         """State of the control channel."""
         return self._machine.state
 
+    @property
+    def is_replacing_token(self) -> bool:
+        """Whether the relay refused a token that may have expired; the next attempt uses a new token."""
+        return self._machine.is_replacing_token
+
     async def __aenter__(self) -> HybridConnectionListener:
         self._runner = self._tasks.spawn(self._run(), name=f"listen {self.endpoint.path}")
         return self
@@ -155,7 +161,7 @@ class HybridConnectionListener:
             except RelayDebugError as error:
                 self._failed(error)
             except Exception as error:  # noqa: BLE001 - whoever waits for offers must not wait for a dead runner
-                logger.debug("unexpected error of the control channel: %s", frames_of(error))
+                logger.debug("unexpected error on the control channel: %s", frames_of(error))
                 self._failed(_unexpected(error, self.endpoint))
             if machine.state is ListenerState.WAITING:
                 await asyncio.sleep(max(0.0, machine.retry_at - time.monotonic()))
@@ -177,22 +183,24 @@ class HybridConnectionListener:
 
     async def _listen_once(self) -> None:
         """Open the control channel and serve it; always raises the error that ended it."""
+        # A listener that is replaced by the relay's 24-hour recycle also ends here, with code 1011, and reconnects.
         endpoint, token, control = await self._open()
         try:
             self._machine.opened(now=time.monotonic(), token_lifetime=_lifetime(token))
             self._on_state(self._machine.state, None)
             await self._serve(control, endpoint)
         except ConnectionLost as lost:
-            raise closed_error(lost.code, lost.reason, endpoint) from None
+            raise closed_error(lost.code, lost.reason, endpoint, closed_here=lost.closed_here) from None
         finally:
             await control.close()
 
     async def _open(self) -> tuple[Endpoint, Token, WebSocket]:
-        """Open the control channel; of a family, on the first hybrid connection that exists and has room."""
+        """Open the control channel; in a family, on the first hybrid connection that exists and has room."""
         siblings, refusals = self.endpoint.siblings, list[RelayDebugError]()
         for index in self._order.indexes():
             try:
                 opened = await self._open_at(siblings[index])
+            # Only these two errors concern a single sibling; any other error would occur at all of them.
             except (TooManyListeners, HybridConnectionNotFound) as refusal:
                 logger.debug("cannot listen on '%s': %s", siblings[index].path, refusal.sentence)
                 refusals.append(refusal)
@@ -209,6 +217,8 @@ class HybridConnectionListener:
             )
         except HandshakeRefused as refusal:
             if refusal.status in {401, 403}:
+                # A cached token may have expired or been revoked: the next attempt uses a new one, and only its refusal
+                # shows that the credential is wrong.
                 self._credential.refused()
             raise refused_listen(refusal.status, refusal.reason, endpoint) from None
         return token, control
@@ -221,6 +231,7 @@ class HybridConnectionListener:
                 async with timeout(self._until_renewal()):
                     message = await control.receive(limit=MAX_CONTROL_BYTES)
             except TIMEOUT_ERRORS:
+                # The service closes the channel when its token expires, so a renewal must arrive before that.
                 await self._renew(sender, endpoint)
                 continue
             request, incomplete = incomplete, None
@@ -247,12 +258,13 @@ class HybridConnectionListener:
         try:
             parsed = parse_server_message(message)
         except ProtocolError as error:
-            logger.warning("ignored a control message of %s: %s", self.endpoint.host, error.sentence)
+            logger.warning("ignored an invalid control message from %s: %s", self.endpoint.host, error.sentence)
             return None
         if not isinstance(parsed, Accept):
             return parsed
+        # The sender gets the relay's timeout. Rejecting would open a connection for each, which a flood could exploit.
         if self._offers.qsize() >= MAX_WAITING_OFFERS:
-            logger.warning("dropped an offer: %d are already waiting", MAX_WAITING_OFFERS)
+            logger.warning("dropped an offer: %d offers are already waiting", MAX_WAITING_OFFERS)
             return None
         self._offers.put_nowait(Offer(parsed, endpoint, self._tls))
         return None
@@ -262,7 +274,7 @@ def _unexpected(error: Exception, endpoint: Endpoint) -> RelayDebugError:
     # Show only the type: the text of an exception from a library may contain a token.
     return RelayDebugError(
         f"listening on '{endpoint.path}' failed: unexpected {type(error).__name__}",
-        hint="--verbose logs where it occurred",
+        hint="use --verbose to log where it occurred",
     )
 
 

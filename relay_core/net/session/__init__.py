@@ -1,1 +1,1 @@
-"""Drives the sans-IO tunnel session over transports that come and go."""
+"""Drives the sans-IO tunnel session over successive transports."""

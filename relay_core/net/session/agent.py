@@ -12,10 +12,11 @@ from relay_core.agent_api.metadata import ClientInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.exchanges import Respond
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
 from relay_core.net.session.tunnel_identity import TunnelIdentity
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, NotAttached
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT, Settings
@@ -25,10 +26,11 @@ from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTabl
 __all__ = ["AgentTunnels", "Grace"]
 
 FIRST_BYTES_TIMEOUT = 5.0
-"""Timeout in seconds for a client's first bytes. They arrive one round trip after it was accepted; a lost packet adds 1
-to 3 s."""
+"""Timeout in seconds for a client's first bytes. They arrive one round trip after the client was accepted; a lost
+packet adds 1 to 3 s."""
 REFUSAL_TIMEOUT = 1.0
-"""Seconds for a client to close its end after a refusal. Without a limit, a hostile client would occupy the agent."""
+"""Seconds for a client to close its end after a refusal. Without a limit, a hostile client could keep the agent
+busy."""
 GOODBYE_TIMEOUT = 2.0
 """Seconds for the clients to confirm the end of their sessions."""
 
@@ -42,7 +44,7 @@ class Grace:
     idle: float = 120.0
     """While no stream is open."""
     in_use: float = 1800.0
-    """While a stream is open: a debugger is attached, and its detachment would let the job continue."""
+    """While a stream is open: a debugger is attached, and detaching it would resume the job."""
 
 
 class AgentTunnels:
@@ -52,6 +54,7 @@ class AgentTunnels:
         identity: The agent's certificate, or None for unencrypted tunnels.
         info: The announcement that each client receives.
         on_open: Called with the driver, the stream and the event for each stream that a client opens.
+        on_request: Called with each request in a message, its client, and the function that responds to it.
         on_status: Called with each status that a client sends.
         settings: Limits and timers.
         grace: How long sessions are kept without a transport.
@@ -63,6 +66,7 @@ class AgentTunnels:
         *,
         info: Mapping[str, object],
         on_open: Callable[[SessionDriver, SessionStream, StreamOpened], None],
+        on_request: Callable[[bytes, ClientInfo, Respond], None] | None = None,
         on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
         settings: Settings | None = None,
         grace: Grace | None = None,
@@ -70,6 +74,7 @@ class AgentTunnels:
         self.table = SessionTable(settings or Settings(), info=info)
         self._identity = identity
         self._on_open = on_open
+        self._on_request = on_request
         self._on_status = on_status
         self._grace = grace or Grace()
         self._drivers: dict[bytes, SessionDriver] = {}
@@ -79,7 +84,7 @@ class AgentTunnels:
 
     @property
     def streams(self) -> int:
-        """Streams in use, over all sessions."""
+        """Number of streams in use, in all sessions."""
         return sum(driver.streams for driver in self._drivers.values())
 
     @property
@@ -94,7 +99,7 @@ class AgentTunnels:
     async def shake_hands(
         self, websocket: WebSocket, *, within: float = HANDSHAKE_TIMEOUT
     ) -> tuple[Transport, Attached]:
-        """Return an accepted WebSocket as a transport, and the session that its client may use, for `run`.
+        """Perform the handshake on an accepted WebSocket; return its transport and its client's session, for `run`.
 
         Args:
             websocket: Owned by this call from now on.
@@ -106,10 +111,12 @@ class AgentTunnels:
         transport = Transport(websocket, self._identity)
         try:
             async with timeout(within):
+                # The client sends first. A sender that sends nothing must not occupy a slot for the whole handshake.
                 async with timeout(FIRST_BYTES_TIMEOUT):
                     await websocket.until_readable()
                 outcome = await self._handshake(transport)
         except BaseException as error:
+            # Not aborted: the TLS alert or the refusal that explains the failure may still be on its way.
             await _close_or_abort(transport)
             if isinstance(error, TIMEOUT_ERRORS):
                 raise ConnectionLost("a client did not complete its handshake in time") from None
@@ -143,6 +150,7 @@ class AgentTunnels:
     async def run(self, transport: Transport, attached: Attached) -> None:
         """Run a session on a transport until the transport closes."""
         session = attached.session
+        # A resumed session keeps its driver, with the streams and local sockets that have outlived the transport.
         driver = self._drivers.get(session.id) or self._add_driver(session)
         user = ClientInfo.parse(session.peer.info).user or "a client"
         logger.info("%s %s", user, "connected" if attached.new else "reconnected")
@@ -158,7 +166,12 @@ class AgentTunnels:
         def opened(stream: SessionStream, event: StreamOpened) -> None:
             self._on_open(driver, stream, event)
 
+        def requested(body: bytes, respond: Respond) -> None:
+            if self._on_request is not None:
+                self._on_request(body, ClientInfo.parse(session.peer.info), respond)
+
         def streams_changed() -> None:
+            # While a debugger is attached, ending the session would resume the job and remove its breakpoints.
             session.grace = self._grace.in_use if driver.streams else self._grace.idle
 
         def over() -> None:
@@ -166,7 +179,12 @@ class AgentTunnels:
             self.table.sweep(asyncio.get_running_loop().time())
 
         driver = SessionDriver(
-            session, on_open=opened, on_status=self._on_status, on_streams=streams_changed, on_over=over
+            session,
+            on_open=opened,
+            on_request=requested,
+            on_status=self._on_status,
+            on_streams=streams_changed,
+            on_over=over,
         )
         session.grace = self._grace.idle
         self._drivers[session.id] = driver

@@ -1,4 +1,4 @@
-"""The client's end of a session with one agent: starts it, and resumes it on a new transport when one is lost.
+"""The client's end of a session with one agent: starts it, and resumes it on a new transport after a loss.
 
                  PONG                        lost, dead                      final refusal, GOAWAY, grace expired
     CONNECTING ------> CONNECTED <---+---> RECONNECTING ---+---------------------------------------> OVER
@@ -22,13 +22,14 @@ from typing import Any
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.backoff import AttemptBudget, Backoff
 from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.exchanges import Exchanges
 from relay_core.net.session.handshake import perform_handshake
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
 from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.session.wakeup import watch_clock
 from relay_core.net.tasks import TaskSet, first_completed
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, ClientHandshake
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
@@ -38,7 +39,7 @@ __all__ = ["ClientTunnel", "LinkState", "LinkStatus"]
 MAX_TRANSPORT_AGE = 23 * 3600.0
 """Seconds after which a working transport is replaced, because Azure closes connections after 24 hours."""
 SILENCE_MARGIN = PROBE_TIMEOUT
-"""Seconds that a PING may be unanswered before the state becomes SILENT."""
+"""Seconds that a PING may remain unanswered before the state becomes SILENT."""
 GOODBYE_TIMEOUT = 2.0
 """Seconds for the agent to confirm the end of the session."""
 NONCE_SIZE = 16
@@ -112,11 +113,11 @@ class ClientTunnel:
         self._hurry = asyncio.Event()
         """Set to end the current backoff delay early."""
         self._replace = asyncio.Event()
-        """Set when the current transport may close soon and should be replaced before that."""
+        """Set when the current transport may close soon and should be replaced before it closes."""
         self._backoff = Backoff(random.random)
         self._budget = budget or AttemptBudget()
         self._progress = 0
-        """`received` of the session when the last transport ended."""
+        """Value of `received` in the session when the last transport ended."""
         self._tasks = TaskSet()
 
     def __repr__(self) -> str:
@@ -129,7 +130,7 @@ class ClientTunnel:
         """Start a session on a new WebSocket.
 
         Raises:
-            As `perform_handshake`.
+            The same errors as `perform_handshake`.
         """
         transport = Transport(websocket, identity)
         return await perform_handshake(transport, ClientHandshake.hello(settings, info)), transport
@@ -147,6 +148,11 @@ class ClientTunnel:
     def usable(self) -> bool:
         """Whether the session has a transport, so that a new stream reaches the agent."""
         return self._session.attached and not self._session.over
+
+    @property
+    def exchanges(self) -> Exchanges | None:
+        """Small requests to the agent; None if it is unreachable or does not support them."""
+        return self.driver.exchanges if self.usable and self._session.supports_messages else None
 
     async def run(self) -> None:
         """Keep the session attached until it is over; cancelling drops the transport without ending the session."""
@@ -192,7 +198,7 @@ class ClientTunnel:
         self._progress = self._session.received
 
     async def _attach_again(self) -> tuple[Transport, Attached] | None:
-        """Attach a new transport after the old one was lost, or in place of it; return None if the session is over."""
+        """Attach a new transport after a loss or as a replacement; return None if the session is over."""
         prompt = self._is_prompt_allowed()
         while not self._session.over:
             self._hurry.clear()
@@ -200,7 +206,7 @@ class ClientTunnel:
             if self._session.over:
                 break
             try:
-                # The agent accepts a resume while the old transport still works, and then drops the old one, so a
+                # The agent accepts a resume while the old transport still works, and then drops the old transport, so a
                 # replacement causes no interruption.
                 transport = Transport(await self._dial(), self._identity)
                 handshake = ClientHandshake.resume(self._session, os.urandom(NONCE_SIZE))
@@ -213,12 +219,12 @@ class ClientTunnel:
         return None
 
     def _is_prompt_allowed(self) -> bool:
-        """Return whether a debugger is waiting for the next attempt and the budget allows a prompt one."""
+        """Return whether a debugger is waiting for the next attempt and the budget allows a prompt attempt."""
         is_needed = bool(self.driver.streams) and not self.usable
         return is_needed and self._budget.take(asyncio.get_running_loop().time())
 
     async def _first_of(self, *awaitables: Coroutine[Any, Any, Any] | asyncio.Task[Any], timeout: float) -> None:
-        """Wait for one of these, for the end of the session, or for the timeout."""
+        """Wait for one of the awaitables, for the end of the session, or for the timeout."""
         await first_completed(*awaitables, self.driver.over.wait(), timeout=timeout)
 
     def _on_tick(self, woke_up: bool) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.deadline import DeadlineTimer
 from relay_core.net.memory import keep_freed_memory
+from relay_core.net.session.exchanges import Exchanges, Respond
 from relay_core.net.session.open_streams import OpenStreams
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
@@ -25,6 +26,7 @@ from relay_core.tunnel.events import (
     DataReceived,
     EofReceived,
     Event,
+    MessageReceived,
     RoundTrip,
     SessionOver,
     StatusReceived,
@@ -40,7 +42,8 @@ from relay_core.tunnel.session import Session
 __all__ = ["SessionDriver"]
 
 WRITE_SIZE = 128 * 1024
-"""Bytes taken from the session at a time: enough to fill TLS records, few enough that urgent frames wait briefly."""
+"""Bytes taken from the session at a time: enough to fill TLS records, few enough that urgent frames wait only
+briefly."""
 
 
 class SessionDriver:
@@ -49,7 +52,8 @@ class SessionDriver:
     Args:
         session: The state machine, attached to its first transport.
         on_open: Called with each stream that the peer opens and its event; must accept or refuse the stream.
-        on_status: Called with each status of the peer.
+        on_request: Called with each request in a message from the peer, and the function that responds to it.
+        on_status: Called with each status from the peer.
         on_round_trip: Called with each measured round trip, in seconds.
         on_streams: Called when the number of streams has changed.
         on_over: Called when the session is over.
@@ -60,6 +64,7 @@ class SessionDriver:
         session: Session,
         *,
         on_open: Callable[[SessionStream, StreamOpened], None] | None = None,
+        on_request: Callable[[bytes, Respond], None] | None = None,
         on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
         on_round_trip: Callable[[float], None] = lambda _seconds: None,
         on_streams: Callable[[], None] = lambda: None,
@@ -77,6 +82,8 @@ class SessionDriver:
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
+        self.exchanges = Exchanges(self._send_message, on_request)
+        """Small requests of both sides; see `Session.supports_messages`."""
         self._streams = OpenStreams(session, self, now=self._now, on_change=on_streams)
         self._work = asyncio.Event()
         """Set when there is work for the writing tasks."""
@@ -113,6 +120,7 @@ class SessionDriver:
         try:
             if reply:
                 await transport.send([reply])
+            self.exchanges.transport_attached()
             self._receive(epoch, first)
             reading = transport.deliver_to(functools.partial(self._receive, epoch))
             await run_together(reading, self._write(transport, epoch))
@@ -202,6 +210,22 @@ class SessionDriver:
         self.session.probe(self._now(), seconds)
         self.follow_up()
 
+    @contextlib.contextmanager
+    def joining_writes(self) -> Iterator[None]:
+        """Send what streams add within the block in one message, at the end of the block.
+
+        Each message costs a TLS record and a system call here, in the relay and at the peer.
+        """
+        if self._dispatching:  # what is added is joined anyway
+            yield
+            return
+        self._dispatching = True
+        try:
+            yield
+        finally:
+            self._dispatching = False
+            self.follow_up()
+
     async def close(self, text: str, *, within: float) -> None:
         """End the session: gracefully if the peer confirms within `within` seconds, otherwise by `abort`."""
         self.session.close(text)
@@ -220,7 +244,7 @@ class SessionDriver:
     # Events and time:
 
     def follow_up(self) -> None:
-        """Dispatch events, send data and set the timer; required after every call of the session."""
+        """Dispatch events, send data and set the timer; required after every call to the session."""
         self._dispatch()
         self.send_soon()
         self._timer.set(self.session.next_deadline())
@@ -245,7 +269,8 @@ class SessionDriver:
         if self._idle is not None:
             # The writing task is idle, so sending from here keeps the order and saves a task switch.
             transport, epoch = self._idle
-            self._fill(transport, epoch)
+            if self.session.may_send:
+                self._fill(transport, epoch)
             if transport.has_room and not self._is_detached(epoch):
                 return
             self._idle = None
@@ -256,6 +281,8 @@ class SessionDriver:
             self._streams.handle(event)
         elif isinstance(event, StreamOpened):
             self._opened(event)
+        elif isinstance(event, MessageReceived):
+            self.exchanges.received(event.data)
         elif isinstance(event, StatusReceived):
             self._on_status(event.status)
         elif isinstance(event, RoundTrip):
@@ -279,9 +306,14 @@ class SessionDriver:
         reason = event.text or event.reason.value
         error = ConnectionLost(f"the tunnel session has ended: {reason}", code=1000 if orderly else 1006, reason=reason)
         self._streams.break_all(error)
+        self.exchanges.break_off(error)
         self._timer.cancel()
         self.over.set()
         self._on_over()
+
+    def _send_message(self, message: bytes) -> None:
+        self.session.send_message(message)
+        self.follow_up()
 
     def _tick(self) -> None:
         self.session.tick(self._now())

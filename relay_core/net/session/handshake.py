@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import RelayDebugError, RelayUnreachable
+from relay_core.errors import ConnectionLost, RelayDebugError, RelayUnreachable
 from relay_core.net.session.secure_channel import TunnelKeyMissing
 from relay_core.net.session.transport import Transport
 from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached
@@ -53,7 +53,16 @@ async def perform_handshake(transport: Transport, handshake: ClientHandshake) ->
         if isinstance(error, TIMEOUT_ERRORS):
             raise RelayUnreachable(
                 f"the agent accepted the connection but sent nothing for {HANDSHAKE_TIMEOUT:g} s",
-                hint="it may be overloaded, or a listener other than relay-agent is using this hybrid connection",
+                hint="check whether the agent is overloaded, or whether a listener other than relay-agent is using "
+                "this hybrid connection",
+            ) from None
+        if isinstance(error, ConnectionLost):
+            raise ConnectionLost(
+                "the relay or the agent closed the connection during the handshake",
+                hint="check whether a proxy interrupts WebSockets, or whether a listener other than relay-agent is "
+                "using this hybrid connection",
+                code=error.code,
+                reason=error.reason,
             ) from None
         raise
     if isinstance(outcome, NotAttached):  # a refusal is the agent's last message on a transport

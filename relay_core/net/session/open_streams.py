@@ -1,4 +1,4 @@
-"""Table of a session's open streams: dispatches the session's events to them, and their calls to the session."""
+"""Table of a session's open streams: passes the session's events to them, and their calls to the session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["OpenStreams", "SessionRunner"]
 
 
 class SessionRunner(Protocol):
-    """The part of the session driver that `OpenStreams` calls after each call of the session."""
+    """The part of the session driver that `OpenStreams` calls after each call to the session."""
 
     def follow_up(self) -> None:
         """Dispatch events, send pending data, and set the timer."""
@@ -29,7 +29,7 @@ class OpenStreams:
 
     Args:
         session: The session's state machine.
-        runner: Called after each call of the session.
+        runner: Called after each call to the session.
         now: The clock of the session.
         on_change: Called when the number of streams has changed.
     """
@@ -92,7 +92,7 @@ class OpenStreams:
         return taken
 
     def send_eof(self, stream_id: int) -> None:
-        """End a stream's sending direction; raises as `send`."""
+        """End a stream's sending direction; raises the same errors as `send`."""
         self._session.streams.send_eof(stream_id)
         self._runner.follow_up()
 

@@ -28,10 +28,10 @@ from relay_core.tunnel.outcomes import Refusal, Role
 __all__ = ["NO_TUNNEL_KEY", "ChannelState", "SecureChannel", "TunnelKeyMissing", "WrongTunnelKey"]
 
 NO_TUNNEL_KEY = (
-    "no TunnelKey: the relay operator, and anyone with its keys, can read the traffic and connect to targets; "
-    "add ;TunnelKey=<32 bytes of base64> to the connection strings of both sides, or set RELAY_TUNNEL_KEY"
+    "no TunnelKey: the relay operator, and anyone with the relay's keys, can read the traffic and connect to targets; "
+    "add ;TunnelKey=<32 bytes encoded as base64> to the connection strings on both sides, or set RELAY_TUNNEL_KEY"
 )
-"""The warning of a side without a tunnel key."""
+"""The warning for a side without a tunnel key."""
 _TLS_RECORDS = frozenset({0x14, 0x15, 0x16, 0x17})
 """First bytes of TLS records: change_cipher_spec, alert, handshake, application_data (RFC 8446, section 5.1)."""
 RECORD_SIZE = 16 * 1024
@@ -59,7 +59,7 @@ class WrongTunnelKey(ConfigurationError):
 
     def __init__(self) -> None:
         super().__init__(
-            "client and agent have different tunnel keys", hint="give both the same TunnelKey and restart them"
+            "client and agent have different tunnel keys", hint="set the same TunnelKey on both sides, and restart both"
         )
 
 
@@ -70,6 +70,10 @@ class ChannelState(enum.Enum):
     OPEN = "open"
     CLOSED = "closed"
     FAILED = "failed"
+
+
+# On Python 3.11, each access to a member of an enumeration calls a function, and so does its hash.
+_HANDSHAKE, _OPEN, _CLOSED = ChannelState.HANDSHAKE, ChannelState.OPEN, ChannelState.CLOSED
 
 
 class SecureChannel:
@@ -89,12 +93,17 @@ class SecureChannel:
         self._ssl = identity.context.wrap_bio(self._incoming, self._outgoing, server_side=identity.role is Role.AGENT)
         self._first_byte_checked = False
         self._peer_verified_us = False
-        """True if the peer has sent application data, and so has accepted our certificate."""
+        """True if the peer has sent application data, and so has accepted this side's certificate."""
         if identity.role is Role.CLIENT:
             self._do_handshake()
 
     def __repr__(self) -> str:
         return f"<SecureChannel {self._identity.role.value} {self.state.value}>"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether either side has ended the channel in an orderly way."""
+        return self.state is _CLOSED
 
     def data_to_send(self) -> bytes:
         """Return bytes to send (handshake messages, alerts, or an unencrypted refusal); call it after an error too."""
@@ -109,14 +118,15 @@ class SecureChannel:
             WrongTunnelKey: the peer has a different key.
             ProtocolError: the bytes are not TLS, or were modified in transit.
         """
-        if not data or self.state in {ChannelState.CLOSED, ChannelState.FAILED}:
+        if not data or not (self.state is _OPEN or self.state is _HANDSHAKE):
             return b""
+        # OpenSSL reports plain frames only as "wrong version number", which would hide that a tunnel key is missing.
         if not self._first_byte_checked:
             self._check_first_byte(data[0])
         self._incoming.write(data)
-        if self.state is ChannelState.HANDSHAKE:
+        if self.state is _HANDSHAKE:
             self._do_handshake()
-        return self._read() if self.state is ChannelState.OPEN else b""
+        return self._read() if self.state is _OPEN else b""
 
     def feed_eof(self) -> None:
         """Handle the end of the transport.
@@ -124,7 +134,7 @@ class SecureChannel:
         Raises:
             ConnectionLost: the close_notify is missing, so data may have been truncated (RFC 8446, section 6.1).
         """
-        if self.state in {ChannelState.HANDSHAKE, ChannelState.OPEN}:
+        if self.state is _OPEN or self.state is _HANDSHAKE:
             during = " during the encryption handshake" if self.state is ChannelState.HANDSHAKE else ""
             self.state = ChannelState.FAILED
             raise ConnectionLost(f"the connection closed unexpectedly{during}")
@@ -135,18 +145,19 @@ class SecureChannel:
         Raises:
             ConnectionLost: the channel is not open.
         """
-        if self.state is not ChannelState.OPEN:
+        if self.state is not _OPEN:
             raise ConnectionLost("the encrypted channel is not open")
+        # One record for each small frame would cost 22 bytes and one OpenSSL call each.
         plaintext = b"".join(buffers)
         if plaintext:
             self._ssl.write(plaintext)
         return self.data_to_send()
 
     def close(self) -> bytes:
-        """Return a close_notify to send, by which the peer distinguishes an orderly end from a truncation."""
+        """Return a close_notify to send, which lets the peer distinguish an orderly end from a truncation."""
         if self.state is ChannelState.OPEN:
             self.state = ChannelState.CLOSED
-            # `unwrap` writes our close_notify and then raises, because the peer's has not arrived.
+            # `unwrap` writes this side's close_notify and then raises, because the peer's has not arrived.
             with contextlib.suppress(ssl.SSLError):
                 self._ssl.unwrap()
         return self.data_to_send()
@@ -156,7 +167,7 @@ class SecureChannel:
         if first in _TLS_RECORDS:
             return
         self.state = ChannelState.FAILED
-        self._outgoing.read()  # a peer without TLS cannot read our handshake messages or alerts
+        self._outgoing.read()  # a peer without TLS cannot read TLS handshake messages or alerts
         if first in FIRST_FRAMES:
             error = TunnelKeyMissing(self._identity.role.other)
             if self._identity.role is Role.AGENT:
@@ -194,7 +205,7 @@ class SecureChannel:
         return b"".join(records)
 
     def _failed(self, error: ssl.SSLError) -> RelayDebugError:
-        """Return the error of this package for an SSLError.
+        """Return this package's error for an SSLError.
 
         A TLS 1.3 client completes its handshake before the server has verified the client's certificate (RFC 8446,
         section 2). Until the first application data, an alert can therefore mean that the server rejected the

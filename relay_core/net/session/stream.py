@@ -21,7 +21,7 @@ SMALL = 4 * 1024
 """Received pieces below this size are joined while they wait. As a separate object, a one-byte piece would occupy 57
 times its size, and a window of such pieces 57 times the window."""
 JOINED = 64 * 1024
-"""Size at which a joined piece is complete; bounds the copying for `read`."""
+"""Size at which a joined piece is complete; limits how much is copied for `read`."""
 
 
 class StreamBroken(ConnectionLost):
@@ -34,7 +34,8 @@ class StreamBroken(ConnectionLost):
 
     def __init__(self, reset: ResetCode, text: str) -> None:
         what = text or reset.name.lower().replace("_", " ")
-        super().__init__(f"the peer closed the connection: {what}", reason=what)
+        code = 1000 if reset is ResetCode.CLOSED else 1006
+        super().__init__(f"the peer closed the connection: {what}", code=code, reason=what)
         self.reset = reset
 
 
@@ -49,7 +50,7 @@ class StreamOwner(Protocol):
         """
 
     def send_eof(self, stream_id: int) -> None:
-        """End the sending direction; raises as `send`."""
+        """End the sending direction; raises the same errors as `send`."""
 
     def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
         """End both directions immediately."""
@@ -107,7 +108,7 @@ class SessionStream:
         self._push()
 
     def detach(self) -> None:
-        """Remove the handler; buffer received bytes for the next one, or for `read`."""
+        """Remove the handler; buffer received bytes for the next handler, or for `read`."""
         self._handler = None
 
     def send(self, data: bytes) -> None:
@@ -123,7 +124,7 @@ class SessionStream:
             self._send_now(data)
 
     def send_eof(self) -> None:
-        """End this direction after the bytes sent so far; the other one stays open."""
+        """End this direction after the bytes sent so far; the other direction stays open."""
         if not self._eof_wanted and self._broken is None:
             self._eof_wanted = True
             self._flush()
@@ -164,7 +165,7 @@ class SessionStream:
             raise self._broken
 
     async def write_eof(self) -> None:
-        """End this direction; the other one stays open."""
+        """End this direction; the other direction stays open."""
         if self._broken is not None and not self._eof_wanted:
             raise self._broken
         self.send_eof()
@@ -172,7 +173,7 @@ class SessionStream:
     # Ending:
 
     async def close(self) -> None:
-        """End this direction, and discard bytes that are still received."""
+        """End this direction, and discard bytes that still arrive."""
         self._closed = True
         self.send_eof()
         self._return_credit()

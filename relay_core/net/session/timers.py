@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.tunnel.limits import Settings
-from relay_core.values import parse_duration
+from relay_core.value_parsers import parse_duration
 
 __all__ = ["keep_seconds", "tunnel_settings"]
 
@@ -41,7 +41,7 @@ def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -
     if dead_after <= ping_after:
         raise ConfigurationError(
             f"RELAY_DEAD_AFTER ({dead_after:g}) must be longer than RELAY_PING_AFTER ({ping_after:g})",
-            hint="leave time for an answer, e.g. 25 and 10",
+            hint="leave enough time for a response, for example RELAY_DEAD_AFTER=25 and RELAY_PING_AFTER=10",
         )
     return replace(defaults, ping_after=ping_after, dead_after=dead_after, grace=keep_seconds(environ, default=grace))
 
@@ -66,6 +66,7 @@ def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     if not 0 < value <= MAX_SECONDS:
         raise ConfigurationError(
             f"{name}: invalid duration: '{text}'",
-            hint=f"use 90, 90s or 10m, above 0 and at most {MAX_SECONDS / 3600:g}h; the default is {default:g}",
+            hint=f"use a duration such as 90, 90s or 10m, above 0 and at most {MAX_SECONDS / 3600:g}h; the default is "
+            f"{default:g}",
         )
     return value

@@ -9,7 +9,7 @@ from typing import NoReturn
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.secure_channel import ChannelState, SecureChannel
 from relay_core.net.session.tunnel_identity import TunnelIdentity
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.frames import Buffer
 
 __all__ = ["Transport"]
@@ -18,7 +18,7 @@ __all__ = ["Transport"]
 class Transport:
     """A WebSocket and the TLS channel inside it.
 
-    The handshakes call `receive`. After them the session uses `deliver_to`, which saves one turn of the event loop per
+    The handshakes call `receive`. After them, the session uses `deliver_to`, which saves one turn of the event loop per
     message.
 
     Args:
@@ -41,7 +41,7 @@ class Transport:
 
         Raises:
             TunnelKeyMissing, WrongTunnelKey: the two sides do not share a tunnel key.
-            ConnectionLost, ProtocolError: the transport closed, or the peer does not speak the tunnel protocol.
+            ConnectionLost, ProtocolError: the transport closed, or the peer does not use the tunnel protocol.
         """
         plaintext = b""
         if self._channel is not None:
@@ -71,7 +71,7 @@ class Transport:
             receiver: Must accept all data, and must not raise.
 
         Raises:
-            As `receive`.
+            The same errors as `receive`.
         """
         self._deliver = receiver
         self._websocket.deliver_to(self._received, lost=self._end)
@@ -83,7 +83,7 @@ class Transport:
         return self._websocket.has_room
 
     def write(self, buffers: Iterable[Buffer]) -> None:
-        """Send buffers, in order, as one message; check `has_room` before."""
+        """Send buffers, in order, as one message; check `has_room` first."""
         self._websocket.write(self._encrypted(buffers))
 
     async def drain(self) -> None:
@@ -116,7 +116,7 @@ class Transport:
 
     @property
     def _close_received(self) -> bool:
-        return self._channel is not None and self._channel.state is ChannelState.CLOSED
+        return self._channel is not None and self._channel.is_closed
 
     def _received(self, data: bytes) -> None:
         if self._lost.done():  # bytes that arrived after an error are not trusted

@@ -48,7 +48,7 @@ class TunnelIdentity:
 
     def __init__(self, role: Role, tunnel_key: bytes) -> None:
         if len(tunnel_key) != TUNNEL_KEY_BYTES:
-            raise ValueError(f"a tunnel key has {TUNNEL_KEY_BYTES} bytes")
+            raise ValueError(f"a tunnel key is {TUNNEL_KEY_BYTES} bytes long")
         self.role = role
         key = _derive_key(tunnel_key, role)
         self.certificate = _certificate(key, role)

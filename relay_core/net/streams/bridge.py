@@ -4,7 +4,7 @@
     LocalSide <--write---  Bridge <-- layers <-- peer_*  <-- PeerStream
 
 All bytes between a local socket and a tunnel take this path within one turn of the event loop. If one side
-accepts less than the other sends, the bridge pauses reading from the other, so memory use is bounded. EOF ends one
+accepts less than the other sends, the bridge pauses reading from the other, so memory usage is bounded. EOF ends one
 direction only; if one side is lost, the other is aborted.
 """
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Traffic:
-    """Bytes of one local connection."""
+    """Byte counts of one local connection."""
 
     sent: int = 0
     """Read from the local program."""
@@ -55,7 +55,7 @@ async def carry_bytes(
         peer: The stream to the peer.
         layers: The layers between the two; the first one is next to the local program.
         traffic: Receives the byte counts, even if this raises.
-        first: Bytes of the peer that the caller has already read from the stream.
+        first: Bytes from the peer that the caller has already read from the stream.
         local_name: Name of the local connection in the error that the peer receives if the connection fails.
 
     Raises:
@@ -115,7 +115,7 @@ class Bridge:
         """Carry bytes until both directions have ended.
 
         Args:
-            first: Bytes of the peer that the caller has already read from the stream.
+            first: Bytes from the peer that the caller has already read from the stream.
 
         Raises:
             ConnectionLost: either side failed; the local connection is left unchanged.
@@ -203,7 +203,7 @@ class Bridge:
         except Exception:
             # The caller is the driver of a session; an exception here would end its other streams too.
             logger.exception("closing a connection because of an internal error in %r", self._layers)
-            self._finish(ConnectionLost("the connection was closed because of an internal error of relay-debug"))
+            self._finish(ConnectionLost("the connection was closed because of an internal error in relay-debug"))
             return
         for output in outputs:
             if self._is_over:

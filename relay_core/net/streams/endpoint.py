@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
+
+from relay_core.net.memory import READ_BUFFER_SIZE, shared_read_buffer
 
 __all__ = [
     "READ_SIZE",
@@ -27,10 +30,8 @@ __all__ = [
 READ_SIZE = 64 * 1024
 """Maximum number of bytes passed to the handler at a time: large enough for bulk data, small enough to alternate with
 other streams."""
-BUFFER_SIZE = 256 * 1024
-"""Buffer size of a read: the amount that a fast writer puts into a socket while this process is busy."""
-UNREAD_LIMIT = BUFFER_SIZE
-"""Bytes that are buffered without a handler before reading is paused."""
+UNREAD_LIMIT = READ_BUFFER_SIZE
+"""Number of bytes that are buffered without a handler before reading is paused."""
 BURST = 16 * 1024
 """A read of fewer bytes usually completes a request or a response, and the program then waits for the answer."""
 
@@ -39,7 +40,7 @@ class LocalHandler(Protocol):
     """Receives the events of a local connection; its methods must not raise."""
 
     def local_data(self, data: bytes) -> None:
-        """Handle bytes of the local program, at least one."""
+        """Handle one or more bytes from the local program."""
 
     def local_eof(self) -> None:
         """Handle the end of the local program's direction; no more bytes follow."""
@@ -55,7 +56,7 @@ class LocalHandler(Protocol):
 
 
 class LocalSide(Protocol):
-    """The local end of a connection: a socket (`LocalEndpoint`), or a part of this program in place of one."""
+    """The local end of a connection: a socket (`LocalEndpoint`), or a part of this program in place of a socket."""
 
     ended: asyncio.Event
     """Set when the local program has ended its direction, or the connection is closed."""
@@ -74,7 +75,7 @@ class LocalSide(Protocol):
         """Send bytes to the local program, or drop them if the connection is closed."""
 
     def write_eof(self) -> None:
-        """End this direction after the bytes written so far; the other one stays open."""
+        """End this direction after the bytes written so far; the other direction stays open."""
 
     def pause_reading(self) -> None:
         """Stop reading from the local program."""
@@ -103,7 +104,9 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", None)  # set by connection_made, before anything else is called
         self._quick: socket.socket | None = None
         """The socket, if it supports TCP_QUICKACK."""
-        self._buffer = _shared_buffer()
+        self._is_acknowledged = False
+        """Whether bytes were sent since the last read: their packets acknowledge that read."""
+        self._buffer = shared_read_buffer()
         self._handler: LocalHandler | None = None
         self._unread: deque[bytes] = deque()
         """Bytes that were received without a handler."""
@@ -162,10 +165,11 @@ class LocalEndpoint(asyncio.BufferedProtocol):
     def write(self, data: bytes) -> None:
         """Send bytes to the local program, or drop them if the connection is closed or this direction has ended."""
         if not (self._eof_written or self._transport.is_closing()):
+            self._is_acknowledged = True
             self._transport.write(data)
 
     def write_eof(self) -> None:
-        """End this direction after the bytes written so far; the other one stays open."""
+        """End this direction after the bytes written so far; the other direction stays open."""
         if not self._transport.is_closing() and self._transport.can_write_eof():
             self._eof_written = True
             with contextlib.suppress(OSError):  # the local program has closed the connection
@@ -206,18 +210,20 @@ class LocalEndpoint(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle bytes that were read into the buffer."""
-        if self._quick is not None and nbytes < BURST:
-            # debugpy's adapter does not disable Nagle's algorithm (RFC 896): its next message waits until our kernel
-            # acknowledges this one, which the kernel delays by 40 ms unless TCP_QUICKACK is set (tcp(7)). The option is
-            # not permanent, so it is set after each read.
-            with contextlib.suppress(OSError):
-                self._quick.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        self._is_acknowledged = False
         for start in range(0, nbytes, READ_SIZE):
-            # If the handler pauses reading here, it still gets the rest of this read; its size is limited.
+            # If the handler pauses reading here, it still gets the rest of this read, whose size is limited.
             self._received(bytes(self._buffer[start : min(start + READ_SIZE, nbytes)]))
+        if self._quick is None or nbytes >= BURST or self._is_acknowledged or self._transport.is_closing():
+            return
+        # debugpy's adapter does not disable Nagle's algorithm (RFC 896): its next message waits until the kernel of
+        # this machine acknowledges this one, which the kernel delays by 40 ms unless TCP_QUICKACK is set (tcp(7)). The
+        # option is not permanent, so it is set after each read.
+        with contextlib.suppress(OSError):
+            self._quick.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def eof_received(self) -> bool:
-        """Handle the end of the local program's direction; return True to keep ours open."""
+        """Handle the end of the local program's direction; return True to keep the other direction open."""
         self._eof_received = True
         self.ended.set()
         if self._handler is not None:
@@ -275,20 +281,27 @@ async def connect_local(host: str, port: int) -> LocalEndpoint:
 
 
 async def listen_local(on_connected: Callable[[LocalEndpoint], None], host: str, port: int) -> asyncio.Server:
-    """Accept connections of programs on this machine, until the server is closed.
+    """Accept connections from programs on this machine until the server is closed.
 
     Raises:
         OSError: the port is not available.
     """
-    return await asyncio.get_running_loop().create_server(lambda: LocalEndpoint(on_connected), host, port)
+    loop = asyncio.get_running_loop()
+
+    def accepted(endpoint: LocalEndpoint) -> None:
+        _report_last_descriptor(loop)
+        on_connected(endpoint)
+
+    return await loop.create_server(lambda: LocalEndpoint(accepted), host, port)
 
 
-_of_thread = threading.local()
+def _report_last_descriptor(loop: asyncio.AbstractEventLoop) -> None:
+    """Report to the loop's exception handler if the connection that was just accepted has the last file descriptor.
 
-
-def _shared_buffer() -> memoryview:
-    """Return the read buffer that all connections of a thread share; each read is processed before the next one."""
-    if not hasattr(_of_thread, "buffer"):
-        _of_thread.buffer = memoryview(bytearray(BUFFER_SIZE))
-    buffer: memoryview = _of_thread.buffer
-    return buffer
+    asyncio reports this when it cannot accept the next connection; uvloop drops that connection without any report.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE}:
+            loop.call_exception_handler({"message": "no file descriptors left", "exception": error})

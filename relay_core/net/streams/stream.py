@@ -4,8 +4,7 @@ A stream carries the bytes of one TCP connection to the other side; `relay_core.
 tunnel sessions. There are two interfaces:
 
   * `PeerStream` pushes: a handler is called with bytes as they arrive, in the same turn of the event loop, and a pair
-  of
-    calls signals back-pressure. All bytes of local sockets take this path (`relay_core.net.streams.bridge`).
+    of calls signals back-pressure. All bytes of local sockets take this path (`relay_core.net.streams.bridge`).
   * `ByteStream` is pulled with `read` and `write`, for code that sends a request and waits for the response.
 """
 
@@ -22,7 +21,7 @@ class PeerHandler(Protocol):
     """Receives the events of a stream; its methods must not raise."""
 
     def peer_data(self, data: bytes) -> None:
-        """Handle bytes of the peer, at least one."""
+        """Handle one or more bytes from the peer."""
 
     def peer_eof(self) -> None:
         """Handle the end of the peer's direction; no more bytes follow."""
@@ -50,7 +49,7 @@ class PeerStream(Protocol):
         """Send bytes, or drop them if the stream is lost; queue what cannot be sent yet, and pause the handler."""
 
     def send_eof(self) -> None:
-        """End this direction after the bytes sent so far; the other one stays open."""
+        """End this direction after the bytes sent so far; the other direction stays open."""
 
     def pause_reading(self) -> None:
         """Buffer received bytes until `resume_reading`; the peer stops sending when its window is used up."""
@@ -62,7 +61,7 @@ class PeerStream(Protocol):
         """Drop the stream immediately: the peer sees a broken connection, and the reason if it can be transmitted."""
 
     async def close(self) -> None:
-        """End both directions gracefully: sent bytes are delivered, bytes still received are discarded."""
+        """End both directions gracefully: sent bytes are delivered; bytes that still arrive are discarded."""
 
 
 class ByteStream(Protocol):
@@ -85,7 +84,7 @@ class ByteStream(Protocol):
         """
 
     async def write_eof(self) -> None:
-        """End this direction and keep the other one open, if the transport supports that; otherwise use `close`."""
+        """End this direction and keep the other direction open; if the transport cannot do that, use `close`."""
 
     async def close(self) -> None:
         """End both directions gracefully: written bytes are delivered."""

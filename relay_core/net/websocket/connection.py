@@ -13,10 +13,11 @@ import contextlib
 import functools
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost
+from relay_core.net.memory import shared_read_buffer
 from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, Close, Violation, close_payload
 from relay_core.ws.machine import WebSocketMachine
 
@@ -32,7 +33,7 @@ UNREAD_HIGH = 256 * 1024
 CHUNK_COST = 128
 """Memory overhead of a chunk in bytes; it is counted too, because a peer can send millions of empty chunks."""
 MAX_MESSAGE = 1024 * 1024
-"""Default limit of a message that `receive` collects; the tunnel does not use `receive`."""
+"""Default maximum size in bytes of a message that `receive` returns; the tunnel does not use `receive`."""
 WRITE_HIGH = 256 * 1024
 
 
@@ -50,7 +51,7 @@ class WebSocket(asyncio.BufferedProtocol):
         """The subprotocol that both sides agreed on, or None."""
         self._transport = transport
         self._loop = asyncio.get_running_loop()
-        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._buffer = shared_read_buffer()[:READ_BYTES]
         self._machine = WebSocketMachine(
             now=self._loop.time(),
             ping_interval=PING_INTERVAL,
@@ -67,6 +68,8 @@ class WebSocket(asyncio.BufferedProtocol):
         self._deliver: Callable[[bytes], None] | None = None
         self._on_lost: Callable[[ConnectionLost], None] | None = None
         self._reading_paused = False
+        self._has_failed = False
+        """True if this side has closed the WebSocket because of the peer's violation or silence."""
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -90,10 +93,10 @@ class WebSocket(asyncio.BufferedProtocol):
 
         Args:
             limit: Maximum payload of the message. It is checked with each piece, so that an endless message is refused
-                (close code 1009) before it uses more memory than this.
+                (close code 1009) before it uses more memory than `limit`.
 
         Raises:
-            ConnectionLost: the WebSocket is closed; `code` is 1000 after an orderly close.
+            ConnectionLost: the WebSocket is closed; its `code` is 1000 after an orderly close.
         """
         while True:
             while self._chunks:
@@ -108,7 +111,7 @@ class WebSocket(asyncio.BufferedProtocol):
         """Return the next part of a message, and whether it is the last one; for messages that are processed in parts.
 
         Raises:
-            ConnectionLost: as `receive`.
+            ConnectionLost: as in `receive`.
         """
         while not self._chunks:
             await self._until_readable()
@@ -122,7 +125,7 @@ class WebSocket(asyncio.BufferedProtocol):
         Never returns b"": empty messages are skipped. Safe to cancel.
 
         Raises:
-            ConnectionLost: as `receive`.
+            ConnectionLost: as in `receive`.
         """
         while True:
             if data := self._take_chunks():
@@ -133,7 +136,7 @@ class WebSocket(asyncio.BufferedProtocol):
         """Wait for bytes to receive.
 
         Raises:
-            ConnectionLost: as `receive`.
+            ConnectionLost: as in `receive`.
         """
         if not self._chunks:
             await self._until_readable()
@@ -146,7 +149,8 @@ class WebSocket(asyncio.BufferedProtocol):
             lost: Called once, when the WebSocket is closed.
         """
         self._deliver, self._on_lost = receiver, lost
-        self._push()
+        if data := self._take_chunks():
+            receiver(data)
         if self._gone.is_set():
             lost(self._lost())
 
@@ -226,7 +230,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - only a Close frame has a reason
-        """Report the end of the TCP connection to all waiting callers; messages received before can still be read."""
+        """Report the end of the TCP connection to all waiting callers; earlier messages can still be read."""
         self._transport.close()  # no effect, but Python 3.10 warns about transports that were not closed
         self._timer.cancel()
         self._gone.set()
@@ -239,29 +243,29 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def _received(self, data: memoryview) -> None:
         chunks, end = self._machine.receive_data(data, self._loop.time())
-        for chunk in chunks:
-            self._chunks.append(chunk)
-            self._unread += _cost(chunk)
         self._flush()  # before the answer to a Close, because no frame may follow that answer
         if isinstance(end, Close):
             # RFC 6455 section 5.5.1: answer a Close with the same code. The server then closes the TCP connection.
             self._send_close(end.payload)
         elif isinstance(end, Violation):
             self._fail(end.code, end.reason)
-        if self._deliver is not None:
-            self._push()
-        elif self._chunks:
+        if self._deliver is None:
+            self._keep(chunks)
+        elif payload := _joined(chunks):
+            self._deliver(payload)
+
+    def _keep(self, chunks: list[Chunk]) -> None:
+        """Keep chunks for `receive`; stop reading when there are too many."""
+        if chunks:
+            self._chunks += chunks
+            self._unread += sum(map(_cost, chunks))
             self._readable.set()
         if self._unread > UNREAD_HIGH and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
 
-    def _push(self) -> None:
-        if self._deliver is not None and (data := self._take_chunks()):
-            self._deliver(data)
-
     def _take_chunks(self) -> bytes:
-        data = b"".join([chunk.payload for chunk in self._chunks])
+        data = _joined(self._chunks)
         self._chunks.clear()
         self._taken(self._unread)
         return data
@@ -304,43 +308,57 @@ class WebSocket(asyncio.BufferedProtocol):
 
     @property
     def _is_ending(self) -> bool:
-        return self._machine.close_sent is not None or self._gone.is_set()
+        return self._machine.close_sent is not None or self._gone.is_set() or self._transport.is_closing()
+
+    @property
+    def _is_gone(self) -> bool:
+        # A failed write closes the transport immediately, but `connection_lost` is called in the next turn of the loop.
+        # Until then, asyncio would log a warning about each further write.
+        return self._gone.is_set() or self._transport.is_closing()
 
     def _flush(self) -> None:
         """Send pings and pongs; while the peer does not read, keep only the newest pong."""
-        if self._writable.is_set() and not self._gone.is_set() and (frames := self._machine.data_to_send()):
+        if self._writable.is_set() and (frames := self._machine.data_to_send()) and not self._is_gone:
             self._transport.write(frames)
 
     def _send_close(self, payload: bytes) -> None:
         """Send a Close, if none was sent; the server must then close the TCP connection within `CLOSE_TIMEOUT`."""
-        if not self._gone.is_set() and (frame := self._machine.send_close(payload, self._loop.time())):
+        if not self._is_gone and (frame := self._machine.send_close(payload, self._loop.time())):
             self._transport.write(frame)
             self._arm()
 
     def _fail(self, code: int, reason: str) -> None:
         """Send a Close with the reason and drop the connection without waiting (RFC 6455, section 7.1.7)."""
+        self._has_failed = self._has_failed or self._machine.close_sent is None
         self._send_close(close_payload(code, reason))
         self.abort()
 
     def _lost(self) -> ConnectionLost:
-        # Prefer the peer's Close, because ours may be just the answer to it. 1006 means that there was none (RFC 6455
-        # section 7.1.5).
-        close = self._machine.close_received or self._machine.close_sent
-        code, reason = (close.code, close.reason) if close else (1006, "")
-        return ConnectionLost("the websocket is closed", code=code, reason=reason)
+        # Prefer the peer's Close, because this side's Close may be just the answer to it. 1006 means that there was
+        # none (RFC 6455 section 7.1.5).
+        received = self._machine.close_received
+        close = received or self._machine.close_sent
+        if close is None:
+            return ConnectionLost("the WebSocket is closed", code=1006)
+        closed_here = self._has_failed and received is None
+        return ConnectionLost("the WebSocket is closed", code=close.code, reason=close.reason, closed_here=closed_here)
 
     def _arm(self) -> None:
         self._timer.cancel()
         self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)
 
     def _tick(self) -> None:
-        """Let the machine check if the peer is alive. Received data moves the deadline, so a timer may be early."""
+        """Let the machine check whether the peer is alive; received data postpones the deadline, so it may be early."""
         self._machine.tick(self._loop.time(), held_up=self._reading_paused)
         self._flush()
         if self._machine.is_dead:
             self._fail(1011, "keepalive ping timeout")
         else:
             self._arm()
+
+
+def _joined(chunks: Collection[Chunk]) -> bytes:
+    return b"".join([chunk.payload for chunk in chunks])
 
 
 def _cost(chunk: Chunk) -> int:

@@ -55,7 +55,6 @@ __all__ = [
     "ProxyAddress",
     "ProxyRefused",
     "ServerAnswer",
-    "WebSocket",
     "ask_server",
     "open_websocket",
     "opening_mapped",
@@ -95,7 +94,7 @@ class ProxyRefused(RelayUnreachable):
 
 @dataclass(frozen=True)
 class ProxyAddress:
-    """The proxy that connections to a server use, without its user name and password."""
+    """The proxy through which a server is reached, without the user name and password for the proxy."""
 
     scheme: str
     host: str
@@ -107,7 +106,7 @@ class ProxyAddress:
 
 @dataclass
 class ServerAnswer:
-    """What an opening handshake without credentials has shown of a server."""
+    """What an opening handshake without credentials has revealed about a server."""
 
     certificate: bytes | None = None
     """The server's certificate (DER); None if TLS was not established."""
@@ -125,7 +124,7 @@ class _Connect(websockets_connect):
 
 
 class _Handshake(ClientConnection):
-    """A connection of `websockets` that stops after the 101 response and buffers later bytes for our own driver."""
+    """A `websockets` connection that stops after the 101 response and buffers later bytes for another driver."""
 
     early = b""
     _tail = b""
@@ -190,14 +189,14 @@ async def ask_server(url: str, answer: ServerAnswer, *, tls: ssl.SSLContext, tim
     """Perform the opening handshake of `open_websocket` without credentials, and record what the server shows.
 
     Args:
-        url: A URL at which nobody listens, because an accepted connection is closed at once.
-        answer: Filled in as far as the handshake gets, also if it fails.
+        url: A URL at which nothing listens, because an accepted connection is closed at once.
+        answer: Filled in as far as the handshake gets, even if it fails.
         tls: May leave the certificate unverified, because nothing secret is sent.
         timeout: Seconds.
 
     Raises:
         ProxyRefused: The proxy did not connect to the server.
-        RelayDebugError: As `open_websocket`; but not for an HTTP status.
+        RelayDebugError: As in `open_websocket`, except that an HTTP status is not an error.
     """
     host = url.split("/", 3)[2]
 
@@ -244,7 +243,7 @@ def proxy_for(url: str) -> ProxyAddress | None:
 def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
     host: str, timeout: float, *, may_use_proxy: bool = False
 ) -> Iterator[None]:
-    """Replace exceptions of `websockets`, asyncio and ssl with our own, so that users see only reviewed texts."""
+    """Replace exceptions from `websockets`, asyncio and ssl, so that users see only this project's sentences."""
     # The order matters: certificate, TLS, time-out and name errors are all subclasses of OSError.
     try:
         yield
@@ -254,8 +253,8 @@ def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
     except ssl.SSLCertVerificationError as error:
         raise UntrustedCertificate(
             f"the certificate of {host} is not trusted: {error.verify_message}",
-            hint="for a relay-server, give its ca.pem with --ca-file or RELAY_CA_FILE; behind a TLS-inspecting proxy, "
-            "the proxy's CA",
+            hint="for a relay-server, specify its ca.pem with --ca-file or RELAY_CA_FILE; behind a TLS-inspecting "
+            "proxy, specify the proxy's CA",
         ) from None
     except ssl.SSLError as error:
         raise RelayUnreachable(
@@ -265,7 +264,8 @@ def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
     except TIMEOUT_ERRORS:
         raise RelayUnreachable(
             f"{host} did not answer within {timeout:g} s",
-            hint="check the network and HTTPS_PROXY; a firewall must allow outbound 443 to *.servicebus.windows.net",
+            hint="check the network, HTTPS_PROXY, and the firewall rules for outbound connections to the relay "
+            "(Azure: *.servicebus.windows.net, port 443)",
         ) from None
     except socket.gaierror:
         if may_use_proxy and (proxy := _proxy_text(host)):
@@ -274,46 +274,51 @@ def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
                 hint="check HTTPS_PROXY, NO_PROXY and this machine's DNS",
             ) from None
         raise RelayUnreachable(
-            f"the name {host} cannot be resolved", hint="check the namespace's spelling and this machine's DNS"
+            f"the name {host} cannot be resolved", hint="check the spelling of the namespace and this machine's DNS"
         ) from None
     except ProxyError as error:
-        raise ProxyRefused(f"the proxy refused {host}: {error}", hint="check HTTPS_PROXY and NO_PROXY") from None
+        raise ProxyRefused(
+            f"the proxy refused the connection to {host}: {error}", hint="check HTTPS_PROXY and NO_PROXY"
+        ) from None
     except (InvalidProxy, InvalidURI) as error:
         raise ConfigurationError(
             "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"invalid address: {host}",
-            hint="give the proxy as a URL, for example http://proxy.example:3128",
+            hint="specify the proxy as a URL, such as http://proxy.example:3128"
+            if isinstance(error, InvalidProxy)
+            else "use a relay address such as contoso.servicebus.windows.net",
         ) from None
     except UnicodeError:  # a name is encoded as IDNA before it is resolved, which checks the length of its labels
         raise ConfigurationError(
             f"invalid host name: {host}" if _is_invalid_name(host) else "invalid host name in HTTPS_PROXY",
-            hint="each part between two dots has 1 to 63 characters",
+            hint="use 1 to 63 characters for each part between dots",
         ) from None
     except ValueError:  # a non-numeric port or an unclosed bracket
         raise ConfigurationError(
             f"the address {host} or HTTPS_PROXY is malformed",
-            hint="a relay address looks like contoso.servicebus.windows.net, a proxy address like http://proxy.example:3128",
+            hint="use a relay address such as contoso.servicebus.windows.net, and a proxy address such as "
+            "http://proxy.example:3128",
         ) from None
     except ImportError:
         raise ConfigurationError(
-            "HTTPS_PROXY is a SOCKS proxy, which requires a missing package",
-            hint="pip install python-socks[asyncio], or use a proxy like http://proxy.example:3128",
+            "HTTPS_PROXY names a SOCKS proxy, which needs a package that is not installed",
+            hint="run: pip install 'python-socks[asyncio]', or use a proxy such as http://proxy.example:3128",
         ) from None
     except OSError as error:
         proxy = _proxy_text(host) if may_use_proxy else ""
-        check_relay = "check that the relay runs and that the network allows outgoing connections to it"
+        check_relay = "check that the relay is running and that the network allows outgoing connections to it"
         raise RelayUnreachable(
             f"cannot connect to {host}{proxy}: {_os_reason(error)}",
-            hint="check HTTPS_PROXY and NO_PROXY, and that the proxy runs" if proxy else check_relay,
+            hint="check HTTPS_PROXY and NO_PROXY, and make sure that the proxy is running" if proxy else check_relay,
         ) from None
     except (InvalidMessage, InvalidHandshake, EOFError) as error:
         if isinstance(error, EOFError) or isinstance(error.__cause__, (EOFError, ConnectionError)):
             raise RelayUnreachable(
                 f"{host} closed the connection before answering",
-                hint="usually temporary; if it persists, a firewall or proxy may be closing the connection",
+                hint="retry; if the error persists, check whether a firewall or proxy is closing the connection",
             ) from None
         raise ProtocolError(
-            f"{host} did not answer like a relay",
-            hint="check the address; the answer may come from the login page of a proxy",
+            f"{host} did not respond like a relay",
+            hint="check the address; the response may come from a proxy's login page",
         ) from None
     except Exception as error:  # noqa: BLE001 - the last row of the table
         raise RelayDebugError(

@@ -1,7 +1,7 @@
 """Sequence numbers: unacknowledged frames of the sender, and acknowledgements of the receiver.
 
 `ReplayBuffer` is the sending side. A frame gets its number when it is sent for the first time and is kept until the
-peer acknowledges it. After a resume the unacknowledged frames are sent again without change.
+peer acknowledges it. After a resume, the unacknowledged frames are sent again without change.
 
 `Receipts` is the receiving side. An ACK means only that the sender may discard the frames. It does not wait for the
 consumer of a stream, unlike WINDOW.
@@ -80,6 +80,11 @@ class ReplayBuffer:
         # A copy of references: the frames stay in `_kept` until they are acknowledged.
         self._to_resend = self._kept.copy()
 
+    @property
+    def has_resend(self) -> bool:
+        """Whether a frame has to be sent again."""
+        return bool(self._to_resend)
+
     def next_resend(self) -> SentFrame | None:
         """Return the next frame to send again, or None."""
         return self._to_resend.popleft() if self._to_resend else None
@@ -128,7 +133,7 @@ class Receipts:
         Args:
             size: Size of the frame in bytes.
             now: Monotonic seconds.
-            shared: True if several streams are open, which lowers the peer's limit of unacknowledged data.
+            shared: True if several streams are open, which lowers the peer's limit on unacknowledged data.
         """
         self.received += 1
         self._bytes += size

@@ -4,10 +4,11 @@
                                      (queue drains)
 
 The directions end independently. A stream is finished when both have ended; a RST from either side closes it
-immediately. Both sides count credit: `credit` is the number of bytes that the peer allows us to send, `allowance` the
-number that we allow it to send. Credit is returned to the peer when the consumer has written the bytes to its socket
-(`consumed`), half a window at a time. If it were returned earlier, buffers would be unbounded; if later, the stream
-would stall (both happened in rust-yamux). The window grows if it is too small for the path's bandwidth-delay product.
+immediately. Both sides count credit: `credit` is the number of bytes that the peer allows this side to send, and
+`allowance` is the number of bytes that this side allows the peer to send. Credit is returned to the peer when the
+consumer has written the bytes to its socket (`consumed`), half of the initial window at a time. If it were returned
+earlier, buffers would be unbounded; if later, the stream would stall (both happened in rust-yamux). The window grows if
+it is too small for the path's bandwidth-delay product.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ __all__ = ["SendQueue", "Stream"]
 SMALL = KIB
 """Data below this size is appended to the last piece, which takes less memory and time than a separate piece."""
 PIECE = 16 * KIB
-"""Size of a piece at which small data starts a new one."""
+"""Size at which a piece is full; small data then starts a new piece."""
+GROWTH = 4
+"""Factor by which a window grows. A long path reaches its window in three round trips; with a factor of 16, the first
+two of eight streams would use up the memory by which all windows together may grow."""
 
 
 class SendQueue:
@@ -81,12 +85,14 @@ class Stream:
         stream_id: The stream's number.
         incoming: True if the peer opened it.
         window: Initial window: bytes that the peer may send before they are consumed.
-        credit: Bytes that the peer allows us to send before it returns credit.
+        credit: Bytes that the peer allows this side to send before it returns credit.
         queue_limit: Maximum size of the send queue in bytes.
     """
 
     __slots__ = (
+        "_measured",
         "_queue_limit",
+        "_return_size",
         "_window",
         "accepted",
         "allowance",
@@ -97,9 +103,11 @@ class Stream:
         "eof_sent",
         "id",
         "incoming",
+        "measured_at",
+        "messages",
         "queue",
-        "returned_at",
         "scheduled",
+        "turn",
         "unread",
         "unreturned",
         "window_growth",
@@ -114,7 +122,11 @@ class Stream:
         self.blocked = False
         """True if a writer waits for `StreamWritable`."""
         self.scheduled = False
-        """True if the stream is in the scheduler's queue."""
+        """True if the stream is in one of the scheduler's queues."""
+        self.turn = 0
+        """Bytes sent in the current turn of the scheduler."""
+        self.messages = 0
+        """Number of small frames sent in a row."""
         self.eof_queued = False
         self.eof_sent = False
         self.allowance = window
@@ -123,11 +135,14 @@ class Stream:
         self.unreturned = 0
         """Bytes consumed for which credit has not been returned to the peer."""
         self.eof_received = False
-        self.returned_at: float | None = None
-        """Time at which credit was last returned."""
+        self.measured_at: float | None = None
+        """Time of the first data; later, the time of the last decision on whether the window must grow."""
         self.window_growth = 0
         """Bytes by which the window has grown."""
+        self._measured = 0
+        """Credit returned since `measured_at`."""
         self._window = window
+        self._return_size = window / 2
         self._queue_limit = queue_limit
 
     def __repr__(self) -> str:
@@ -196,22 +211,37 @@ class Stream:
         self.unread -= size
         self.unreturned += size
         # After the peer's FIN it needs no credit. Before that, returning half a window at a time keeps WINDOW frames
-        # infrequent.
-        if self.eof_received or self.unreturned * 2 < self._window:
+        # infrequent. This amount does not grow with the window: on a long path the peer would wait for the credit.
+        if self.eof_received or self.unreturned < self._return_size:
             return 0
         credit, self.unreturned = self.unreturned, 0
         self.allowance += credit
         return credit
 
+    def window_too_small(self, credit: int, round_trip: float, now: float) -> bool:
+        """Return True if half a window was consumed in less than a round trip; called when credit is returned.
+
+        Args:
+            credit: The credit that is returned.
+            round_trip: Round trip of the path in seconds; 0 if unknown.
+            now: Monotonic seconds.
+        """
+        self._measured += credit
+        if self._measured * 2 < self._window:
+            return False
+        # The peer then runs out of credit before this credit arrives.
+        last, self.measured_at, self._measured = self.measured_at, now, 0
+        return last is not None and now - last < round_trip
+
     def grow_window(self, most: int, left: int) -> int:
-        """Double the window, and return the additional credit for the peer.
+        """Multiply the window by `GROWTH`, and return the additional credit for the peer.
 
         Args:
             most: Maximum size of the window.
             left: Maximum growth.
         """
-        # Doubled instead of increased by a constant, so that a long path reaches its window after a few round trips.
-        extra = max(0, min(self._window, most - self._window, left))
+        # Multiplied instead of increased by a constant, so that a long path reaches its window after a few round trips.
+        extra = max(0, min((GROWTH - 1) * self._window, most - self._window, left))
         self._window += extra
         self.allowance += extra
         self.window_growth += extra

@@ -160,7 +160,7 @@ class Streams:
         credit = 0 if stream is None else stream.consumed(size)
         if stream is None or not credit:
             return False
-        self._scheduler.add_credit(stream_id, credit + self._grow_window(stream, now))
+        self._scheduler.add_credit(stream_id, credit + self._grow_window(stream, credit, now))
         return True
 
     # --- operations of the session --------------------------------------------------------------------------------
@@ -181,15 +181,17 @@ class Streams:
 
     # --- frames of the peer -----------------------------------------------------------------------------------
 
-    def _on_data(self, frame: Frame, _now: float) -> None:
+    def _on_data(self, frame: Frame, now: float) -> None:
         stream = self._table.get(frame.stream)
         # Empty data is dropped, because a consumer would interpret b"" as the end of the stream.
         if stream is None or not frame.payload:
             return
+        if stream.measured_at is None:
+            stream.measured_at = now
         if stream.eof_received:
             self._fault(stream, ResetCode.PROTOCOL, "data after FIN")
         elif not stream.receive(len(frame.payload)):
-            self._fault(stream, ResetCode.FLOW_CONTROL, "more data than credit")
+            self._fault(stream, ResetCode.FLOW_CONTROL, "more data than the credit allows")
         else:
             self._emit(DataReceived(stream.id, frame.payload))
 
@@ -214,7 +216,7 @@ class Streams:
             self._counters[ResetCode.LIMIT] += 1
             refusal = payloads.encode_code(ResetCode.LIMIT, "too many connections at once")
             self._scheduler.add_control(frames.RST, frame.stream, refusal)
-        elif self.closed:  # the peer sent OPEN before it received our GOAWAY
+        elif self.closed:  # the peer sent OPEN before it received this side's GOAWAY
             self.refuse(stream.id, ResetCode.GONE, "the session is closing")
         else:
             self._emit(StreamOpened(stream.id, target, metadata))
@@ -255,10 +257,8 @@ class Streams:
         # socket.
         self._emit(StreamReset(stream.id, code, text))
 
-    def _grow_window(self, stream: Stream, now: float) -> int:
-        # Half a window consumed in less than a round trip: the peer runs out of credit before this credit arrives.
-        last, stream.returned_at = stream.returned_at, now
-        if last is None or now - last >= self._round_trip():
+    def _grow_window(self, stream: Stream, credit: int, now: float) -> int:
+        if not stream.window_too_small(credit, self._round_trip(), now):
             return 0
         extra = stream.grow_window(self._max_window, MAX_WINDOW_GROWTH - self._window_growth)
         self._window_growth += extra

@@ -1,4 +1,4 @@
-"""The live streams of a session, their numbers, and the limits of opening them."""
+"""The live streams of a session, their numbers, and the limits on opening them."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class StreamTable:
         """Add a stream that this side opens.
 
         Raises:
-            StreamLimitReached: The peer's limit of open streams is reached, or all numbers are used.
+            StreamLimitReached: The peer's limit on open streams has been reached, or all numbers are used.
         """
-        # Each side limits the streams that the other one opens, so only those of this side count here.
+        # Each side limits the streams that the other side opens, so only the streams that this side opened count here.
         if len(self._live) - self._incoming >= self._peer.max_streams or self._next_id > MAX_STREAM_ID:
-            raise StreamLimitReached(f"the peer accepts {self._peer.max_streams} connections at a time")
+            raise StreamLimitReached(f"the peer accepts at most {self._peer.max_streams} connections at a time")
         stream = self._add(self._next_id, incoming=False)
         # A number is used only once, so that late frames of a closed stream cannot reach a newer one.
         self._next_id += 2

@@ -1,4 +1,4 @@
-"""Scoring script of an online endpoint; a debugger can attach to it at any time.
+"""Scoring script for an online endpoint; a debugger can attach to it at any time.
 
 Azure ML's inference server calls `init` once in each worker and `run` for each request.
 """
@@ -21,7 +21,7 @@ def init() -> None:
 
 
 def run(raw_data: str) -> list[bool]:
-    """Return for each point whether it is inside the circle."""
+    """Return, for each point, whether it is inside the circle."""
     points = json.loads(raw_data)["points"]
     return [is_inside(x, y) for x, y in points]
 
@@ -34,7 +34,7 @@ def is_inside(x: float, y: float) -> bool:
 
 
 def start_remote_debugging() -> None:
-    """Allow a debugger to attach later, if the deployment's environment enables that; do not wait for it.
+    """Allow a debugger to attach later if the deployment's environment enables debugging; do not wait for a debugger.
 
     An endpoint has no command line, so environment variables replace the arguments of a job.
     """

@@ -1,7 +1,7 @@
 """Step 2, a parallel component: add the squared radius to every point, one mini-batch of files at a time.
 
 Azure ML's driver imports this file on every node, calls `init` once in each process and `run` for each mini-batch. The
-arguments of the driver are on the same command line, so unknown arguments are ignored.
+driver's own arguments are on the same command line, so unknown arguments are ignored.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from relay_agent.ranks.identity import SINGLE, identify
 features: Path
 UNKNOWN_NODE = (
     "not debugged, because it is unknown whether this is the first node (AZ_BATCH_IS_CURRENT_NODE_MASTER is missing); "
-    "with instance_count=1 set that variable to true in the step's environment_variables"
+    "if instance_count is 1, set that variable to true in the step's environment_variables"
 )
 
 
@@ -36,7 +36,7 @@ def init() -> None:
 
 
 def run(mini_batch: list[str]) -> list[str]:
-    """Process some files, and return one line for each."""
+    """Process some files, and return one line for each file."""
     return [featurize(Path(path)) for path in mini_batch]
 
 
@@ -51,7 +51,7 @@ def featurize(path: Path) -> str:
 
 
 def is_first_node() -> bool | None:
-    """Whether this is the first node, which is the one to debug because all nodes have the same port; None if unknown.
+    """Return whether this is the first node, or None if unknown. Only one node is debugged, as all have the same port.
 
     AZ_BATCH_IS_CURRENT_NODE_MASTER, which Azure ML documents, is the string "true" or "false" (and `bool("false")` is
     True). If it is missing, other variables of Azure Batch or MPI identify the node, and a single node is the first.

@@ -1,4 +1,4 @@
-"""Step 1, a command: write CSV files with random points of a square, labelled as inside or outside of a circle."""
+"""Step 1, a command: write CSV files with random points in a square, each labelled as inside or outside a circle."""
 
 import argparse
 import csv
@@ -10,7 +10,7 @@ import relay_agent
 
 
 def draw(count: int, rng: random.Random) -> list[tuple[float, float, int]]:
-    """Return points as x, y, and 1 inside the circle or 0 outside."""
+    """Return points as x, y, and 1 if inside the circle or 0 if outside."""
     places = [(rng.uniform(-1, 1), rng.uniform(-1, 1)) for _ in range(count)]
     return [(x, y, int(math.hypot(x, y) < 0.7)) for x, y in places]
 
@@ -19,13 +19,13 @@ def main() -> None:
     """Write the files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, required=True, help="number of files")
-    parser.add_argument("--points", type=Path, required=True, help="folder for them")
+    parser.add_argument("--points", type=Path, required=True, help="folder for these files")
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()
 
     relay_agent.start_remote_debugging_from_args()
 
-    rng = random.Random(7)  # noqa: S311 - the same numbers in every run are what we want
+    rng = random.Random(7)  # noqa: S311 - every run must draw the same numbers
     options.points.mkdir(parents=True, exist_ok=True)
     for number in range(options.files):
         points = draw(100, rng)

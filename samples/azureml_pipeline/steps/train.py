@@ -1,7 +1,7 @@
 """Step 3, distributed PyTorch: learn from the features which points lie inside the circle.
 
-Azure ML starts this file once per rank, on every node, with RANK and related environment variables; torchrun does the
-same.
+Azure ML starts this file once per rank, on every node, and sets RANK and related environment variables; torchrun
+does the same.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import relay_agent
 
 
 def main() -> None:
-    """Train on all ranks, and save the model on the first."""
+    """Train on all ranks, and save the model on rank 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--features", type=Path, required=True, help="folder with the features")
     parser.add_argument("--model", type=Path, required=True, help="folder for the model")
@@ -29,8 +29,8 @@ def main() -> None:
     relay_agent.add_debug_arguments(parser)
     options = parser.parse_args()
 
-    # Rank 0 waits for its debugger. The others wait for rank 0 in their next collective operation, which must not time
-    # out. A debugger can attach to them at any time: the logical port of rank n is the step's port plus n.
+    # Rank 0 waits for its debugger. The other ranks wait for rank 0 in their next collective operation, which must not
+    # time out. A debugger can attach to them at any time: the logical port of rank n is the step's port plus n.
     relay_agent.start_remote_debugging_from_args()
     patience = timedelta(days=1) if options.is_debug else timedelta(minutes=10)
 
@@ -65,7 +65,7 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
 
 
 def open_curves(folder: Path | None):  # noqa: ANN201 - TensorBoard may be missing
-    """Return a writer of event files, or None without a folder or TensorBoard."""
+    """Return a writer for event files, or None if no folder is given or if TensorBoard is not installed."""
     if folder is None or importlib.util.find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - as above
@@ -80,7 +80,7 @@ def train_step(
     labels: torch.Tensor,
     epoch: int,  # noqa: ARG001 - for conditional breakpoints, such as epoch == 3
 ) -> float:
-    """Take one step, and return this rank's loss before it."""
+    """Take one step, and return this rank's loss before the step."""
     optimizer.zero_grad()
     loss = torch.nn.functional.binary_cross_entropy_with_logits(model(inputs).flatten(), labels)
     loss.backward()  # collective operation
@@ -89,7 +89,7 @@ def train_step(
 
 
 def read_share(folder: Path, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return features and labels of every n-th file, n being the number of ranks."""
+    """Return the features and labels in this rank's share of the files: every n-th file, for n ranks."""
     rows = []
     for path in sorted(folder.glob("*.csv"))[dist.get_rank() :: dist.get_world_size()]:
         with path.open(newline="") as file:

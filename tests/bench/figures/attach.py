@@ -90,5 +90,5 @@ async def job_with_agent(stage: Stage, script: Path) -> tuple[int, Child]:
 
 async def client_of(stage: Stage, port: int, *options: str) -> Child:
     client = await stage.begin_client("--ports", str(port), *options)
-    await lines_of(client, lambda text: f"serves {port}" in text and "connected, round trip" in text)
+    await lines_of(client, lambda text: f"serves port {port}" in text and "connected, round trip" in text)
     return client

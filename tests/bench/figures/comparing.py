@@ -1,27 +1,30 @@
-"""`@diff` of a tensor of 256 MiB in four ranks on one node: what the client's connections to the relay carry for it.
+"""`@diff` of a tensor of 256 MiB in four ranks: what the client's connections to the relay carry for it.
 
 All bytes of both directions are counted, with TLS, WebSocket frames and keepalives. The tensors are arrays of numpy,
-equal in all ranks but for one element of rank 3, or equal in all.
+equal in all ranks but for one element of rank 3, or equal in all. The ranks are on one node, or each on its own. On
+nodes of their own, the figure is that of the connection that carries most.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import contextlib
+import operator
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.collect import compare_as_text
+from relay_client.compare.answer import compare_as_text
 from relay_client.compare.console import DIFF_SECONDS
 from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_core.tunnel.limits import Settings
 from tests.bench.report import Limit, Row
 from tests.bench.stage import Stage
-from tests.support.many_ranks import Ranks, until
+from tests.support.counted import Counter, counted_client
+from tests.support.many_ranks import Ranks, ports_in_a_row, until
 from tests.support.relay import LocalRelay, local_relay
-from tests.support.tunnel import QUICK
+from tests.support.run_job import running_job
 
 __all__ = ["comparing"]
 
@@ -41,61 +44,65 @@ open(f"ready-{rank}", "w").close()
 while True:
     time.sleep(0.02)
 """
-EXPECTED = {"one element differs": ("weight", "differs first at"), "all are equal": ("same", "ranks 0-3")}
+EXPECTED = {"one element differs": ("weight", "first differs at"), "all are equal": ("same", "ranks 0-3")}
 """The expression, and what the table must contain."""
 
 
-class Counter:
-    """A port that forwards to another one, and counts what it carries."""
-
-    def __init__(self, port: int) -> None:
-        self.carried = 0
-        self._port = port
-
-    async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection."""
-        answers, requests = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(self._pass(reader, requests), self._pass(answers, writer), return_exceptions=True)
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                self.carried += len(data)
-                writer.write(data)
-        finally:
-            writer.close()
-
-
 async def comparing(_stage: Stage, *, quick: bool) -> list[Row]:
-    """One comparison where a rank differs, and one where none does."""
+    """One comparison where a rank differs, and one where none does: on one node, and on four."""
     with TemporaryDirectory() as directory:
         async with local_relay(Path(directory) / "tls") as relay:
-            script = Path(directory) / "train.py"
-            await asyncio.to_thread(script.write_text, TRAIN)
-            async with Ranks(relay, script, RANKS), _counted_client(relay) as (client, counter):
-                await until(lambda: len(list(Path(directory).glob("ready-*"))) == RANKS)
-                await client.search.wait_for(
-                    lambda: len(client.reachable_targets()) == RANKS or None, lambda _why: None
-                )
-                found = {name: await _bytes_of(client, counter, *what) for name, what in EXPECTED.items()}
-    values = {name: count / RANKS for name, count in found.items()}
-    limits = dict.fromkeys(values, Limit(1000))
-    return [Row("@diff of 256 MiB in 4 ranks", "sent and received, for each rank", "bytes", values, limits=limits)]
+            together = await _on_one_node(relay, Path(directory) / "one")
+            apart = await _on_nodes_of_their_own(relay, Path(directory) / "four")
+    limits = dict.fromkeys(EXPECTED, Limit(1024))
+    what = "sent and received, for each rank"
+    return [
+        Row("@diff of 256 MiB in 4 ranks of one node", what, "bytes", together, limits=limits),
+        Row("@diff of 256 MiB in 4 ranks, each on a node of its own", what, "bytes", apart, limits=limits),
+    ]
 
 
-@asynccontextmanager
-async def _counted_client(relay: LocalRelay) -> AsyncIterator[tuple[Tunnels, Counter]]:
-    counter = Counter(relay.server.port)
-    server = await asyncio.start_server(counter.forward, "127.0.0.1")
-    endpoint = dataclasses.replace(relay.endpoint, port=server.sockets[0].getsockname()[1])
-    async with server, Tunnels(endpoint, relay.sender, relay.tls, settings=QUICK, tunnel_key=None) as client:
+async def _on_one_node(relay: LocalRelay, directory: Path) -> dict[str, float]:
+    script = await asyncio.to_thread(_write_script, directory)
+    async with Ranks(relay, script, RANKS), _ready_client(relay, directory) as (client, counter):
+        carried = {name: await _carried(client, counter, *what) for name, what in EXPECTED.items()}
+        return {name: sum(each) / RANKS for name, each in carried.items()}
+
+
+async def _on_nodes_of_their_own(relay: LocalRelay, directory: Path) -> dict[str, float]:
+    port = ports_in_a_row(RANKS)
+    async with contextlib.AsyncExitStack() as stack:
+        for rank in range(RANKS):
+            script = await asyncio.to_thread(_write_script, directory / str(rank))
+            variables = {"RELAY_RANK": str(rank), "RELAY_WORLD_SIZE": str(RANKS)}
+            options = ("--port", str(port), "--debug-ranks", "none")
+            job = await stack.enter_async_context(running_job(relay, script, *options, cwd=script.parent, **variables))
+            await job.line("listening on")
+        client, counter = await stack.enter_async_context(_ready_client(relay, directory))
+        return {name: max(await _carried(client, counter, *what)) for name, what in EXPECTED.items()}
+
+
+def _write_script(directory: Path) -> Path:
+    directory.mkdir(parents=True)
+    script = directory / "train.py"
+    script.write_text(TRAIN)
+    return script
+
+
+@contextlib.asynccontextmanager
+async def _ready_client(relay: LocalRelay, directory: Path) -> AsyncIterator[tuple[Tunnels, Counter]]:
+    """Run a client that has found all ranks, each with its tensors."""
+    async with counted_client(relay, Settings()) as (client, counter):
+        await until(lambda: len(list(directory.rglob("ready-*"))) == RANKS)
+        await client.search.wait_for(lambda: len(client.reachable_targets()) == RANKS or None, lambda _why: None)
+        await _carried(client, counter, "rank", "rank")  # announcements at the start are not counted
         yield client, counter
 
 
-async def _bytes_of(client: Tunnels, counter: Counter, expression: str, expected: str) -> int:
-    """Return the bytes of one comparison, whose table must contain a text."""
-    before = counter.carried
+async def _carried(client: Tunnels, counter: Counter, expression: str, expected: str) -> list[int]:
+    """Return the bytes of each connection for one comparison, whose table must contain a text."""
+    before = list(counter.connections)
     text = await compare_as_text(client, Evaluate(expression, seconds=DIFF_SECONDS, selection=Selection()))
     if expected not in text:
         raise RuntimeError(f"not what is measured: {text}")
-    return counter.carried - before
+    return list(map(operator.sub, counter.connections, before))

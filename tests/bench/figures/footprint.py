@@ -1,11 +1,13 @@
 """What the programs need: time from their start until they say that they are ready, and memory of their own (USS).
 
-The same for a job that nobody debugs, beside a process that knows nothing of debugging.
+The same for a job that nobody debugs, beside a process that knows nothing of debugging, and the time of its training
+steps: all jobs take short turns in each round, and each turn is compared with that of the first process in this round.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import statistics
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,9 +15,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import psutil
 
 from relay_client.demo.process import Child
+from tests.bench.figures.overhead import FULL_SPEED, Round, State, Work, rounds_of, row_of
 from tests.bench.programs import Held, holding, lines_of, python_json
 from tests.bench.report import Row
 from tests.bench.stage import Stage
+from tests.bench.workloads import ABSENT
 from tests.support.ports import free_port
 
 __all__ = ["footprint"]
@@ -30,6 +34,13 @@ JOBS = {
     "attach on demand": "on_demand",
 }
 """How each job is prepared (`tests.bench.workloads`)."""
+STEP = Work("training step of torch, median", "torch_steps", 4, 3, unit="us")
+STATES = {
+    "plain python": State("nothing", ABSENT),
+    "plain python, again": State("nothing", ABSENT),
+    **{name: State(each, ABSENT, limit=FULL_SPEED) for name, each in JOBS.items() if each != "nothing"},
+}
+"""As `JOBS`; the difference of the first two means nothing."""
 IMPORT = "import time; t = time.perf_counter(); import relay_agent; print(time.perf_counter() - t)"
 
 
@@ -61,7 +72,7 @@ async def footprint(stage: Stage, *, quick: bool) -> list[Row]:
     ]
     for child in (client, agent):
         await stage.programs.end(child)
-    return [*rows, *await _jobs(stage, 3 if quick else 7)]
+    return [*rows, *await _jobs(stage, 3 if quick else 7), *await _steps(stage, quick=quick)]
 
 
 async def _jobs(stage: Stage, count: int) -> list[Row]:
@@ -83,6 +94,17 @@ async def _jobs(stage: Stage, count: int) -> list[Row]:
         Row("job that nobody debugs", "from its start until it works, median", "ms", _medians(seconds, 1000)),
         Row("job that nobody debugs", "memory, median", "MiB", _medians(sizes, 1 / MIB)),
     ]
+
+
+async def _steps(stage: Stage, *, quick: bool) -> list[Row]:
+    """Let all kinds of job train alternately."""
+    if importlib.util.find_spec("torch") is None:
+        stage.skipped[STEP.what] = "torch is not installed (make extras)"
+        return []
+    rounds: list[Round] = []
+    for generation in range(1 if quick else STEP.generations):
+        rounds += await rounds_of(stage, STEP, STATES, 100 if quick else 200, seed=generation)
+    return [row_of(STEP, rounds, STATES, "job that nobody debugs")]
 
 
 def _medians(found: Mapping[str, Sequence[float]], factor: float) -> dict[str, float | str]:

@@ -34,7 +34,7 @@ from tests.bench.stage import Stage
 from tests.bench.workloads import ABSENT, ATTACHED, ELSEWHERE, LISTENING, RELEASED, SCRIPT
 from tests.support.ports import free_port
 
-__all__ = ["overhead"]
+__all__ = ["FULL_SPEED", "Round", "State", "Work", "overhead", "rounds_of", "row_of"]
 
 WITHIN = 30.0
 """Seconds for any one thing that a debugger does."""
@@ -108,19 +108,21 @@ async def overhead(stage: Stage, *, quick: bool) -> list[Row]:
             continue
         rounds: list[Round] = []
         for generation in range(work.generations // 2 if quick else work.generations):
-            rounds += await _generation(stage, work, 100 if quick else 200, seed=generation)
+            rounds += await rounds_of(stage, work, STATES, 100 if quick else 200, seed=generation)
         rows.append(row_of(work, rounds))
     return rows
 
 
-def row_of(work: Work, rounds: Sequence[Round]) -> Row:
+def row_of(
+    work: Work, rounds: Sequence[Round], states: Mapping[str, State] = STATES, figure: str = "overhead of a debugger"
+) -> Row:
     """Return how each state compares with the first one."""
-    first = next(iter(STATES))
-    best = {name: min(each[name] for each in rounds if name in each) for name in STATES}
-    ratios = {name: statistics.median(each[name] / each[first] for each in rounds if name in each) for name in STATES}
+    first = next(iter(states))
+    best = {name: min(each[name] for each in rounds if name in each) for name in states}
+    ratios = {name: statistics.median(each[name] / each[first] for each in rounds if name in each) for name in states}
     plain = PER_SECOND[work.unit] * best[first] / work.times
     return Row(
-        "overhead of a debugger",
+        figure,
         work.what,
         work.unit,
         {name: plain * ratio for name, ratio in ratios.items()},
@@ -129,30 +131,30 @@ def row_of(work: Work, rounds: Sequence[Round]) -> Row:
             "each turn is so many": work.times,
             "ratios of the best turns": {name: seconds / best[first] for name, seconds in best.items()},
         },
-        limits={name: state.limit for name, state in STATES.items() if state.limit is not None},
+        limits={name: state.limit for name, state in states.items() if state.limit is not None},
     )
 
 
-async def _generation(stage: Stage, work: Work, count: int, *, seed: int) -> list[Round]:
+async def rounds_of(stage: Stage, work: Work, states: Mapping[str, State], count: int, *, seed: int) -> list[Round]:
     """Start a process for each state, and let them take turns."""
     order = random.Random(seed)
     rounds: list[Round] = []
     async with contextlib.AsyncExitStack() as stack:
-        waiting = [_job(stage, work, state, stack) for state in STATES.values()]
-        jobs = dict(zip(STATES, await asyncio.gather(*waiting), strict=True))
-        await _check(jobs)
+        waiting = [_job(stage, work, state, stack) for state in states.values()]
+        jobs = dict(zip(states, await asyncio.gather(*waiting), strict=True))
+        await _check(jobs, states)
         for number in range(count):
-            now = [name for name, state in STATES.items() if not (state.slow and number % SLOW_ROUNDS)]
+            now = [name for name, state in states.items() if not (state.slow and number % SLOW_ROUNDS)]
             rounds.append({name: await jobs[name].ask(work.times) for name in order.sample(now, len(now))})
-        await _check(jobs)
+        await _check(jobs, states)
     return rounds
 
 
-async def _check(jobs: dict[str, Conversation]) -> None:
+async def _check(jobs: Mapping[str, Conversation], states: Mapping[str, State]) -> None:
     """Raise if a job is not in the state it is measured in."""
     for name, job in jobs.items():
         found = await job.ask("state")
-        if found != STATES[name].found:
+        if found != states[name].found:
             raise RuntimeError(f"'{name}' is not what is measured: {found}")
 
 

@@ -16,7 +16,7 @@ from tests.bench.programs import lines_of, python_json
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import Stage
 
-__all__ = ["stepping"]
+__all__ = ["start_debuggee", "stepping"]
 
 Times = dict[str, dict[str, list[float]]]
 """Seconds by kind and way."""
@@ -39,7 +39,7 @@ UNNOTICED = Limit(10)
 
 async def stepping(stage: Stage, *, quick: bool) -> list[Row]:
     """The ways debug the same process, one after the other and again."""
-    ways = await stage.ways_to(await _debuggee(stage))
+    ways = await stage.ways_to(await start_debuggee(stage))
     sessions = {name: (way.port, "") for name, way in ways.items()}
     if not stage.delays:
         sessions[PROMPT] = (ways["direct"].port, "prompt")
@@ -56,7 +56,7 @@ async def stepping(stage: Stage, *, quick: bool) -> list[Row]:
 
 async def _with_watches(stage: Stage, count: int, turns: int) -> Row:
     """A step of an editor that also evaluates three watch expressions, after which it asks for the variables."""
-    ways = await stage.ways_to(await _debuggee(stage), "direct", "tunnel")
+    ways = await stage.ways_to(await start_debuggee(stage), "direct", "tunnel")
     found: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(turns):
         for name, way in ways.items():
@@ -68,7 +68,10 @@ async def _with_watches(stage: Stage, count: int, turns: int) -> Row:
 
 async def _among_threads(stage: Stage, turns: int) -> Row:
     """A step in a job with other threads, which are stopped and woken with the one that is stepped through."""
-    ports = {"plain debugpy": await _debuggee(stage, THREADS, "plain"), "direct": await _debuggee(stage, THREADS)}
+    ports = {
+        "plain debugpy": await start_debuggee(stage, THREADS, "plain"),
+        "direct": await start_debuggee(stage, THREADS),
+    }
     ports["tunnel"] = (await stage.ways_to(ports["direct"], "tunnel"))["tunnel"].port
     found: dict[str, list[float]] = {name: [] for name in ports}
     for _ in range(turns):
@@ -79,7 +82,7 @@ async def _among_threads(stage: Stage, turns: int) -> Row:
     return Row(figure, "until an editor shows the variables", "ms", values, detail={"seconds": found})
 
 
-async def _debuggee(stage: Stage, *how: object) -> int:
+async def start_debuggee(stage: Stage, *how: object) -> int:
     """Return the port of a new process to debug."""
     child = await stage.programs.python("debuggee", "tests.bench.debuggee", *map(str, how))
     printed = await lines_of(child, lambda text: any(map(str.isdigit, text.splitlines())))  # debugpy may warn before

@@ -11,7 +11,7 @@ from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
 from relay_client.job_session.wire import ToEditor
-from relay_client.ports.reverse_requests import SUBPROCESS_EVENTS, ReverseRequestGuard
+from relay_client.ports.layers.reverse_request_guard import SUBPROCESS_EVENTS, RequestGuard
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.dap.framing import MessageDecoder
 from relay_core.dap.messages import Message
@@ -49,7 +49,7 @@ def dap_splitter(data: bytes) -> None:
 @parser
 def reverse_requests(data: bytes) -> None:
     refused: list[str] = []
-    guard = Alone(ReverseRequestGuard(5678, refused.append))
+    guard = Alone(RequestGuard(5678, refused.append))
     outputs = [output for piece in in_pieces(data) for output in guard.receive_peer(piece, NOW)]
     to_editor = b"".join(output.data for output in outputs if isinstance(output, ToLocal))
     for length, body in re.findall(rb"(?i)content-length:\s*([0-9]{1,9})\s*\r\n\r\n(.*)", to_editor, re.DOTALL):

@@ -13,16 +13,17 @@ from relay_client.hang.verdict import JobVerdict
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.collectives import MAX_OPERATIONS, NodeCollectives
 from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStart
 from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.ras import RasStatus
-from relay_core.agent_api.requests import Failure, parse_request
+from relay_core.agent_api.requests import Failure, parse_message, parse_request
 from relay_core.agent_api.stacks import NodeStacks
-from relay_core.errors import RelayDebugError, UsageError
+from relay_core.errors import ProtocolError, RelayDebugError, UsageError
 from relay_core.net.session.secure_channel import SecureChannel
 from relay_core.net.session.tunnel_identity import TunnelIdentity
+from relay_core.paired_search import PairedValues
 from relay_core.tunnel import AgentHandshake, ClientHandshake, SessionTable, Settings, StreamOpened
 from relay_core.tunnel.frames import Frame
 from relay_core.tunnel.frames import FrameDecoder as TunnelDecoder
@@ -30,7 +31,7 @@ from relay_core.tunnel.limits import Limits
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import ProtocolBreach, Role
 from relay_core.tunnel.session import Session
-from relay_core.values import escape_controls
+from relay_core.value_parsers import escape_controls
 from tests.fuzz.registry import NOW, as_json, as_text, documented, in_pieces, parser
 from tests.support.tunnel_link import ENTROPY
 
@@ -117,6 +118,11 @@ def evaluation(data: bytes) -> None:
         assert response.parse(response.parse(value).encode()) == response.parse(value)
         with documented(UsageError):
             assert request.parse_body(request.parse_body(value).body()) == request.parse_body(value)
+    with documented(ProtocolError, UsageError):
+        parse_message(data)
+    search = PairedValues(SearchStart(5678, 0, data))
+    search.received(data)
+    assert search.next() is None or search.difference is None
 
 
 @parser

@@ -55,9 +55,9 @@ class Case(NamedTuple):
 
 
 POLICY = vault(rbac=False, forbidden=list(vaults.ALL))
-OFFICER = "you need the role 'Key Vault Secrets Officer' on it"
+OFFICER = "make sure that you have the role 'Key Vault Secrets Officer' on the vault"
 SET_POLICY = "az keyvault set-policy -n contoso-kv --object-id"
-README = "infra/README.md lists the roles"
+README = "see infra/README.md for the roles"
 CASES = [
     Case(
         "unknown vault",
@@ -67,12 +67,17 @@ CASES = [
         "Key Vault 'other-kv' was not found",
         "az keyvault create",
     ),
-    Case("vault by role", CREATE, vault(forbidden=["get"]), 4, "refused 'keyvault secret'", OFFICER),
+    Case("vault by role", CREATE, vault(forbidden=["get"]), 4, "refused 'az keyvault secret'", OFFICER),
     Case(
-        "vault by role, writing", CREATE, vault(forbidden=["set"], secrets={}), 4, "refused 'keyvault secret'", OFFICER
+        "vault by role, writing",
+        CREATE,
+        vault(forbidden=["set"], secrets={}),
+        4,
+        "refused 'az keyvault secret'",
+        OFFICER,
     ),
-    Case("vault by role, rotating", ROTATE, vault(forbidden=["get"]), 4, "refused 'keyvault secret'", OFFICER),
-    Case("vault by role, deleting", DELETE, vault(forbidden=["delete"]), 4, "refused 'keyvault secret'", OFFICER),
+    Case("vault by role, rotating", ROTATE, vault(forbidden=["get"]), 4, "refused 'az keyvault secret'", OFFICER),
+    Case("vault by role, deleting", DELETE, vault(forbidden=["delete"]), 4, "refused 'az keyvault secret'", OFFICER),
     Case("vault by policy", CREATE, POLICY, 4, "its access policies do not allow it", SET_POLICY),
     Case("vault by policy, deleting", DELETE, POLICY, 4, "its access policies do not allow it", SET_POLICY),
     Case(
@@ -80,16 +85,18 @@ CASES = [
         CREATE,
         lambda azure: azure.refuse("GET", "/secrets/", FIREWALL),
         4,
-        "the firewall of Key Vault 'contoso-kv' refuses this machine",
-        "allow its IP address",
+        "the firewall of Key Vault 'contoso-kv' blocks this machine",
+        "allow this machine's IP address",
     ),
-    Case("vault is not mine", CREATE, denies("Microsoft.KeyVault/vaults/read"), 4, "refused 'keyvault show'", README),
+    Case(
+        "vault is not mine", CREATE, denies("Microsoft.KeyVault/vaults/read"), 4, "refused 'az keyvault show'", README
+    ),
     Case(
         "namespace is not mine",
         CREATE,
         denies("Microsoft.Relay/namespaces/read"),
         4,
-        "refused 'relay namespace'",
+        "refused 'az relay namespace'",
         README,
     ),
     Case(
@@ -97,7 +104,7 @@ CASES = [
         DELETE,
         denies("Microsoft.Relay/namespaces/hybridConnections/delete"),
         4,
-        "'relay hyco'",
+        "refused 'az relay hyco'",
         README,
     ),
     Case(
@@ -105,7 +112,7 @@ CASES = [
         (*CREATE, "--agent-principal", PRINCIPAL),
         denies("Microsoft.Authorization/roleAssignments/write"),
         4,
-        "refused 'role assignment'",
+        "refused 'az role assignment'",
         README,
     ),
     Case(
@@ -182,7 +189,7 @@ CASES = [
         CREATE,
         lambda azure: (azure.change_vault(secrets={}), azure.refuse("PUT", "/secrets/", CONFLICT, times=6)),
         6,
-        "Azure is still busy after 6 attempts of 'keyvault secret'",
+        "Azure is still busy after 6 attempts to run 'az keyvault secret'",
         "completed steps are skipped",
     ),
 ]

@@ -185,5 +185,5 @@ def test_access_policies(azure: AzureOverHttp, names: Names) -> None:
     done = azure.run("create_relay.sh", *options)
     assert (0, "") == (done.code, done.err)
     assert {model.LISTENER, model.SENDER} == {role for _, role, _, _ in azure.load()["roles"]}
-    assert "an access policy of 'contoso-kv' with the secret permission get" in done.out
+    assert "an access policy in 'contoso-kv' with the secret permission 'get'" in done.out
     assert {"get", "list"} == set(azure.vault["policies"][PRINCIPAL])

@@ -99,6 +99,13 @@ async def listen(served: Served) -> RawWebSocket:
     return await open_websocket(served.target(), LISTEN, authorization(served.home, "agent"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_it_runs_in_uvloop(served):
+    """relay-server has loaded uvloop, which is installed with the client."""
+    pytest.importorskip("uvloop")
+    assert "/uvloop/" in Path(f"/proc/{served.process.pid}/maps").read_text()
+
+
 async def test_a_changed_configuration_is_used(served):
     """A key that changes in the file, or SIGHUP, reloads the configuration of a running relay."""
     file, agent = served.home / "relay.toml", served.home / "myhc.agent.connection"
@@ -303,7 +310,7 @@ def test_status_of_a_running_relay(home):
     configuration.write_text(configuration.read_text() + f"\n[management]\nport = {port}\n")
     nobody = run("status", "--config", configuration)
     assert 6 == nobody.returncode
-    assert f"no relay answers on http://127.0.0.1:{port}: " in nobody.stderr
+    assert f"no relay answers at http://127.0.0.1:{port}: " in nobody.stderr
     process = Served(home)
     try:
         process.wait_for("ready on")
@@ -346,7 +353,7 @@ def test_log_as_json(home):
         status = process.finish()
         process.process.stderr.close()
     messages = [json.loads(line)["message"] for line in process.lines]
-    waits_for = "stopping: waiting up to 5 s for 0 connections to close; a second Ctrl-C exits immediately"
+    waits_for = "stopping: waiting up to 5 s for connections to close (0 open); a second Ctrl-C exits immediately"
     assert (0, waits_for) == (status, messages[-1])
     keys = re.findall(r'_key = "(.*)"', (home / "relay.toml").read_text())
     assert keys

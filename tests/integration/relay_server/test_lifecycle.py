@@ -43,7 +43,7 @@ async def test_binding_beyond_loopback_is_warned_about(config, caplog):
     """A relay that others can reach says so."""
     with caplog.at_level(logging.WARNING):
         async with RelayServer(replace(config, bind="0.0.0.0")):
-            assert "everybody who can reach this machine" in caplog.text
+            assert "anyone who can reach this machine" in caplog.text
 
 
 async def test_a_relay_can_be_stopped_and_started_again_on_its_port(relay):
@@ -117,7 +117,7 @@ async def test_metrics_count_what_happens(relay):
         active_senders=1,
         pending_senders=1,
         connections=4,
-        unproved=0,
+        unauthenticated=0,
         listener_connections=1,
         sender_connections=1,
         http_requests=0,

@@ -57,7 +57,7 @@ async def test_healthy_until_it_shuts_down(relay, management):
 
 
 async def test_metrics_have_the_names_of_azure(relay, management):
-    """Listeners, senders, payload and errors are counted where Azure Monitor counts them."""
+    """Listeners, senders, payload and errors of each hybrid connection are counted where Azure Monitor counts them."""
     sender, listener = await relay.pair(await relay.listen())
     await sender.send(TEXT, b"12345")
     await listener.read_message()
@@ -65,15 +65,20 @@ async def test_metrics_have_the_names_of_azure(relay, management):
     await refused(relay.target, "/$hc/hc/deeper", relay.auth("client", "hc/deeper"))
     await refused(relay.target, "/$hc/hc/deeper")
     expected = {
-        "relay_active_listeners": 1,
-        "relay_active_connections": 1,
-        "relay_listener_connections_success_total": 1,
-        "relay_listener_connections_client_error_total": 1,
-        "relay_sender_connections_success_total": 1,
-        "relay_sender_connections_client_error_total": 2,
-        "relay_sender_connections_server_error_total": 0,
-        "relay_sender_disconnects_total": 0,
-        "relay_bytes_transferred_total to_listeners": 5,
+        "relay_active_listeners hc": 1,
+        "relay_active_listeners hc/deeper": 0,
+        "relay_active_connections hc": 1,
+        "relay_pending_senders hc": 0,
+        "relay_listener_connections_success_total hc": 1,
+        "relay_listener_connections_client_error_total hc": 1,
+        "relay_sender_connections_success_total hc": 1,
+        "relay_sender_connections_success_total hc/deeper": 0,
+        "relay_sender_connections_client_error_total hc": 0,
+        "relay_sender_connections_client_error_total hc/deeper": 2,
+        "relay_sender_connections_server_error_total hc/deeper": 0,
+        "relay_sender_disconnects_total hc": 0,
+        "relay_bytes_transferred_total to_listeners hc": 5,
+        "relay_bytes_transferred_total to_listeners hc/deeper": 0,
         "relay_refused_requests_total": 3,
     }
     found = await management.metrics()
@@ -82,14 +87,24 @@ async def test_metrics_have_the_names_of_azure(relay, management):
     assert "relay_listener_connections_success_total ListenerConnections-Success\n" in text
     sender.abort()
     await eventually(lambda: not relay.server.metrics().active_senders)
-    assert 1 == (await management.metrics())["relay_sender_disconnects_total"]
+    assert 1 == (await management.metrics())["relay_sender_disconnects_total hc"]
+
+
+async def test_unknown_paths_share_one_label(relay, management):
+    """Requests of paths that are not configured are counted together, so that no sender creates time series."""
+    await refused(relay.target, "/$hc/nothing?sb-hc-action=connect")
+    await request(relay.target, "GET", "/random/path")
+    found = await management.metrics()
+    assert 2 == found["relay_sender_connections_client_error_total (other)"]
+    labels = {name.split(" ")[1] for name in found if name.startswith("relay_active_listeners ")}
+    assert {"(other)", *relay.server.listeners_of_connections()} == labels
 
 
 async def test_http_requests_are_counted(relay, management):
     """A refused HTTP request of a sender is an error of the client; one that was answered has a metric of its own."""
     assert 401 == (await request(relay.target, "GET", "/hc")).status
     found = await management.metrics()
-    expected = {"relay_http_requests_total": 0, "relay_sender_connections_client_error_total": 1}
+    expected = {"relay_http_requests_total hc": 0, "relay_sender_connections_client_error_total hc": 1}
     assert expected == {name: found[name] for name in expected}
 
 

@@ -52,14 +52,20 @@ async def test_a_changed_key_applies_to_new_tokens(relay, config):
     assert 2 == relay.server.metrics().active_listeners
 
 
-async def test_a_removed_hybrid_connection_is_not_found(relay):
-    """Its path is unknown to new requests, and its listener cannot renew its token."""
+async def test_a_removed_hybrid_connection_is_closed(relay):
+    """Its path is unknown to new requests, and its listener and both sides of its relayed connections get 1001."""
     control = await relay.listen("hc/deeper")
-    relay.server.reload(replace(relay.server.config, hybrid_connections=()))
-    query = "sb-hc-action=connect"
-    assert 404 == (await refused(relay.target, f"/$hc/hc/deeper?{query}", relay.auth("root", "hc/deeper"))).status
-    await control.send(TEXT, renewal(relay.token("root", "hc/deeper")))
-    assert 1008 == (await control.read_frame()).code
+    sides = await relay.pair(control, sender={"path": "hc/deeper"})
+    kept = await relay.listen("Mixed.Case")
+    remaining = tuple(item for item in relay.server.config.hybrid_connections if item.path == "Mixed.Case")
+    relay.server.reload(replace(relay.server.config, hybrid_connections=remaining))
+    answer = await refused(relay.target, "/$hc/hc/deeper?sb-hc-action=connect", relay.auth("root", "hc/deeper"))
+    assert 404 == answer.status
+    for websocket in (control, *sides):
+        close = await websocket.read_frame()
+        assert (CLOSE, 1001, "The hybrid connection was deleted") == (close.opcode, close.code, close.reason)
+    await kept.send(TEXT, renewal(relay.token("agent", "Mixed.Case")))
+    assert 1 == relay.server.metrics().active_listeners
 
 
 async def served_certificate(server, ca_file):
@@ -103,11 +109,11 @@ async def test_files_are_reloaded_when_they_change(tmp_path, caplog):
         file.write_text(text + '\n[[hybrid_connection]]\npath = "added"\n')
         await eventually(lambda: 2 == len(server.config.hybrid_connections))
         file.write_text(text + "\n[[hybrid_connection]]\n")
-        await eventually(lambda: count("the changed configuration is not used"))
+        await eventually(lambda: count("ignoring the changed configuration"))
         file.write_text(text.replace('namespace = "localhost"', 'namespace = "elsewhere"'))
-        await eventually(lambda: count("apply after a restart"))
+        await eventually(lambda: count("take effect only after a restart"))
         assert ("localhost", 1) == (server.config.namespace, len(server.config.hybrid_connections))
-        assert 1 == count("the changed configuration is not used")
+        assert 1 == count("ignoring the changed configuration")
         before = count("configuration reloaded")
         reloader.request()
         await eventually(lambda: count("configuration reloaded") == before + 1)
@@ -123,4 +129,4 @@ async def test_missing_file_is_reported(tmp_path, caplog):
     made.config_file.unlink()
     assert not Reloader(server, made.config_file).reload()
     assert server.config is before
-    assert "the changed configuration is not used" in caplog.text
+    assert "ignoring the changed configuration" in caplog.text

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from relay_server.relaying import matchmaking
 from tests.integration.relay_server.waiting import eventually
 from tests.support.raw_websocket import TEXT, NotSwitched, finish_websocket, frame, open_websocket, refused
 
@@ -222,7 +223,7 @@ async def test_if_the_first_listener_cannot_be_told_the_next_one_is(relay, monke
     """A failed write costs the sender nothing."""
     controls = [await relay.listen() for _ in range(2)]
     candidates = relay.server._gateway.matchmaker.registry.listeners
-    monkeypatch.setattr(relay.server._gateway.matchmaker.registry, "_choose", lambda count: 0)
+    monkeypatch.setattr(matchmaking.secrets, "randbelow", lambda count: 0)
     candidates[0]._websocket.connection._transport.close()
     await relay.start_connect()
     await relay.offer(controls[1])

@@ -9,7 +9,26 @@ from tests.support.relay import LocalRelay
 from tests.support.run_job import running_job
 from tests.support.vscode.workspace import SCRIPT, Workspace
 
-__all__ = ["waiting_job"]
+__all__ = ["RANKS_PROGRAM", "RANKS_SCRIPT", "waiting_job"]
+
+RANKS_SCRIPT = "ranks.py"
+RANKS_PROGRAM = """\
+import os
+import time
+
+import numpy as np
+
+weights = np.full((64, 32), 0.5, "float32")
+if os.environ["RELAY_RANK"] == "2":
+    weights[3, 4] = 7
+number = 0
+while True:
+    number += 1
+    square = number * number
+    double = number + number
+    time.sleep(0.02)
+"""
+"""Rank 2 has another weight than the others."""
 
 
 @contextlib.asynccontextmanager

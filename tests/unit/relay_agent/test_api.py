@@ -1,5 +1,6 @@
 """Facts about the functions for jobs: their result, their lines on stderr, and that the job always continues."""
 
+import dataclasses
 import re
 import time
 
@@ -8,6 +9,7 @@ import pytest
 from relay_agent import start_remote_debugging, start_remote_debugging_from_args
 from relay_client.dap.client import DapClient
 from tests.support.jobs import gone, job, run_job
+from tests.support.secrets import new_key
 
 CONTINUING = "relay-agent: continuing without a debugger"
 CALL = "import relay_agent; print(relay_agent.start_remote_debugging_from_args(), flush=True)\n"
@@ -68,7 +70,7 @@ def test_names_of_the_old_package(capfd, monkeypatch):
         debugpy_connect_timeout=15,
     )
     assert attached is False
-    expected = "error: secret 'debugsecret' is given, but no Key Vault. hint: set KEY_VAULT_URL"
+    expected = "error: secret 'debugsecret' is given without a Key Vault. hint: set KEY_VAULT_URL"
     assert expected in capfd.readouterr().err
 
 
@@ -80,6 +82,58 @@ async def test_agent_gives_up():
     assert (status, out) == (0, ["False", "None"])
     assert f"{CONTINUING}: no connection string is configured" in err
     assert time.monotonic() - started < 20
+
+
+async def test_hints_name_the_arguments_of_the_job(relay, tmp_path):
+    """An error of the agent names the job's argument, not the option of other programs."""
+    secret = str(relay.connection_file(tmp_path, "listen"))
+    arguments = ["--is-debug", "--debug-relay-connection-name", "other"]
+    status, out, err = await run_job(CALL, *arguments, RELAY_CONNECTION_STRING_FILE=secret)
+    assert (status, out) == (0, ["False"])
+    assert "the connection string is for hybrid connection 'myhc', not for 'other'. hint: use " in err
+    assert "hint: use --debug-relay-connection-name myhc, or a connection string for 'other'" in err
+
+
+async def test_the_connection_string_names_the_hybrid_connection(relay, tmp_path):
+    """Without a name, the agent uses the EntityPath of the connection string, which the job does not read."""
+    secret = str(relay.connection_file(tmp_path, "listen"))
+    code = CALL + (
+        "from relay_agent.debuggee import process\n"
+        "client = process.current().node_client\n"
+        "print(client.listening.wait(30), {'relay_core.auth', 'asyncio'} & set(sys.modules))"
+    )
+    environment = {"RELAY_CONNECTION_STRING_FILE": secret, "RELAY_CA_FILE": str(relay.ca_file)}
+    status, out, err = await run_job(code, "--is-debug", "--debug-ranks=none", **environment)
+    assert (status, out) == (0, ["False", "True set()"])
+    assert "relay-agent: a debugger can attach on port 5678 once the agent is listening\n" in err
+
+
+async def test_a_connection_string_without_a_name(relay):
+    """If the connection string has no EntityPath either, the error names the job's argument."""
+    text = relay.connection_string("listen", hc=None)
+    status, out, err = await run_job(CALL, "--is-debug", RELAY_CONNECTION_STRING=text)
+    assert (status, out) == (0, ["False"])
+    assert f"{CONTINUING}: no hybrid connection given. hint: add --debug-relay-connection-name <name>, or append" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warnings"),
+    [
+        (["--debug-rank", "none"], ["--debug-rank; did you mean --debug-ranks?"]),
+        (["--debug_wait=5", "--debug-prot", "1"],
+         ["--debug_wait; did you mean --debug-wait?", "--debug-prot; did you mean --debug-port?"]),
+        (["--debug-level", "3", "--debug", "--rank", "3"], []),
+    ],
+)  # fmt: skip
+async def test_misspelt_arguments(arguments, warnings, tmp_path):
+    """Rank 0 logs a warning for each; other arguments that begin with `--debug-` belong to the job."""
+    for rank in ("0", "1"):
+        environment = {"RELAY_RANK": rank, "RELAY_WORLD_SIZE": "2", "RELAY_NODE_DIR": str(tmp_path / rank)}
+        status, out, err = await run_job(CALL, "--is-debug", "true", *arguments, **environment)
+        assert (status, out) == (0, ["False"])
+        found = [line for line in err.splitlines() if "warning" in line]
+        assert [f"relay-agent: warning: unknown argument {each}" for each in warnings if rank == "0"] == found
+    assert "warning" not in (await run_job(CALL, *arguments))[2]
 
 
 async def test_nobody_comes(relay, tmp_path):
@@ -111,7 +165,7 @@ async def test_job_that_listens_by_itself(relay, tmp_path):
     code = "import debugpy; debugpy.listen(('127.0.0.1', 0))\n" + CALL
     status, out, err = await run_job(code, "--is-debug=1", "--debug-relay-connection-name=myhc")
     assert (status, out) == (0, ["False"])
-    assert "debugpy is already in use, on an unknown port. hint: remove the job's own call of debugpy.listen()" in err
+    assert "debugpy is already in use, on an unknown port. hint: remove the job's own call to debugpy.listen()" in err
 
 
 async def test_attached_at_the_second_call(relay, tmp_path):
@@ -155,8 +209,59 @@ async def test_abort_when_nobody_comes(relay, tmp_path):
     assert "relay-agent: no debugger attached in time; exiting (--debug-on-timeout abort)" in err
 
 
+STATE = """
+    import relay_agent
+    from relay_agent.debuggee import process
+    def print_state():
+        print(process.current().node_client._target["state"], flush=True)
+"""
+
+
+@pytest.mark.parametrize(("policy", "state"), [("continue", "running"), ("abort", "waiting")])
+async def test_a_rank_that_exits_is_not_announced_as_running(relay, tmp_path, policy, state):
+    """After the wait, the process is announced as running only if it continues."""
+    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=0.2", f"--debug-on-timeout={policy}"]
+    secret = str(relay.connection_file(tmp_path, "listen"))
+    code = (
+        STATE
+        + """
+    try:
+        relay_agent.start_remote_debugging_from_args()
+    finally:
+        print_state()
+    """
+    )
+    _, out, _ = await run_job(code, *arguments, RELAY_CONNECTION_STRING_FILE=secret, RELAY_CA_FILE=str(relay.ca_file))
+    assert out == [state]
+
+
+async def test_a_breakpoint_after_a_wait_that_would_have_ended_the_job(relay, tmp_path):
+    """The job continues if no debugger attaches at the breakpoint, and is announced as running."""
+    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=60", "--debug-on-timeout=abort"]
+    secret = str(relay.connection_file(tmp_path, "listen"))
+    code = (
+        STATE
+        + """
+    from relay_agent.debuggee.debugger import debugger
+    print(debugger.arm(), flush=True)
+    relay_agent.start_remote_debugging_from_args()
+    print_state()
+    sys.stdin.readline()
+    relay_agent.breakpoint(hold=0.1)
+    print_state()
+    """
+    )
+    environment = {"RELAY_CONNECTION_STRING_FILE": secret, "RELAY_CA_FILE": str(relay.ca_file)}
+    async with job(code, *arguments, **environment) as running:
+        async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
+            await client.attach({})
+            assert await running.line() == "running"
+            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+        assert (await running.finish())[:2] == (0, ["running"])
+
+
 async def test_rank_that_does_not_wait(relay, tmp_path):
-    """A rank that is not selected continues immediately and logs the port on which it can be debugged."""
+    """A rank that is not selected continues immediately and logs on which port it can be debugged, and when."""
     arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-ranks=1-2"]
     environment = {
         "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(tmp_path, "listen")),
@@ -166,7 +271,20 @@ async def test_rank_that_does_not_wait(relay, tmp_path):
     }
     status, out, err = await run_job(CALL, *arguments, **environment)
     assert (status, out) == (0, ["False"])
-    assert "relay-agent: rank 3: a debugger can attach on port 5681 ('myhc')" in err
+    assert "relay-agent: rank 3: a debugger can attach on port 5681 ('myhc') once the agent is listening\n" in err
+
+
+async def test_a_refused_key(relay, tmp_path):
+    """A job that does not wait never states that a debugger can attach now if the relay refuses its key."""
+    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-ranks=none"]
+    refused = dataclasses.replace(relay, listen_key=new_key())
+    secret = str(refused.connection_file(tmp_path, "listen"))
+    code = CALL + "from relay_agent.debuggee import process; process.current().node_client.hopeless.wait(30)"
+    environment = {"RELAY_CONNECTION_STRING_FILE": secret, "RELAY_CA_FILE": str(relay.ca_file)}
+    _, _, err = await run_job(code, *arguments, **environment)
+    possible = [line for line in err.splitlines() if "can attach" in line]
+    assert possible == ["relay-agent: a debugger can attach on port 5678 ('myhc') once the agent is listening"]
+    assert f"{CONTINUING}: the relay localhost refused the credentials for 'myhc'" in err
 
 
 async def test_breakpoint_in_an_ordinary_run():
@@ -192,5 +310,5 @@ async def test_failure_of_what_nobody_waits_for(tmp_path):
     assert (status, out) == (0, ["True"])
     assert err.count("too long for a socket") == 1
     assert (
-        f"{CONTINUING}: the path of {place} is too long for a socket. hint: set RELAY_NODE_DIR to a shorter one" in err
+        f"{CONTINUING}: the path '{place}' is too long for a socket. hint: set RELAY_NODE_DIR to a shorter path" in err
     )

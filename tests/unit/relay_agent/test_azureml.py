@@ -111,18 +111,26 @@ def test_good_pipeline():
         (command("$[[--x ${{inputs.x}}]]"), "${{inputs.x}} is not one of its inputs"),
         (
             command("--x ${{inputs.x}}", declared={"x": {"type": "string", "optional": True}}),
-            "optional input 'x' is used outside $[[ ]], so the step fails without it",
+            "optional input 'x' is used outside $[[ ]], so the step fails if the input has no value",
         ),
-        (command(given={"debug_port": "70000"}), "input 'debug_port' is 70000, not within 1024 to 65535"),
-        (command(given={"debug_port": "80"}), "input 'debug_port' is 80, not within 1024 to 65535"),
-        (command(given={"debug_port": "abc"}), "input 'debug_port' is abc, not within 1024 to 65535"),
+        (command(given={"debug_port": "70000"}), "input 'debug_port' is 70000, but must be from 1024 to 65535"),
+        (command(given={"debug_port": "80"}), "input 'debug_port' is 80, but must be from 1024 to 65535"),
+        (command(given={"debug_port": "abc"}), "input 'debug_port' is abc, but must be from 1024 to 65535"),
         (
             command(given={"rate": "2"}, declared={"rate": {"type": "number", "max": "1"}}),
-            "input 'rate' is 2, not within any to 1",
+            "input 'rate' is 2, but must be at most 1",
+        ),
+        (
+            command(given={"rate": "2"}, declared={"rate": {"type": "number", "min": "3"}}),
+            "input 'rate' is 2, but must be at least 3",
+        ),
+        (
+            command(given={"rate": "x"}, declared={"rate": {"type": "number"}}),
+            "input 'rate' is x, but must be a number",
         ),
         (
             command(given={"debug_port": "65534"}, resources={"instance_count": 4}),
-            "its 4 processes need ports up to 65537, above 65535",
+            "its 4 processes need ports up to 65537, but the highest port is 65535",
         ),
     ],
 )
@@ -135,7 +143,7 @@ def test_shared_ports():
     """Two steps with one port are a problem, also when only their ranks meet."""
     ranks = {"resources": {"instance_count": 2}, "distribution": {"process_count_per_instance": 2}}
     jobs = body(a=command(**ranks), b=parallel(given={"debug_port": "5681"}), c=command(given={"debug_port": "5682"}))
-    assert ["steps 'a' and 'b' share port 5681: each needs its own"] == find_problems(jobs)
+    assert ["steps 'a' and 'b' share port 5681: each step needs its own port"] == find_problems(jobs)
 
 
 class Node(SimpleNamespace):

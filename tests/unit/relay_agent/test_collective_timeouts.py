@@ -169,4 +169,4 @@ async def test_a_module_that_is_already_there_is_changed_at_once(tmp_path: Path)
     """
     status, out, err = await run_job(code, fake_torch(tmp_path, C10D))
     assert (0, ["2:00:00"]) == (status, out)
-    assert "cannot raise every timeout of torch.distributed: AttributeError: " in err
+    assert "could not raise all torch.distributed timeouts: AttributeError: " in err

@@ -1,20 +1,22 @@
-"""Facts about the directory that a program was started in, as real programs see it."""
+"""Facts about the directory that a program was started in, its script, and the time, as real programs see them."""
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from relay_agent.start_directory import start_time
 from tests.support.jobs import ROOT
 
 PROGRAM = f"""\
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 HEAD
-from relay_agent.start_directory import start_directory
+from relay_agent.start_directory import script_name, start_directory
 os.chdir("/")
-print(start_directory())
+print(script_name() if "--script" in sys.argv else start_directory())
 """
 
 
@@ -36,3 +38,16 @@ def test_a_change_before_the_import_does_not_matter(tmp_path: Path, path: str) -
 def test_other_programs_reveal_it_until_they_change_it(tmp_path: Path, command: tuple[str, ...]) -> None:
     """For modules and absolute paths it is the directory at the import of the package."""
     assert str(tmp_path) == started(tmp_path, *(part.format(tmp_path) for part in command))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [(("-u", "src/program.py", "other.py"), "program.py"), (("-m", "src.program"), "src.program")]
+)
+def test_the_name_of_the_script(tmp_path: Path, command: tuple[str, ...], name: str) -> None:
+    """It has no directory; for a module, it is the name after -m."""
+    assert name == started(tmp_path, *command, "--script")
+
+
+def test_start_time():
+    """The time is that of the import of the package, as in the times of files."""
+    assert start_time() == start_time() <= time.time()

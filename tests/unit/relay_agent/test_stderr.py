@@ -48,3 +48,12 @@ def test_past_a_debugger(monkeypatch, capfd):
     write_line("there")
     monkeypatch.undo()
     assert capfd.readouterr().err == "relay-agent: there\n"
+
+
+def test_past_what_collects_stderr(monkeypatch, capfd):
+    """A line written while stderr is collected, as by torch's excepthook, is in the log at once."""
+    collected = io.StringIO()
+    monkeypatch.setattr(sys, "__stderr__", sys.stderr)
+    monkeypatch.setattr(sys, "stderr", collected)
+    write_line("there")
+    assert (capfd.readouterr().err, collected.getvalue()) == ("relay-agent: there\n", "")

@@ -30,7 +30,7 @@ def test_invalid_lists(text: str) -> None:
 
 def test_a_range_that_starts_above_its_end() -> None:
     """It is refused, and the hint turns it round."""
-    with pytest.raises(UsageError, match=r"invalid list of ranks: '5-3' starts above its end. hint: use 3-5"):
+    with pytest.raises(UsageError, match=r"invalid list of ranks: '5-3' is in reverse order. hint: use 3-5"):
         parse("0,5-3")
 
 

@@ -325,7 +325,7 @@ def test_rule_with_other_rights_is_refused(deployed, names):
     deployed.change_hc(rules=rules)
     result = deployed.run("create_relay.sh", *names)
     assert 3 == result.code
-    assert "rule 'agent-listen' of 'alice' does not have exactly the right Listen" in result.err
+    assert "rule 'agent-listen' on 'alice' must have the right Listen and no other right" in result.err
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_namespace_with_others_in_it_is_spared(deployed, names):
     before = deployed.resources()
     result = deployed.run("delete_relay.sh", *names, "--namespace-too", "--yes")
     assert 3 == result.code
-    assert "has other hybrid connections: bob" in result.err
+    assert "contains other hybrid connections: bob" in result.err
     assert before == deployed.resources()
     assert 0 == deployed.run("delete_relay.sh", *names, "--hc", "bob", "--namespace-too", "--yes").code
     assert {} == deployed.load()["namespaces"]

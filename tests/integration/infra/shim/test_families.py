@@ -94,7 +94,7 @@ def test_somebody_s_hybrid_connection_is_not_taken(azure, names):
     before = azure.load()
     result = azure.run("create_relay.sh", *names, *NODES)
     assert 3 == result.code
-    assert "'alice-1' is a hybrid connection of its own, so it cannot be a part of 'alice'" in result.err
+    assert "'alice-1' is a separate hybrid connection, so it cannot become part of the family 'alice'" in result.err
     assert before == azure.load()
 
 

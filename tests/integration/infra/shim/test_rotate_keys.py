@@ -72,7 +72,7 @@ def test_repeated_phase_does_nothing(deployed, names, phase):
 def test_names_the_next_phase(deployed, names):
     """Phase secondary ends with the command to type when the old jobs have ended, and says since when."""
     out = rotate(deployed, names, "secondary", "--hc", "alice").out
-    assert "When all jobs and clients started before 20" in out
+    assert "When all jobs and clients that were started before 20" in out
     assert "-g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --phase primary\n" in out
 
 

@@ -66,19 +66,19 @@ def test_readme_has_every_option(azure, script):
         ("create_relay.sh", "-g g -n abcdef --hc a", "--key-vault is missing"),
         ("create_relay.sh", "-g", "option -g needs a value"),
         ("create_relay.sh", "--sku big", "unknown option '--sku'"),
-        ("create_relay.sh", "-g g -n ab --hc a --key-vault kv1", "invalid name of a Relay namespace: 'ab'"),
-        ("create_relay.sh", "-g g -n abcdef --hc a/b --key-vault kv1", "invalid name of a hybrid connection: 'a/b'"),
+        ("create_relay.sh", "-g g -n ab --hc a --key-vault kv1", "invalid Relay namespace name: 'ab'"),
+        ("create_relay.sh", "-g g -n abcdef --hc a/b --key-vault kv1", "invalid hybrid connection name: 'a/b'"),
         (
             "create_relay.sh",
             "-g g -n abcdef --hc a --key-vault https://kv1",
-            "invalid name of a Key Vault: 'https://kv1'",
+            "invalid Key Vault name: 'https://kv1'",
         ),
         ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 -l west_1", "invalid Azure region: 'west_1'"),
         ("create_relay.sh", "--agent-principal me", "invalid principal for --agent-principal: 'me'"),
         ("create_relay.sh", "-g g -n abcdef --hc a --key-vault kv1 --entra --bicep", "cannot be used with --entra"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1", "--phase is missing"),
         ("rotate_keys.sh", "-g g -n abcdef --hc a --key-vault kv1 --phase both", "not 'both'"),
-        ("delete_relay.sh", "-g g -n abcdef", "nothing to delete: give --hc"),
+        ("delete_relay.sh", "-g g -n abcdef", "nothing to delete: --hc NAME or --namespace-too is required"),
     ],
 )
 def test_bad_command_line(azure, script, arguments, sentence):
@@ -201,7 +201,7 @@ def test_gives_up_on_a_busy_azure(azure):
     ("command", "text", "code", "sentence"),
     [
         ("relay namespace show", "(AuthorizationFailed) The client does not have authorization", 4, "Azure refused"),
-        ("relay hyco create", "(Forbidden) no", 4, "Azure refused 'relay hyco'"),
+        ("relay hyco create", "(Forbidden) no", 4, "Azure refused 'az relay hyco'"),
         ("group exists", "AADSTS700082: The refresh token has expired", 4, "you are not signed in"),
         ("relay hyco show", "Max retries exceeded with url", 6, "'az relay hyco' cannot reach Azure"),
         ("relay hyco create", "(BadRequest) what?", 1, "'az relay hyco' failed ((BadRequest) what?)"),

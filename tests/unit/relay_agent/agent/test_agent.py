@@ -39,7 +39,7 @@ def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptureFixtu
     targets = {port: PortTarget(port, port) for port in range(10_001, 30_001, 2)}
     agent = Agent(Endpoint("localhost", 1, "myhc"), credential, targets)
     agent.publish()
-    (line,) = [record.getMessage() for record in caplog.records if "announced" in record.getMessage()]
-    left_out = int(line.split()[0])
-    assert line.startswith(f"{left_out} of 10000 targets, those with the highest ports, are not announced")
+    (line,) = [record.getMessage() for record in caplog.records if "announcing" in record.getMessage()]
+    left_out = int(line.split()[2])
+    assert line.startswith(f"not announcing {left_out} of 10000 targets (those with the highest ports): ")
     assert 5000 < left_out < 10_000

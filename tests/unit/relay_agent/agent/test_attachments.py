@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from relay_agent.agent import attachments as module
+from relay_agent.agent import stop_announcements
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost
-from relay_core.layers.stop_observer import ObservedStop
+from relay_core.layers.stop_observer import ObservedStop, Place
 
 
 class Driver:
@@ -38,7 +38,7 @@ async def test_a_second_client_learns_the_holder():
     first, second = Driver(), Driver()
     async with attachments.holding(DEBUGGEE, first, "ann@a"), attachments.holding(DEBUGGEE, first, "ann@a"):
         assert attachments.refusal(DEBUGGEE, first, "ann@a") == ""
-        assert attachments.refusal(DEBUGGEE, second, "bob@b") == f"held by ann@a since {time.strftime('%H:%M')}"
+        assert attachments.refusal(DEBUGGEE, second, "bob@b") == f"held by ann@a (since {time.strftime('%H:%M')})"
         assert attachments.attachment(DEBUGGEE).user == "ann@a"
         assert attachments.attachment(DEBUGGEE).since <= time.time()
         with pytest.raises(ConnectionLost, match="held by ann@a"):
@@ -75,7 +75,7 @@ async def test_a_client_that_died_makes_room_for_its_user():
     assert attachments.refusal(DEBUGGEE, alive, "bob@b").startswith("held by ann@a")
     assert dead.reasons == []
     assert attachments.refusal(DEBUGGEE, alive, "ann@a") == ""
-    assert dead.reasons == ["its user reconnected with another client"]
+    assert dead.reasons == ["the user reconnected with another client"]
     async with attachments.holding(DEBUGGEE, alive, "ann@a"):
         assert freed.is_set()
         assert attachments.attachment(DEBUGGEE).user == "ann@a"
@@ -128,7 +128,7 @@ async def test_an_announcement_that_fails_leaves_no_holder():
 
 async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch):
     """A stop is part of the attachment at once; steps are announced together, after the last one."""
-    monkeypatch.setattr(module, "ANNOUNCE_DELAY", 0.05)
+    monkeypatch.setattr(stop_announcements, "ANNOUNCE_DELAY", 0.05)
     announced = asyncio.Queue()
     attachments = Attachments(lambda: announced.put_nowait(attachments.attachment(DEBUGGEE)))
     async with attachments.holding(DEBUGGEE, Driver(), "ann@a") as stream:
@@ -136,14 +136,16 @@ async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch
         for line in range(41, 44):
             stream.stopped(None)
             stream.stopped(ObservedStop("step", 1))
-            stream.stopped(ObservedStop("step", 1, r"C:\src\train.py", line))
+            stream.stopped(ObservedStop("step", 1, Place(r"C:\src\train.py", line)))
         assert attachments.attachment(DEBUGGEE).stopped_at == "train.py:43"
         assert announced.empty()
         stop = await asyncio.wait_for(announced.get(), 10)
         assert stop.activity == "stopped at train.py:43"
-        assert stop.stopped_since <= time.time()
+        assert stop.resumed_since is None
         stream.stopped(None)
-        assert (await asyncio.wait_for(announced.get(), 10)).activity == "running"
+        resumed = await asyncio.wait_for(announced.get(), 10)
+        assert resumed.activity == "running"
+        assert stop.stopped_since <= resumed.resumed_since <= time.time()
 
 
 async def test_the_latest_stop_is_announced():
@@ -153,8 +155,8 @@ async def test_the_latest_stop_is_announced():
         attachments.holding(DEBUGGEE, driver, "ann@a") as parent,
         attachments.holding(DEBUGGEE, driver, "ann@a") as child,
     ):
-        parent.stopped(ObservedStop("breakpoint", 1, "/a/train.py", 1))
-        child.stopped(ObservedStop("breakpoint", 1, "/a/data.py", 2))
+        parent.stopped(ObservedStop("breakpoint", 1, Place("/a/train.py", 1)))
+        child.stopped(ObservedStop("breakpoint", 1, Place("/a/data.py", 2)))
         assert attachments.attachment(DEBUGGEE).activity == "stopped at data.py:2"
         child.ended()
         assert attachments.attachment(DEBUGGEE).activity == "stopped at train.py:1"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from relay_agent.agent import dial
-from relay_agent.agent.adapter_greeting import GREETING_LIMIT
 from relay_agent.agent.dial import serve_stream
+from relay_agent.agent.layers.adapter_greeting import GREETING_LIMIT
 from relay_agent.agent.port_targets import PortTarget, parse_targets
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import Traffic
@@ -95,7 +95,7 @@ async def test_strangers_do_not_reach_a_debug_adapter(first: bytes) -> None:
     ours, theirs = stream_pair()
     async with local_server(greeting_server) as (port, connections):
         await ours.write(first)
-        with pytest.raises(ProtocolError, match="not passed on to debugpy"):
+        with pytest.raises(ProtocolError, match="only programs that use the Debug Adapter Protocol can connect"):
             await serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic())
         with pytest.raises(ConnectionLost):
             await ours.read()

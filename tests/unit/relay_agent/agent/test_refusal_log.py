@@ -22,7 +22,7 @@ async def test_a_flood_is_one_line_and_a_number(lines) -> None:
         log.add(logging.INFO, "the connection was lost")
     assert ["cannot serve a client: the connection was lost"] == lines()
     log.close()
-    assert ["999 further connection attempts could not be served"] == lines()[1:]
+    assert ["999 further connection attempts failed"] == lines()[1:]
 
 
 async def test_reasons_that_a_sender_makes_up(lines) -> None:
@@ -41,7 +41,7 @@ async def test_a_flood_that_goes_on(lines) -> None:
         log.add(logging.INFO, "lost")
     while len(lines()) < 2:
         await asyncio.sleep(0.01)
-    assert ["cannot serve a client: lost", "2 further connection attempts could not be served"] == lines()
+    assert ["cannot serve a client: lost", "2 further connection attempts failed"] == lines()
     while "logged=0" not in repr(log):
         await asyncio.sleep(0.01)
     log.add(logging.INFO, "lost")

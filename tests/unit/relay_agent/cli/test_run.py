@@ -100,6 +100,14 @@ def test_every_option_has_its_variable():
     assert expected == from_environment(environment(*line.split()))
 
 
+def test_options_have_the_names_of_a_script():
+    """Each option that a script accepts with the prefix `--debug-` is also accepted here with that name."""
+    short = ("--port", "6000", "--wait", "10m", "--on-timeout", "abort", "--hold", "1h", "--follow-children")
+    given = tuple(text.replace("--", "--debug-") for text in short)
+    assert environment(*short) == environment(*given)
+    assert from_environment(environment(*given)).abort_on_timeout
+
+
 def test_an_option_comes_before_its_variable():
     """A variable that no option contradicts stays."""
     environ = {"RELAY_DEBUG_PORT": "6000", "RELAY_DEBUG_WAIT": "5", "RELAY_DEBUG_HC": "other"}
@@ -129,11 +137,18 @@ def test_a_connection_string_may_name_the_hybrid_connection():
     secrets.check(*(value for name, value in job.items() if name != "RELAY_CONNECTION_STRING"))
 
 
+def test_a_secret_may_name_the_hybrid_connection():
+    """The agent reads the secret, and the name in it; an option or a variable names the secret."""
+    assert "RELAY_DEBUG_HC" not in job_environment(parse("--connection-string-secret", "alice", "--", "true"), {})
+    assert "RELAY_DEBUG_HC" not in job_environment(parse("--", "true"), {"RELAY_CONNECTION_STRING_SECRET": "alice"})
+
+
 @pytest.mark.parametrize(
     ("arguments", "environ"),
     [
         ((), {}),
         (("--namespace", "contoso"), {}),
+        (("--namespace", "contoso"), {"RELAY_CONNECTION_STRING_SECRET": "alice"}),
         ((), {"RELAY_CONNECTION_STRING": "nonsense"}),
     ],
 )
@@ -197,7 +212,7 @@ def test_a_run_within_a_run_is_one_of_its_own():
 
 def test_the_value_of_a_flag_is_not_taken_for_the_command():
     """A job's own command line may say `--debug-on-crash true`; /bin/true is not what should run."""
-    with pytest.raises(UsageError, match="the command would be 'true'"):
+    with pytest.raises(UsageError, match="unexpected 'true' before '--': it would be run as the command"):
         run(parse("--hc", "myhc", "--debug-on-crash", "true", "--", "python", "train.py"))
 
 
@@ -205,3 +220,68 @@ def test_a_command_is_needed():
     """An empty line is a mistake."""
     with pytest.raises(UsageError, match="no command given"):
         run(parse("--hc", "myhc", "--"))
+
+
+class Executed(Exception):
+    """Raised instead of executing a command, which does not return."""
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """The commands that were executed, in a directory with the script `train.py` and the directory `package`."""
+    commands: list[list[str]] = []
+
+    def execute(_file: str, arguments: list[str], _environ: dict[str, str]) -> None:
+        commands.append(arguments)
+        raise Executed
+
+    monkeypatch.setattr(os, "execvpe", execute)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RELAY_DEBUG", raising=False)
+    (tmp_path / "train.py").touch()
+    (tmp_path / "package").mkdir()
+    return commands
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python nofile.py",
+        "/usr/bin/python3.11 -u -W error -Xdev nofile.py train.py",
+        "python3 -X dev -- nofile.py",
+        "python train.py/nofile.py",
+    ],
+)
+def test_a_script_that_does_not_exist_is_an_error(line: str, executed: list[list[str]]):
+    """Python would report it only after the wait for a debugger."""
+    with pytest.raises(UsageError, match=r"file not found: '.*nofile\.py'"):
+        run(parse("--hc", "myhc", "--", *line.split()))
+    assert [] == executed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -W nofile.py train.py nofile.py",
+        "python package",
+        "python -",
+        "python -m nofile.py",
+        "python -c nofile.py",
+        "./python.sh nofile.py",
+        "torchrun nofile.py",
+    ],
+)
+def test_other_commands_are_executed(line: str, executed: list[list[str]]):
+    """Python finds the program, or reports that it does not exist."""
+    with pytest.raises(Executed):
+        run(parse("--hc", "myhc", "--", *line.split()))
+    assert [line.split()] == executed
+
+
+def test_an_ordinary_run_is_not_checked(executed: list[list[str]], monkeypatch: pytest.MonkeyPatch):
+    """With RELAY_DEBUG=off, nothing waits, and Python itself reports the missing script."""
+    monkeypatch.setenv("RELAY_DEBUG", "off")
+    with pytest.raises(Executed):
+        run(parse("--hc", "myhc", "--", "python", "nofile.py"))
+    assert [["python", "nofile.py"]] == executed

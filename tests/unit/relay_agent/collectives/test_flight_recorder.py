@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from tests.support.jobs import run_job
 from tests.unit.relay_core.agent_api.strategies import JSON
 
 NOW = 1_800_000_000.0
+RECORDED = Path(__file__).with_name("recorded")
+"""What torch 2.11 and NCCL 2.28.9 wrote on an H100 whose two ranks hung: see tests/gpu/test_nccl.py."""
 
 
 def entry(number: int, **fields: object) -> dict[str, object]:
@@ -55,6 +58,18 @@ def test_nccl_group() -> None:
     assert (3, 1, "nccl") == (group.enqueued, group.completed, group.recorder)
     assert "_all_gather_base" == group.operations[1].name
     assert is_whole
+
+
+def test_recorded_dumps_of_nccl() -> None:
+    """Rank 0 waits in the sixth operation, which rank 1 has not entered."""
+    first, second = (
+        parse_dump(json.loads((RECORDED / f"nccl-{rank}.json").read_text()), "nccl", NOW) for rank in (0, 1)
+    )
+    assert ((6, 5), True) == ((first[0][0].enqueued, first[0][0].completed), first[1])
+    assert ((5, 5), True) == ((second[0][0].enqueued, second[0][0].completed), second[1])
+    operation = first[0][0].operations[-1]
+    assert (6, "all_reduce", "[16] float32") == (operation.number, operation.name, operation.inputs)
+    assert "default_pg" == first[0][0].description
 
 
 def test_point_to_point_operations_are_left_out() -> None:
@@ -162,7 +177,7 @@ def test_old_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a recorder that can be read, the version that has one is named."""
     pretend_torch(monkeypatch, GROUPS)
     assert (
-        "torch 2.13.0 has no flight recorder that can be read; use torch 2.8 or later (for NCCL, 2.5)"
+        "torch 2.13.0 has no flight recorder that can be read; use torch 2.8 or later (2.5 or later for NCCL)"
         == read_recorders().problem
     )
 
@@ -182,7 +197,7 @@ def test_failing_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
 
     pretend_torch(monkeypatch, GROUPS, _dump_fr_trace_json=fail)
     found = read_recorders()
-    assert ("its flight recorder cannot be read: RuntimeError: not compiled", ()) == (found.problem, found.groups)
+    assert ("torch's flight recorder cannot be read: RuntimeError: not compiled", ()) == (found.problem, found.groups)
 
 
 def test_large_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +213,7 @@ def test_large_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     found = read_recorders()
     assert [(True, True)] == asked
     assert [("0", 3)] == [(group.name, group.enqueued) for group in found.groups]
-    assert "its flight recorder keeps up to 20001 operations, too many to read" == found.problem
+    assert "torch's flight recorder keeps up to 20001 operations, which are too many to read" == found.problem
 
 
 def test_many_groups_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

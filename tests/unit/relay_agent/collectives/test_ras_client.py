@@ -1,12 +1,13 @@
 """Facts about asking NCCL RAS on this node; what answers here does so as NCCL does."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from relay_agent.collectives import ras_client
 from relay_agent.collectives.ras_client import ask_ras
-from relay_core.agent_api.ras import RasStatus
+from relay_core.agent_api.ras import RasCommunicator, RasStatus
 from tests.support.ports import free_port
 from tests.support.streams import Handler, local_server
 from tests.unit.relay_agent.collectives.test_ras_status import TEXT, answer, missing, rank
@@ -48,6 +49,35 @@ async def test_json() -> None:
     assert status is not None
     assert ("2.29.1", "") == (status.version, status.error)
     assert "rank 1 (pid 1524345 on 172.16.64.245) is not responding" == status.communicators[0].remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "remarks"),
+    [
+        ("ras-json", 2, ("AllReduce operations launched: 6 by rank 0 and 5 by rank 1",)),
+        (
+            "ras-text",
+            0,
+            (
+                "MISMATCH",
+                "Communicator ranks have different AllReduce operation counts",
+                "Rank 0 has launched up to operation 6 -- GPU 0 managed by process 481 on node 127.0.0.1",
+                "Rank 1 has launched up to operation 5 -- GPU 0 managed by process 482 on node 127.0.0.1",
+            ),
+        ),
+    ],
+)
+async def test_recorded_answers(name: str, size: int, remarks: tuple[str, ...]) -> None:
+    """What NCCL 2.28.9 answered on a GPU, in both formats, when rank 1 had not launched the sixth operation."""
+    recorded = Path(__file__).with_name("recorded") / f"{name}.txt"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"VERBOSE STATUS\n")
+        writer.write(recorded.read_bytes())
+
+    async with local_server(serve) as (port, _):
+        status = await ask(port)
+    assert status == RasStatus("2.28.9", (RasCommunicator("81c2d0d0464555a3", size, remarks),))
 
 
 async def test_text() -> None:

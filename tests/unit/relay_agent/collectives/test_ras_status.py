@@ -87,14 +87,14 @@ def test_rank_that_does_not_respond() -> None:
     assert (
         "rank 1 (pid 1524345 on 172.16.64.245) is not responding",
         "rank 2 (pid 1524346 on 172.16.64.245) is considered dead",
-        "rank 3 (pid 1524347 on 172.16.64.245) is not a member at the moment",
+        "rank 3 (pid 1524347 on 172.16.64.245) is currently not a member",
     ) == remarks(text)
 
 
 def test_rank_behind_the_others() -> None:
     """Ranks that have launched different numbers of an operation are named, the last one at the end."""
     text = answer([rank(0), rank(1), rank(2, AllReduce=5), rank(3)], [])
-    assert ("AllReduce launched: ranks 0-1,3 6, rank 2 5",) == remarks(text)
+    assert ("AllReduce operations launched: 6 by ranks 0-1,3 and 5 by rank 2",) == remarks(text)
 
 
 def test_states_of_ranks() -> None:
@@ -104,7 +104,7 @@ def test_states_of_ranks() -> None:
     assert (
         "rank 2 aborted",
         "rank 1 called ncclCommFinalize",
-        "rank 0 still initializing",
+        "rank 0 is still initializing",
         "rank 3 reported an asynchronous error",
     ) == remarks(text)
 
@@ -167,7 +167,7 @@ def test_text_of_older_versions() -> None:
 
 def test_something_else_on_the_port() -> None:
     """Another program's answer, and JSON that was cut off, are an error and not an empty status."""
-    other = "the program on the port of NCCL RAS did not answer as NCCL RAS does"
+    other = "the response from the NCCL RAS port is not in NCCL RAS format"
     assert RasStatus(error=other) == parse_status("HTTP/1.1 400 Bad Request\r\n\r\n")
     cut = answer([rank(0)], [])[:200]
     assert RasStatus(error="NCCL RAS answered with JSON that cannot be parsed") == parse_status(cut)

@@ -79,15 +79,16 @@ async def test_debugger_stands_at_the_raising_frame(older):
 
 
 async def test_developer_goes_on():
-    """When the developer continues, the process ends as it would have ended."""
-    async with job(HOLD.format(seconds=30) + CRASH + "divide(21)\n") as running:
+    """When the developer continues, the process ends as it would have ended, and is not announced as running."""
+    code = HOLD.format(seconds=30) + "post_mortem.install(hold, lambda: print('running'))\n" + CRASH + "divide(21)\n"
+    async with job(code) as running:
         port = (await running.line()).split()[-1]
         async with await DapClient.connect("127.0.0.1", int(port)) as client:
             await client.attach({}, within=30)
             await (await Stop.of(client)).go_on()
             assert await gone(running.pid)
-        status, _, err = await running.finish()
-    assert status == 1
+        status, out, err = await running.finish()
+    assert (status, out) == (1, [])
     assert err.count("ZeroDivisionError: division by zero") == 1
 
 
@@ -245,8 +246,40 @@ async def test_interrupted_hold():
     assert status == 1
     assert err.splitlines()[-2:] == [
         "ZeroDivisionError: division by zero",
-        "relay-agent: the hold ended: KeyboardInterrupt",
+        "relay-agent: the hold was interrupted; exiting",
     ]
+
+
+async def test_interrupted_hold_of_an_exception_that_is_caught():
+    """Ctrl-C ends the hold, and the process continues."""
+    code = "try:\n    with post_mortem.hold_on_crash(): divide(1)\nexcept ZeroDivisionError: print('caught')\n"
+    async with job(HOLD.format(seconds=30) + CRASH + code) as running:
+        await running.line()
+        running.process.send_signal(signal.SIGINT)
+        status, out, err = await running.finish()
+    assert (status, out) == (0, ["caught"])
+    assert err == "relay-agent: the hold was interrupted\n"
+
+
+THREAD = "threading.Thread(target=threading.Event().wait, args=(0.5,)).start()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_announced"),
+    [
+        ("divide(1)\n", False),
+        ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ndivide(1)\n", False),
+        (THREAD + "divide(1)\n", True),
+        ("threading.Thread(target=divide, args=(1,)).start()\n", True),
+        ("with post_mortem.hold_on_crash(): divide(1)\n", True),
+    ],
+    ids=["the only thread", "daemon thread", "other thread", "crashed thread", "caught"],
+)
+async def test_the_end_of_the_hold(code, is_announced):
+    """The process is announced as running after the hold only if it does not exit at once."""
+    install = "post_mortem.install(lambda what: False, lambda: print('running'))\n"
+    begin = HOLD.format(seconds=0).replace("post_mortem.install(hold)\n", install)
+    assert (await run_job(begin + CRASH + code))[1] == ["running"] * is_announced
 
 
 async def test_hold_that_fails():
@@ -260,3 +293,30 @@ async def test_hold_that_fails():
     assert status == 1
     assert err.splitlines()[-2] == "ValueError: x"
     assert err.splitlines()[-1].startswith("relay-agent: the hold ended: TypeError: ")
+
+
+COLLECTS = """
+import io, sys
+def wrap(old_hook, excepthook_prefix):
+    def _distributed_excepthook(*args):  # as in torch.distributed.distributed_c10d
+        old_stderr = sys.stderr
+        sys.stderr = buf = io.StringIO()
+        try:
+            old_hook(*args)
+        finally:
+            sys.stderr = old_stderr
+        sys.stderr.write("".join(f"{excepthook_prefix}: {s}" for s in buf.getvalue().splitlines(True)))
+    return _distributed_excepthook
+"""
+
+
+@pytest.mark.parametrize("is_outer", [True, False])
+async def test_hook_of_torch(is_outer):
+    """The traceback that torch's hook collects is printed before the hold, once and with the rank."""
+    hold = HOLD.format(seconds=0.1) + "def hold(what): print(what, file=sys.__stderr__)\n"
+    hold = COLLECTS + hold.replace("post_mortem.install(hold)\n", "") + "install = lambda: post_mortem.install(hold)\n"
+    wrapping = "sys.excepthook = wrap(sys.excepthook, '[rank1]')\n"
+    order = "install()\n" + wrapping if is_outer else wrapping + "install()\n"
+    _, _, err = await run_job(hold + order + "raise ValueError('odd')")
+    assert err.splitlines()[0] == "[rank1]: Traceback (most recent call last):"
+    assert err.splitlines()[-2:] == ["[rank1]: ValueError: odd", "ValueError: odd"]

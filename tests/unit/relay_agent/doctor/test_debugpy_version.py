@@ -25,7 +25,7 @@ def test_an_old_version_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(ConfigurationError, match="debugpy 1.8.2 is older than 1.8.14, the oldest supported") as caught:
         check_debugpy(installed_debugpy())
-    assert "in the job's environment: pip install 'debugpy>=1.8.14'" == caught.value.hint
+    assert "in the job's environment, run: pip install 'debugpy>=1.8.14'" == caught.value.hint
 
 
 def test_without_debugpy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,4 +38,4 @@ def test_without_debugpy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_newer_version_passes_with_a_note() -> None:
     """A version that is not checked yet usually works, because each private function is looked up first."""
     newest = CHECKED_VERSIONS[1]
-    assert f"debugpy 99.1; relay-debug was checked with 1.8.14 to {newest}" == check_debugpy("99.1")
+    assert f"debugpy 99.1; relay-debug was tested with 1.8.14 to {newest}" == check_debugpy("99.1")

@@ -90,7 +90,7 @@ def test_children_of_multiprocessing_do_not_register():
     server = ["python", "-c", "from multiprocessing.forkserver import main; main(5, 6, ['__main__'], **{})"]
     loky = ["python", "-c", "from joblib.externals.loky.backend.resource_tracker import main; main(7, False)"]
     for line in spawned, tracker, server, loky:
-        assert "it is a child of multiprocessing" == should_register(ON, line, 100)
+        assert "it is a multiprocessing child process" == should_register(ON, line, 100)
 
 
 def test_the_real_interpreter_agrees_about_its_command_line():

@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 from relay_agent.monitor.table_file import COLUMNS, append_usage
-from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
 
 USAGE = NodeUsage(
     100.04,
@@ -13,7 +13,7 @@ USAGE = NodeUsage(
     5,
     6,
     (GpuUsage('H200 "NVL", 1', 0.5, 7, 8),),
-    (ProcessUsage(5678, 1, 9), ProcessUsage(6000, 0, 9)),
+    (ProcessUsage(5678, 1, 9, AllocatorUsage(6, 8, 7, 2, 1)), ProcessUsage(6000, 0, 9)),
 )
 
 
@@ -25,10 +25,11 @@ def test_lines(tmp_path: Path) -> None:
     with path.open(newline="") as file:
         heading, *lines = csv.reader(file)
     assert list(COLUMNS) == heading
+    none = [""] * 5
     expected = [
-        ["100.0", "node-0", "node", "", "", "1.235", "5", "6", ""],
-        ["100.0", "node-0", "process", "3", "5678", "1.000", "9", "", ""],
-        ["100.0", "node-0", "process", "", "6000", "0.000", "9", "", ""],
-        ["100.0", "node-0", 'gpu 0 (H200 "NVL", 1)', "", "", "", "7", "8", "0.500"],
+        ["100.0", "node-0", "node", "", "", "1.235", "5", "6", "", *none],
+        ["100.0", "node-0", "process", "3", "5678", "1.000", "9", "", "", "6", "8", "7", "2", "1"],
+        ["100.0", "node-0", "process", "", "6000", "0.000", "9", "", "", *none],
+        ["100.0", "node-0", 'gpu 0 (H200 "NVL", 1)', "", "", "", "7", "8", "0.500", *none],
     ]
     assert [*expected, *expected] == lines

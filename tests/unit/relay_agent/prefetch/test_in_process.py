@@ -119,7 +119,7 @@ async def test_response_that_is_too_large(tmp_path: Path):
             event = await client.wait_for_event(PREFETCH_EVENT, within=60)
             answers |= {answer["command"]: answer for answer in event["body"]["answered"]}
         assert [command for command, answer in answers.items() if not answer["success"]] == ["variables"]
-        assert re.match("the response has 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
+        assert re.match("the response is 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
 
 
 class Debugger:

@@ -1,6 +1,6 @@
 """Facts about functions of the same name, and about code that does the same."""
 
-from relay_agent.push.functions import is_equivalent, pair
+from relay_agent.push.functions import has_same_lines, is_equivalent, pair
 from relay_agent.push.new_file import NewFile
 
 
@@ -20,6 +20,15 @@ def test_equivalent_code():
         is_equivalent(one, other),
         is_equivalent(one, same_value),
     )
+
+
+def test_same_lines():
+    """Lines of nested functions count, too."""
+    source = "def f():\n    def g():\n        return 1\n    return g\n"
+    (one,) = codes(source, "f")
+    (same,) = codes(f"{source}# end\n", "f")
+    (moved,) = codes(source.replace("        return", "\n        return"), "f")
+    assert (True, False) == (has_same_lines(one, same), has_same_lines(one, moved))
 
 
 def test_functions_of_one_name():

@@ -73,7 +73,7 @@ def test():
     phase("abort")
     return [hasattr(model, "NEW"), model.f(), shown(phase("commit"))]
 """
-    assert [False, 1, ["", "the push is not prepared in this process any more"]] == result_of(tmp_path, test)
+    assert [False, 1, ["", "this process no longer has the new code; push again"]] == result_of(tmp_path, test)
 
 
 def test_abort_during_a_hold(tmp_path: Path):
@@ -89,7 +89,9 @@ def test():
     started = time.monotonic()
     phase("abort")
     found.get(timeout=60)
-    return [time.monotonic() - started < 30, model.f(), in_main("sys.getprofile()")]
+    while in_main("sys.getprofile()"):  # the main thread ends the hold after it was answered
+        time.sleep(0.01)
+    return [time.monotonic() - started < 30, model.f()]
 
 def in_main(expression):
     from relay_agent.push.main_thread import call_in_main_thread
@@ -97,7 +99,7 @@ def in_main(expression):
     call_in_main_thread(lambda: values.put(eval(expression) is not None))
     return values.get(timeout=60)
 """
-    assert [True, 1, False] == result_of(tmp_path, test)
+    assert [True, 1] == result_of(tmp_path, test)
 
 
 def test_two_pushes(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Facts about code that is replaced in a module of this process."""
 
 import functools
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -10,11 +11,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from relay_agent.push.live import filename_of, functions_of
+from relay_agent.push.loaded_code import filename_of, functions_of
 from relay_agent.push.new_file import NewFile
 from relay_agent.push.old_file import OldFile
 from relay_agent.push.swap import Swap
 
+UNKNOWN = (
+    "the file on the node may have changed since the process loaded it: decorators, base classes and existing "
+    "imports{} were not compared"
+)
 THREADS = {threading.main_thread().ident: "MainThread"}
 
 
@@ -58,7 +63,8 @@ Load = Callable[[str], Loaded]
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Loads a text as a module."""
+    """Loads a text as a module, as if this process had been started afterwards."""
+    monkeypatch.setattr("relay_agent.push.old_file.start_time", lambda: math.inf)
 
     def load_source(source: str) -> Loaded:
         loaded = Loaded(tmp_path / "model.py", source)
@@ -128,7 +134,7 @@ def test_new_names_and_kept_values(load: Load):
     )
     assert (0.2, (3, "colorsys"), 3) == loaded.f()
     assert (812, {"x": 1}) == (loaded.steps, loaded.state)
-    assert ["steps keeps the value that the process has given it, instead of 1"] == result.kept
+    assert ["steps keeps the value assigned by the process; the file has 1"] == result.kept
     assert {"import colorsys (new)", "RATE = 0.2", "NEW = 3", "class C (new)", "g() (new)", "f()"} == {*result.changed}
 
 
@@ -155,10 +161,10 @@ def test_what_cannot_be_replaced(load: Load):
     )
     assert (5, 6, 2, []) == (inner(), loaded.make(5)(), cached(), loaded.value)
     layout = "base classes, metaclass, decorators, slots and annotated fields cannot be changed in a running process"
-    closure = "make.<locals>.inner() is a closure with other outer variables now (m, n instead of n)"
+    closure = "make.<locals>.inner() is now a closure over different outer variables (m, n instead of n)"
     assert {
-        f"{closure}: the existing ones keep the old code",
-        "cached() keeps its decorators: they are not executed again",
+        f"{closure}: existing closures keep the old code",
+        "cached() keeps its old decorators: decorators are not executed again",
         f"class A keeps its layout: {layout}",
         f"class B keeps its layout: {layout}",
         "gone() was removed from the file, but remains in the process",
@@ -221,7 +227,17 @@ def test_only_lines_moved(load: Load):
     assert {} == swap.functions
     swap.prepare()
     swap.commit(THREADS)
-    assert ([], 3) == (swap.changed, loaded.f.__code__.co_firstlineno)
+    assert ([], 3, False) == (swap.changed, loaded.f.__code__.co_firstlineno, swap.is_empty)
+
+
+def test_same_text(load: Load):
+    """The text that runs is an empty swap, also if a module-level comment is added; a moved inner line is not."""
+    source = "def f():\n    def g():\n        return 1\n    return g\n"
+    loaded = load(source)
+    assert [True, True, False] == [
+        loaded.swap(text).is_empty
+        for text in (source, f"{source}# end\n", source.replace("        return", "\n        return"))
+    ]
 
 
 def test_file_on_disk_is_another_one(load: Load):
@@ -230,7 +246,22 @@ def test_file_on_disk_is_another_one(load: Load):
     loaded.path.write_text("RATE = 0.1\ndef other(): return 5\ndef f(x): return 7\n")
     result = loaded.push("RATE = 0.2\ndef f(): return 2\n")
     assert (0.1, 2) == (loaded.RATE, loaded.f())
-    assert ["RATE keeps the value that the process has given it, instead of 0.2"] == result.kept
+    assert ["RATE keeps 0.1; the file has 0.2", UNKNOWN.format("")] == result.kept
+
+
+def test_file_that_was_saved_after_the_start(load: Load, monkeypatch: pytest.MonkeyPatch):
+    """If the job's file itself was edited, each constant with another value is listed, and names not compared."""
+    loaded = load("SCALE = 3.0\nSAME = 1\nnet = list()\nsize = object()\ndef f(): return SCALE\ndef g(): return 1\n")
+    monkeypatch.setattr("relay_agent.push.old_file.start_time", lambda: 0.0)
+    new = "SCALE = 5.0\nSAME = 1\nnet = list()\nsize = 4\ndef f(): return SCALE + 1\ndef g(): return 1\n"
+    loaded.path.write_text(new)
+    result = loaded.push(new)
+    assert (4.0, ["f()"]) == (loaded.f(), result.changed)
+    assert [
+        "SCALE keeps 3.0; the file has 5.0",
+        "size keeps an object of type object; the file has 4",
+        UNKNOWN.format(", and the values of net"),
+    ] == result.kept
 
 
 def test_default_that_cannot_be_computed(load: Load):
@@ -238,6 +269,6 @@ def test_default_that_cannot_be_computed(load: Load):
     loaded = load("def f(x): return 1\nclass C:\n    size = 3\n    def g(self): return 1\n")
     result = loaded.push("def f(x, y=missing): return 2\nclass C:\n    size = 3\n    def g(self, n=size): return n\n")
     assert (1, 3) == (loaded.f(0), loaded.C().g())
-    assert ["f() keeps its old code: a default cannot be computed: NameError: name 'missing' is not defined"] == (
+    assert ["f() keeps its old code: a default value cannot be computed: NameError: name 'missing' is not defined"] == (
         result.kept
     )

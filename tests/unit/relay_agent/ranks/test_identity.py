@@ -338,7 +338,7 @@ def test_explanation():
 
 def test_explanation_of_nothing():
     """Where no launcher was at work it says how a rank can be named."""
-    expected = "chosen: none, because no launcher has set a rank; to choose one, set RELAY_RANK and RELAY_WORLD_SIZE"
+    expected = "chosen: none, because no launcher has set a rank; to define a rank, set RELAY_RANK and RELAY_WORLD_SIZE"
     assert expected in explain({}, 5678)
 
 
@@ -346,7 +346,7 @@ def test_explanation_of_a_guess():
     """A number that is a guess is marked as one, and a note states that several processes of a node share it."""
     text = "\n".join(explain(BATCH | {"AZ_BATCH_IS_CURRENT_NODE_MASTER": "false"}, 5678))
     assert "assumed to be the last node" in text
-    assert "note: this rank numbers nodes" in text
+    assert "note: this rank identifies a node" in text
 
 
 def test_explanation_of_a_port_that_does_not_exist():

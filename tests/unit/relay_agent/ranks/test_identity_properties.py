@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay_agent.ranks.identity import SINGLE, ProcessIdentity, explain, identify
@@ -44,6 +44,7 @@ def test_any_environment_names_a_process(environ):
 
 
 @given(ENVIRONMENTS)
+@example({"PAI_CURRENT_TASK_ROLE_NAME": "\x1b", "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": "0"})  # in a name
 def test_any_explanation_agrees(environ):
     """The explanation names the row that won, in lines that a terminal shows as they are."""
     identity = identify(environ)

@@ -113,7 +113,7 @@ def test_bad_wait(wait):
 @pytest.mark.parametrize(
     ("argument", "sentence"),
     [
-        ("--debug-ranks=3-1", "--debug-ranks: invalid list of ranks: '3-1' starts above its end"),
+        ("--debug-ranks=3-1", "--debug-ranks: invalid list of ranks: '3-1' is in reverse order"),
         ("--debug-on-timeout=panic", "--debug-on-timeout: invalid action: 'panic'"),
         ("--debug-on-crash=maybe", "--debug-on-crash: invalid flag: 'maybe'"),
         ("--debug-hold=soon", "--debug-hold: invalid duration: 'soon'"),

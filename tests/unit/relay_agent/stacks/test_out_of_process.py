@@ -14,7 +14,7 @@ import pytest
 from relay_agent.stacks import out_of_process
 from relay_agent.stacks.out_of_process import Dump, parse_dump, stacks_of
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
-from tests.support.jobs import TIMEOUT, gone, job
+from tests.support.jobs import TIMEOUT, gone, job, suspend
 
 MEMBER = """
 import json, threading, time
@@ -159,8 +159,8 @@ async def test_process_that_has_become_another_program(tmp_path, no_py_spy, prog
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0.05)
         assert (found.how, found.threads) == ("none", ())
         assert found.error == (
-            "its helper thread did not answer within 0.05 s; it no longer handles the dump signal (it was replaced by "
-            "exec or is exiting); py-spy is not installed"
+            "its helper thread did not answer within 0.05 s; it no longer handles the signal for stack dumps (it was "
+            "replaced by exec or is exiting); py-spy is not installed"
         )
         if program != "sleep":
             assert await running.finish() == (0, [], "")
@@ -182,7 +182,7 @@ async def test_forked_child_is_not_its_parent(tmp_path, no_py_spy):
         child = int(await running.line())
         found = await stacks_of(child, silent, asked.dump, budget=0)
         assert found.how == "none"
-        assert "no longer handles the dump signal" in found.error
+        assert "no longer handles the signal for stack dumps" in found.error
         assert (await stacks_of(asked.pid, silent, asked.dump, budget=0)).how == "faulthandler"
         assert (await running.finish())[0] == 0
         assert await gone(child)
@@ -193,9 +193,10 @@ async def test_stopped_process(tmp_path, no_py_spy, monkeypatch):
     monkeypatch.setattr(out_of_process, "DUMP_TIMEOUT", 0.1)
     async with member(tmp_path, "sys.setswitchinterval(1)\nthreading.Event().wait()") as running:
         asked = await Asked.of(running, tmp_path / "dump")
-        os.kill(asked.pid, signal.SIGSTOP)
+        await suspend(asked.pid)
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
-        assert found == ProcessStacks(pid=asked.pid, error="it is stopped by a signal; 'kill -CONT' continues it")
+        reason = "it is stopped by a signal; to resume it, run 'kill -CONT PID' on its node"
+        assert found == ProcessStacks(pid=asked.pid, error=reason)
         header = asked.dump.path.stat().st_size
         os.kill(asked.pid, signal.SIGCONT)
         while asked.dump.path.stat().st_size == header:
@@ -212,14 +213,14 @@ async def test_process_that_has_ended(tmp_path, no_py_spy):
         asked = await Asked.of(running, tmp_path / "dump")
         await running.finish()
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
-        assert found == ProcessStacks(pid=asked.pid, error="it has ended")
+        assert found == ProcessStacks(pid=asked.pid, error="it has exited")
 
 
 async def test_helper_thread_that_refuses(tmp_path, no_py_spy):
     """An error of the helper thread, and a file of the dump that is gone or no dump, are reasons and no crash."""
 
     async def refuse():
-        raise out_of_process.RelayDebugError("not supported by this process")
+        raise out_of_process.RelayDebugError("this process does not support the request")
 
     path = tmp_path / "dump"
     for text, reason in [(None, "No such file"), ("", "Expecting value"), ("{}\n", "descriptor"), ("[]\n", "indices")]:
@@ -227,7 +228,7 @@ async def test_helper_thread_that_refuses(tmp_path, no_py_spy):
             path.write_text(text)
         found = await stacks_of(os.getpid(), refuse, Dump(path, signal.SIGUSR2))
         assert found.how == "none"
-        assert found.error.startswith("not supported by this process; faulthandler: ")
+        assert found.error.startswith("this process does not support the request; faulthandler: ")
         assert reason in found.error
 
 
@@ -255,7 +256,7 @@ async def test_py_spy_on_another_program():
         process.kill()
         await process.wait()
     assert found.how == "none"
-    assert "it has not registered a dump signal; py-spy" in found.error
+    assert "it has not registered a signal for stack dumps; py-spy" in found.error
 
 
 DUMP = """\

@@ -1,18 +1,5 @@
 """What all tests of shown values need."""
 
-import threading
-from collections.abc import Iterator
+from tests.support.helper_threads import no_thread_left
 
-import pytest
-
-from relay_agent.values import deadline
-
-
-@pytest.fixture(autouse=True)
-def no_thread_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Helper threads end soon after a test, which must leave none."""
-    monkeypatch.setattr(deadline, "IDLE_TIME", 0.5)
-    yield
-    for thread in threading.enumerate():
-        if isinstance(thread, deadline._Helper):
-            thread.join(30)
+__all__ = ["no_thread_left"]

@@ -19,8 +19,8 @@ def test_array():
 
 def test_nothing_finite():
     """An array of nothing but NaN, or of no element, has no minimum."""
-    assert "ndarray[2] float64: no finite element, 2 NaN of 2" == repr(compute_statistics(np.full(2, np.nan)))
-    assert "ndarray[0] float64: no finite element of 0" == repr(compute_statistics(np.zeros(0)))
+    assert "ndarray[2] float64: no finite elements, 2 NaN of 2" == repr(compute_statistics(np.full(2, np.nan)))
+    assert "ndarray[0] float64: no finite elements of 0" == repr(compute_statistics(np.zeros(0)))
 
 
 def test_pieces(monkeypatch: pytest.MonkeyPatch):
@@ -51,7 +51,7 @@ def test_deadline():
 
     lines = repr(compute_statistics([np.zeros(2), np.zeros(2).view(Stuck)], seconds=0.2)).splitlines()
     forever.set()
-    assert ["[0]: min 0 max 0 mean 0 of 2", "not complete: it takes longer than 0.2 s"] == lines
+    assert ["[0]: min 0 max 0 mean 0 of 2", "incomplete: computing the statistics took longer than 0.2 s"] == lines
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])

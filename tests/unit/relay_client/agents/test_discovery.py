@@ -166,6 +166,14 @@ async def test_the_search_stops_when_no_more_agents_are_wanted() -> None:
     assert 2 == relay.probes
 
 
+async def test_a_search_that_stops_is_not_complete() -> None:
+    """A search that is stopped before it has found all agents returns no error."""
+    relay = Relay(names(5), selects=True)
+    efforts = iter([THOROUGH, None])
+    assert await relay.discovery().search(lambda: next(efforts, THOROUGH)) is None
+    assert 1 == len(relay.known)
+
+
 async def test_a_background_search_is_short() -> None:
     """While nobody waits, as many misses as there may be agents are enough."""
     relay = Relay(names(3), selects=False)
@@ -211,7 +219,7 @@ async def test_an_agent_with_another_key_is_logged_once(caplog: pytest.LogCaptur
         assert isinstance(await discovery.search(lambda: THOROUGH), NoListener)
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning.startswith(
-        "searching for other agents, because one on 'myhc' cannot be used: "
+        "searching for other agents, because a listener on 'myhc' cannot be used: "
         "client and agent have different tunnel keys. hint: "
     )
 
@@ -223,6 +231,21 @@ async def test_only_agents_with_another_key() -> None:
     assert isinstance(await relay.discovery().search(lambda: THOROUGH), WrongTunnelKey)
     assert THOROUGH.max_misses(0, MAX_UNUSABLE) == relay.probes
     assert relay.max_probes <= MAX_PROBES
+
+
+async def test_listeners_that_take_long_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each attempt takes seconds and none succeeds, the search ends after a time limit, with the reason."""
+    monkeypatch.setattr("relay_client.agents.discovery.UNUSABLE_TIMEOUT", 0.1)
+    relay = Relay(["foreign"], selects=True)
+
+    async def begin(connection: Connection) -> Begun:
+        relay.connecting.discard(connection.agent)
+        await asyncio.sleep(0.06)
+        raise ConnectionLost("closed")
+
+    relay.begin = begin
+    assert "closed" == str(await relay.discovery().search(lambda: THOROUGH))
+    assert 1 + MAX_PROBES >= relay.probes
 
 
 async def test_only_agents_with_another_key_after_the_right_one_has_left() -> None:
@@ -264,7 +287,7 @@ async def test_a_dead_agent_costs_less_and_less() -> None:
     counts = []
     for _ in range(THOROUGH_RESUMES + 1):
         before = relay.probes
-        with pytest.raises(NoListener, match="did not reach this agent") as caught:
+        with pytest.raises(NoListener, match="none of the .* attempts reached the agent") as caught:
             await discovery.dial_agent("dead")
         assert not caught.value.allows_prompt_retry
         counts.append(relay.probes - before)

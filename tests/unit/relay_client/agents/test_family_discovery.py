@@ -12,7 +12,7 @@ from relay_client.agents.family_discovery import MAX_CONNECTS, FamilyDiscovery
 from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import Endpoint
 from relay_core.net.session.secure_channel import WrongTunnelKey
-from relay_core.net.websocket.handshake import WebSocket
+from relay_core.net.websocket.connection import WebSocket
 from tests.unit.relay_client.agents.test_discovery import Connection, Relay, names
 
 THOROUGH = SearchEffort(8)

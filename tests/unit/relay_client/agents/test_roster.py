@@ -28,6 +28,16 @@ def test_a_port_belongs_to_the_agent_that_claims_it() -> None:
     assert owner(roster, 100, PORT + 1) is None
 
 
+def test_former_targets() -> None:
+    """Targets that are no longer announced are remembered, until their port has a new target."""
+    roster = Roster()
+    for ports, former in [((1, 2), []), ((2,), [1]), ((), [1, 2]), ((1,), [2])]:
+        roster.put(agent("a", *ports), 100)
+        assert former == [target.port for target in roster.former_targets("a")]
+    roster.remove("a")
+    assert [] == roster.former_targets("a")
+
+
 def test_the_earlier_claim_wins_whichever_was_found_first() -> None:
     """The times that the agents announce decide, not the order of discovery; the later claim is a conflict."""
     roster = Roster()

@@ -20,3 +20,19 @@ from relay_client.cli import make_parser
 def test_no_prefetch(argv, prefetch):
     """The option and its older name are accepted before and after the command."""
     assert make_parser().parse_args(argv).prefetch is prefetch
+
+
+@pytest.mark.parametrize("argv", [["attach", "1"], ["attach", "--rank", "1"], ["attach", "--ranks", "1"]])
+def test_the_ranks_of_attach(argv):
+    """They are given with or without an option, which has two names."""
+    arguments = make_parser().parse_args(argv)
+    assert ["1"] == [*arguments.ranks, *arguments.rank]
+
+
+@pytest.mark.parametrize(
+    ("argv", "rank"), [(["1"], 1), (["--rank", "1"], 1), (["--ranks", "1"], 1), (["--no-stop", "0"], 0), ([], 0)]
+)
+def test_the_rank_of_pdb(argv, rank):
+    """It is given with or without an option, which has two names; the default is rank 0."""
+    arguments = make_parser().parse_args(["pdb", *argv])
+    assert rank == (arguments.rank if arguments.number is None else arguments.number)

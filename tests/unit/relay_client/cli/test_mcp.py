@@ -14,6 +14,6 @@ def test_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "relay_client.mcp.server", raising=False)
     monkeypatch.delitem(sys.modules, "mcp.server", raising=False)
     arguments = make_parser().parse_args(["mcp"])
-    with pytest.raises(ConfigurationError, match="the package mcp is not installed") as caught:
+    with pytest.raises(ConfigurationError, match="the mcp package is not installed") as caught:
         arguments.command(arguments)
-    assert "pip install 'mcp>=2.3' in the environment of relay-client" == caught.value.hint
+    assert "run pip install 'mcp>=2.3' in relay-client's environment" == caught.value.hint

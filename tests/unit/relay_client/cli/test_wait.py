@@ -3,8 +3,9 @@
 import pytest
 
 from relay_client.cli import make_parser
-from relay_client.cli.wait import missing_ranks
+from relay_client.cli.wait import missing_ranks, waiting_text
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
+from relay_core.errors import NoListener, RelayUnreachable
 
 TARGETS = [
     TargetInfo(5678, rank=0, state=State.RUNNING),
@@ -22,6 +23,37 @@ TARGETS = [
 def test_missing_ranks(state: str, missing: list[int]) -> None:
     """Ranks without a target and ranks in another state are missing; rank 3 is in two states."""
     assert missing == missing_ranks(range(5), TARGETS, state)
+
+
+@pytest.mark.parametrize(
+    ("state", "ranks", "text"),
+    [
+        ("any", [4, 5], "waiting for ranks 4-5 to register; registered: ranks 0-3"),
+        ("crashed", [0], "waiting for rank 0 to crash; rank 0 is running"),
+        ("crashed", [0, 2], "waiting for ranks 0,2 to crash; rank 0 is running, rank 2 is held by bob@laptop"),
+        (
+            "crashed",
+            [1, 4],
+            "waiting for ranks 1,4 to crash; rank 1 is waiting for a debugger, rank 4 is not registered",
+        ),
+        ("waiting", [4, 5], "waiting for ranks 4-5 to wait for a debugger; ranks 4-5 are not registered"),
+        (
+            "attached",
+            [0, 1],
+            "waiting for a debugger to attach to ranks 0-1; rank 0 is running, rank 1 is waiting for a debugger",
+        ),
+    ],
+)
+def test_what_is_shown_while_waiting(state: str, ranks: list[int], text: str) -> None:
+    """The line states what is awaited, and in what state the ranks are."""
+    assert text == waiting_text(ranks, TARGETS, state, NoListener("there are no other agents on 'myhc'"))
+
+
+def test_why_no_rank_is_found() -> None:
+    """Without a registered rank, or a working relay, the line contains the reason."""
+    nobody, broken = NoListener("no agent is listening on 'myhc'"), RelayUnreachable("the relay is down")
+    assert "waiting for rank 0 to crash: no agent is listening on 'myhc'" == waiting_text([0], [], "crashed", nobody)
+    assert "waiting for rank 0 to crash: the relay is down" == waiting_text([0], TARGETS, "crashed", broken)
 
 
 @pytest.mark.parametrize(("options", "seconds"), [([], 600), (["--timeout", "10m"], 600), (["--timeout", "2.5"], 2.5)])

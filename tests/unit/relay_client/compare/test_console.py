@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS, comparison_of, with_statistics
+from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS, question_of, with_statistics
 from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_core.agent_api.requests import Collectives
 from relay_core.dap.messages import Request
 
 
@@ -16,8 +17,13 @@ def typed(text: object, context: str = "repl") -> Request:
 
 def test_all():
     """`@all` asks all ranks for a value, `@diff` for checksums."""
-    assert Evaluate("loss.item()", seconds=VALUE_SECONDS) == comparison_of(typed("@all loss.item()"))
-    assert Evaluate("model", seconds=DIFF_SECONDS, selection=Selection()) == comparison_of(typed(" @diff  model "))
+    assert Evaluate("loss.item()", seconds=VALUE_SECONDS) == question_of(typed("@all loss.item()"))
+    assert Evaluate("model", seconds=DIFF_SECONDS, selection=Selection()) == question_of(typed(" @diff  model "))
+
+
+def test_hang():
+    """`@hang` asks all ranks for their process groups."""
+    assert Collectives() == question_of(typed("@hang"))
 
 
 def test_statistics():
@@ -28,9 +34,18 @@ def test_statistics():
 
 
 @pytest.mark.parametrize(
-    "request_", [typed("loss"), typed("@all"), typed("@group 0"), typed("a @ b"), typed("@all x", "watch"), typed(None)]
+    "request_",
+    [
+        typed("loss"),
+        typed("@all"),
+        typed("@group 0"),
+        typed("@hang 3"),
+        typed("a @ b"),
+        typed("@all x", "watch"),
+        typed(None),
+    ],
 )
 def test_other_input(request_: Request):
     """Everything else is left as it is: expressions, other commands, and watch expressions."""
-    assert comparison_of(request_) is None
+    assert question_of(request_) is None
     assert with_statistics(request_) is request_

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.compare.groups import Reply, label, odd_ones_first
-from relay_core.agent_api.evaluation import Value
+from relay_client.compare.groups import Reply, label, odd_ones_first, shared_ranks
+from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
 
 
@@ -32,9 +32,26 @@ def test_place_does_not_count():
     assert [("1", "")] == [(g.text, g.place) for g in odd_ones_first(replies)]
 
 
+def test_difference_is_kept():
+    """A group has the difference that any of the nodes has found."""
+    found = Difference("w", element=3, other="d")
+    replies = [Reply("a", (value("1", 0),)), Reply("b", (value("1", 1, difference=found),))]
+    assert [found] == [group.difference for group in odd_ones_first(replies)]
+
+
 def test_label_without_ranks():
     """A process without a rank is named by its port."""
     assert "rank 0, port 6000" == label([Member(5678, 0), Member(6000)])
+
+
+def test_ranks_of_several_jobs():
+    """A rank that two jobs have is named with its port; a rank that only one of them has is not."""
+    groups = [Value((Member(5678, 0), Member(5679, 1)), "1"), Value((Member(6000, 0),), "2")]
+    shared = shared_ranks(groups)
+    assert {0} == shared
+    assert ["ranks 0-1 (ports 5678-5679)", "rank 0 (port 6000)"] == [label(group.members, shared) for group in groups]
+    assert "rank 1" == label([Member(5679, 1)], shared)
+    assert "rank 0 (ports 5678,6000)" == label([Member(5678, 0), Member(6000, 0)], shared)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=20))

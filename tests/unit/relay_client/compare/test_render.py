@@ -1,8 +1,7 @@
 """Facts about the table of values, and their JSON."""
 
-from relay_client.compare.render import as_objects, show_values
-from relay_client.compare.search import Difference
-from relay_core.agent_api.evaluation import Value
+from relay_client.compare.render import as_objects, hint_about_jobs, hint_for, show_values
+from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
 
 
@@ -27,18 +26,38 @@ def test_table():
     )
 
 
+def test_hint():
+    """A name that a running program lacks may be a local variable; one that a stopped rank lacks is not."""
+    unknown = "NameError: name 'i' is not defined"
+    assert "'i' is not a global variable of the program" in hint_for([value("", 0, error=unknown, place="__main__")])
+    assert "" == hint_for([value("", 0, error=unknown, place="step train.py:41"), value("7", 1, place="__main__")])
+
+
+def test_several_jobs():
+    """Ranks of several jobs have their ports in the table, and the hint names the option that chooses a job."""
+    groups = [value("7", 0, place="__main__"), Value((Member(6000, 0),), "8", "__main__")]
+    assert ["rank 0 (port 5678)  7", "rank 0 (port 6000)  8"] == show_values(groups).splitlines()[:2]
+    hint = "several jobs are connected; choose one by the ports of its processes, as in --ports 5678"
+    assert [hint, ""] == [hint_about_jobs(found) for found in (groups, groups[:1])]
+
+
 def test_comparison():
     """A difference is a sentence, with its name, shape, element and both values."""
     odd, usual = value("", 5, digest="aa", leaves=9), value("", 0, 1, digest="bb", leaves=9)
     difference = Difference("fc.weight", "[64, 64] float32", 1234, "0.5", "0.25")
     first, second, *_ = show_values([odd, usual], {odd: difference}).splitlines()
-    assert "rank 5     differs first at 'fc.weight' [64, 64] float32, element 1,234: 0.5, others 0.25" == first
-    assert "ranks 0-1  the others, checksum bb (9 tensors and values)" == second
+    assert "rank 5     first differs at 'fc.weight' [64, 64] float32, element 1,234: 0.5 instead of 0.25" == first
+    assert "ranks 0-1  reference value, checksum bb (9 tensors and values)" == second
 
 
 def test_all_equal():
     """Equal values are one line."""
     assert "ranks 0-1  equal, checksum bb (one value)" in show_values([value("", 0, 1, digest="bb", leaves=1)], {})
+
+
+def test_a_single_value():
+    """A value that only one rank has is compared with no others."""
+    assert "rank 0  the only value, checksum bb (one value)" in show_values([value("", 0, digest="bb", leaves=1)], {})
 
 
 def test_json():

@@ -64,7 +64,7 @@ def test_a_tunnel_is_lost_resumed_and_over() -> None:
 def test_a_rank_changes_its_state_and_ends() -> None:
     """State, details and process id matter, and a rank that is no longer announced has ended."""
     crashed = with_rank(state="crashed", detail="ValueError: no")
-    assert [("state", "rank 3 on host-1 is crashed: ValueError: no")] == texts(BEFORE, crashed)
+    assert [("state", "rank 3 on host-1 has crashed: ValueError: no")] == texts(BEFORE, crashed)
     assert [("state", "rank 3 on host-1 is running")] == texts(BEFORE, with_rank(pid=45))
     assert [("ended", "rank 3 on host-1 has ended")] == texts(BEFORE, with_node(targets=()))
     killed = with_node(targets=(), ended=(Ended(5681, "has ended", 43), Ended(5681, "was killed (signal 9)", 44)))

@@ -66,10 +66,10 @@ def test_fields_of_later_versions_are_ignored() -> None:
     [
         ([], "invalid Event: not a JSON object"),
         ({"event": "log", "time": 1.0}, "invalid Event: 'text' is missing"),
-        ({"event": "log", "time": "now", "text": ""}, "invalid Event.time: str"),
-        ({"event": "log", "time": True, "text": ""}, "invalid Event.time: bool"),
-        ({"event": "log", "time": 1.0, "text": "", "rank": True}, "invalid Event.rank: bool"),
-        ({"event": "log", "time": 1.0, "text": "", "rank": 3.0}, "invalid Event.rank: float"),
+        ({"event": "log", "time": "now", "text": ""}, "invalid Event.time: unexpected type str"),
+        ({"event": "log", "time": True, "text": ""}, "invalid Event.time: unexpected type bool"),
+        ({"event": "log", "time": 1.0, "text": "", "rank": True}, "invalid Event.rank: unexpected type bool"),
+        ({"event": "log", "time": 1.0, "text": "", "rank": 3.0}, "invalid Event.rank: unexpected type float"),
     ],
 )
 def test_wrong_values_are_refused(value: object, sentence: str) -> None:
@@ -107,5 +107,5 @@ def test_a_tuple_is_checked_element_by_element() -> None:
     status = {"client": encode(CLIENT), "time": 1.0, "nodes": [1]}
     with pytest.raises(ProtocolError, match="invalid Node: not a JSON object"):
         decode(Status, status)
-    with pytest.raises(ProtocolError, match=r"invalid Status.nodes: str"):
+    with pytest.raises(ProtocolError, match=r"invalid Status.nodes: unexpected type str"):
         decode(Status, {**status, "nodes": "none"})

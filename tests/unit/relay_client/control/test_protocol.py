@@ -95,7 +95,7 @@ def test_errors_keep_their_kind() -> None:
     ("line", "sentence", "code"),
     [
         (b'{"id": 7, "request": "explode"}', "unknown request: 'explode'", 2),
-        (b'{"id": 7, "request": "attach", "rank": "3"}', "invalid Attach.rank: str", 13),
+        (b'{"id": 7, "request": "attach", "rank": "3"}', "invalid Attach.rank: unexpected type str", 13),
         (b'{"id": 7}', "unknown request: 'None'", 2),
     ],
 )

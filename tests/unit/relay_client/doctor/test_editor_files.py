@@ -19,7 +19,7 @@ def write(folder: Path, text: str) -> None:
 def test_what_init_writes_passes(tmp_path: Path) -> None:
     """The file of `relay-client init` attaches to its ports."""
     write(tmp_path, launch_json("", entries_for([5678, 5679], None), "launch.json"))
-    assert ".vscode/launch.json attaches to 5678-5679" == check_launch_json(tmp_path, [5678, 5679])
+    assert ".vscode/launch.json attaches to ports 5678-5679" == check_launch_json(tmp_path, [5678, 5679])
 
 
 def test_a_folder_without_the_file_is_skipped(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_listening_configuration_counts(tmp_path: Path) -> None:
         tmp_path,
         '{"configurations": [ // mine\n{"type": "debugpy", "request": "attach", "listen": {"port": "5678"}}]}',
     )
-    assert ".vscode/launch.json attaches to 5678" == check_launch_json(tmp_path, [5678])
+    assert ".vscode/launch.json attaches to port 5678" == check_launch_json(tmp_path, [5678])
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"configurations": 1}', '{"configurations": [{"request": "launch"}]}'])

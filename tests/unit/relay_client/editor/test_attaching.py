@@ -7,7 +7,7 @@ import pytest
 from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.job_view import JobView
 from relay_client.editor.outbox import Outbox
-from relay_client.editor.sentences import CANNOT_FOLLOW
+from relay_client.editor.sentences import CANNOT_FOLLOW, NOT_FOLLOWED
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
 CAPABLE = {"supportsStartDebuggingRequest": True}
@@ -44,13 +44,15 @@ def test_other_editors_are_not_offered_children(initialize: dict[str, Any]) -> N
     ("arguments", "initialize", "expected"),
     [
         ({"subProcess": True}, {}, ["relay-client: " + CANNOT_FOLLOW + "\n"]),
+        ({}, {}, ["relay-client: " + NOT_FOLLOWED + "\n"]),
         ({"subProcess": True}, CAPABLE, []),
+        ({}, CAPABLE, []),
         ({"subProcess": False}, {}, []),
         ({"subProcess": True, "subProcessId": 7}, {}, []),
     ],
 )
 def test_an_editor_that_cannot_follow_children_is_shown_so(arguments, initialize, expected) -> None:
-    """A line says what happens to children that are offered in vain; the session of a child itself has none."""
+    """A line describes how children are handled; it is absent if they are followed or disabled, or for a child."""
     outbox = Outbox()
     request = {"seq": 2, "type": "request", "command": "attach", "arguments": arguments}
     Attaching(outbox, lambda _folder, _script: "", lambda _local, _remote: None).requested(request, initialize, JOB)

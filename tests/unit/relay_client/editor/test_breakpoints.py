@@ -33,7 +33,7 @@ def test_a_file_that_the_node_does_not_have() -> None:
     """The line has the file that is missing on the node, and the mapping to write, which suits the next job, too."""
     assert (
         "breakpoints in train.py are not set: node has no file /wrong/train.py. The job was started in /mnt/job. "
-        'hint: in launch.json, "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]'
+        'hint: in launch.json, set "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]'
     ) == line("/home/me/job/train.py", MISSING, remote="/wrong/train.py")
 
 
@@ -41,7 +41,7 @@ def test_a_script_that_is_mapped_to_a_subdirectory() -> None:
     """If the job was started in the script's directory, the line has another localRoot."""
     assert (
         "breakpoints in train.py are not set: node has no file /mnt/job/src/train.py. The job was started in /mnt/job. "
-        'hint: in launch.json, "pathMappings": [{"localRoot": "/home/me/src", "remoteRoot": "."}]'
+        'hint: in launch.json, set "pathMappings": [{"localRoot": "/home/me/src", "remoteRoot": "."}]'
     ) == line("/home/me/src/train.py", MISSING, remote="src/train.py")
 
 
@@ -49,7 +49,7 @@ def test_a_file_that_the_job_does_not_contain() -> None:
     """The line does not suggest the mapping that the editor has already."""
     assert (
         "breakpoints in net.py are not set: node has no file /mnt/job/models/net.py. The job was started in /mnt/job. "
-        "hint: check that the job's code contains this file, and localRoot in launch.json"
+        "hint: check that the job's code contains this file, and check localRoot in launch.json"
     ) == line("/home/me/models/net.py", MISSING, remote="models/net.py")
 
 

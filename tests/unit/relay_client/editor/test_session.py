@@ -17,11 +17,11 @@ def test_a_waiting_editor_is_shown_why_ever_less_often() -> None:
     editor.send(INITIALIZE)
     editor.session.wait_for("no agent is listening yet", 0)
     editor.wait(100)
-    text = "waiting for port 5678 on 'myhc': no agent is listening yet, "
+    begin, end = "waiting for port 5678 on 'myhc' (", " so far): no agent is listening yet"
     assert [
-        f"console: {text}1 s",
-        f"important: {text}10 s",
-        *(f"console: {text}{time}" for time in ("20 s", "40 s", "1 min")),
+        f"console: {begin}1 s{end}",
+        f"important: {begin}10 s{end}",
+        *(f"console: {begin}{time}{end}" for time in ("20 s", "40 s", "1 min")),
     ] == editor.lines()
 
 
@@ -34,7 +34,8 @@ def test_a_new_reason_is_shown_at_once() -> None:
     editor.lines()
     editor.session.wait_for("no agent on 'myhc' serves port 5678", 3, must_act=True)
     editor.wait(4)
-    assert ["important: waiting for port 5678 on 'myhc': no agent on 'myhc' serves port 5678, 3 s"] == editor.lines()
+    line = "important: waiting for port 5678 on 'myhc' (3 s so far): no agent on 'myhc' serves port 5678"
+    assert [line] == editor.lines()
 
 
 def test_an_editor_that_listens_is_shown_nothing_before_it_attaches() -> None:
@@ -49,9 +50,12 @@ def test_an_editor_that_listens_is_shown_nothing_before_it_attaches() -> None:
 def test_an_editor_that_listens_is_not_asked_to_attach_again() -> None:
     """Its adapter decides that, from `restart` in the launch configuration."""
     editor = attached(listens=True)
-    editor.conclude("the agent was lost: gone", may_return=True)
+    editor.conclude("the connection to the agent was lost: gone", may_return=True)
     output, terminated = editor.received
-    assert ("relay-client: the agent was lost: gone\n", {}) == (output["body"]["output"], terminated["body"])
+    assert ("relay-client: the connection to the agent was lost: gone\n", {}) == (
+        output["body"]["output"],
+        terminated["body"],
+    )
 
 
 def test_a_program_that_only_listens_is_shown_nothing() -> None:
@@ -59,7 +63,7 @@ def test_a_program_that_only_listens_is_shown_nothing() -> None:
     session = Alone(EditorSession(VIEW, 0, listens=True))
     session.layer.has_stream = True
     assert [EndLocal()] == session.receive_peer_eof(0)
-    session.layer.conclude("the agent was lost", may_return=True)
+    session.layer.conclude("the connection to the agent was lost", may_return=True)
     assert [] == session.start(0)
 
 
@@ -177,7 +181,7 @@ def test_sources_that_differ_are_shown() -> None:
     for path in ("/home/me/a.py", "/home/me/b.py"):
         editor.session.source_compared(path, is_different=True)
     editor.take(editor.session.tick(0))
-    text = "differs from the job's file on node: breakpoints and steps may be shown at the wrong lines"
+    text = "differs from the job's file on node: breakpoints and steps may be shown on the wrong lines"
     assert [f"important: a.py {text} (/home/me/a.py)", f"console: b.py {text} (/home/me/b.py)"] == editor.lines()
 
 
@@ -187,7 +191,7 @@ def test_sources_are_compared_again_after_a_push() -> None:
     editor = attached(on_source=lambda *paths: compared.append(paths))
     path = "/home/me/train.py"
     breakpoints = {"source": {"path": path}, "breakpoints": [{"line": 1}]}
-    mapped = {"pathMappings": [{"localRoot": "/home/me", "remoteRoot": "/job"}]}
+    mapped = {"pathMappings": [{"localRoot": "/home/me", "remoteRoot": "/job"}], "subProcess": False}
     editor.send({"seq": 8, "type": "request", "command": "attach", "arguments": mapped})
     editor.send({"seq": 9, "type": "request", "command": "setBreakpoints", "arguments": breakpoints})
     editor.session.source_compared(path, is_different=True)
@@ -199,7 +203,7 @@ def test_sources_are_compared_again_after_a_push() -> None:
     editor.take(editor.session.tick(0))
     different, equal = editor.lines()
     assert different.startswith("important: train.py differs from the job's file on node")
-    assert f"console: train.py is what the job on node executes now, after a push ({path})" == equal
+    assert f"console: after a push, train.py matches the code that the job on node is executing ({path})" == equal
 
 
 # Protection of the job:
@@ -215,9 +219,8 @@ def test_terminate_becomes_a_disconnect() -> None:
     answers = [message for message in editor.received if message["type"] == "response"]
     assert [("terminate", True)] == [(answer["command"], answer["success"]) for answer in answers]
     assert TERMINATED == editor.received[-1]
-    assert ["console: detached; the job continues (relay-client --allow-terminate lets an editor end it)"] == (
-        editor.lines()
-    )
+    line = "detached; the job continues (to let an editor terminate the job, start relay-client with --allow-terminate)"
+    assert [f"console: {line}"] == editor.lines()
 
 
 def test_disconnect_never_ends_the_job() -> None:
@@ -240,13 +243,13 @@ def test_a_user_may_mean_it(command: str) -> None:
 
 def test_a_held_job_is_explained() -> None:
     """The answer `already being debugged` of debugpy becomes a sentence with the holder and the time."""
-    editor = Editor(replace(RANK, holder="held by bob@laptop since 12:03"))
+    editor = Editor(replace(RANK, holder="held by bob@laptop (since 12:03)"))
     editor.session.has_stream = True
     editor.send(INITIALIZE)
     editor.answer(response(1, "initialize"))
     editor.send(ATTACH)
     editor.answer(response(2, "attach", success=False, message="Server[pid=9677] is already being debugged."))
-    assert "rank 0 on node is held by bob@laptop since 12:03" == editor.received[-1]["message"]
+    assert "rank 0 on node is held by bob@laptop (since 12:03)" == editor.received[-1]["message"]
 
 
 def test_what_a_job_was_not_allowed_to_do_is_shown() -> None:

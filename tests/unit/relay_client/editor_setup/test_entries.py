@@ -30,7 +30,7 @@ def test_names() -> None:
     ("ports", "ranks", "sentence"),
     [
         ([5678], [0, 1], "--ranks has 2 ranks, but --ports has 1 ports"),
-        (None, [0, 60_000], "rank 60000 would have port 65678"),
+        (None, [0, 60_000], "rank 60000 would have port 65678, but the highest port is 65535"),
     ],
 )
 def test_ports_and_ranks_that_do_not_fit(ports, ranks, sentence) -> None:

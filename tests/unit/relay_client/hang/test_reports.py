@@ -51,7 +51,7 @@ def test_silent_agents_and_processes() -> None:
         0: "did not answer within 5 s",
         1: "did not answer within 5 s",
         2: "did not answer within 1.5 s",
-        3: "did not answer: it has just started or ended",
+        3: "did not answer (possibly only just started, or already ended)",
     } == {rank: report.silence for rank, report in job.ranks.items()}
 
 

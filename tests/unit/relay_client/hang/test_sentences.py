@@ -56,7 +56,7 @@ def test_states_of_a_missing_rank() -> None:
     waits = replace(behind, target=TargetInfo(5680, rank=2, state=State.WAITING, detail="breakpoint() at a.py:1"))
     assert f"missing rank 2, which is stopped by a debugger {where}" == with_rank_2(stopped)
     assert f"missing rank 2, which is held at an exception (ValueError: odd) {where}" == with_rank_2(crashed)
-    assert f"missing rank 2, which waits for a debugger (breakpoint() at a.py:1) {where}" == with_rank_2(waits)
+    assert f"missing rank 2, which is waiting for a debugger (breakpoint() at a.py:1) {where}" == with_rank_2(waits)
 
 
 def test_rank_that_holds_the_gil() -> None:
@@ -68,8 +68,7 @@ def test_rank_that_holds_the_gil() -> None:
         found, silence="did not answer within 1.5 s", collectives=found.collectives._replace(stacks=stacks)
     )
     assert (
-        "not known: rank 2, which did not answer within 1.5 s and is at loader.py:88 in load_batch "
-        "(C code holds the GIL)"
+        "unknown: rank 2, which did not answer within 1.5 s and is at loader.py:88 in load_batch (C code holds the GIL)"
     ) == with_rank_2(silent)
     assert "rank 2 did not answer within 1.5 s" == sentences(*WAITING, silent)[1]
 
@@ -88,7 +87,9 @@ def test_several_missing_ranks() -> None:
 
 def test_rank_that_nobody_knows() -> None:
     """A rank without a target is not known."""
-    unknown = "not known: rank 2, which is not registered: ended, without relay-debug, or on a node that is not found"
+    unknown = (
+        "unknown: rank 2, which is not registered (ended, running without relay-debug, or on a node that was not found)"
+    )
     assert f"{HEAD}{unknown}" == sentences(*WAITING)[0]
 
 
@@ -97,7 +98,7 @@ def test_everybody_is_there() -> None:
     (sentence,) = sentences(*(at(rank, STEP, group(6, 5, (0, 1))) for rank in (0, 1)))
     assert (
         "group 'default' (2 ranks): collective #6 all_reduce [16] float32; entered by all 2 ranks at train.py:90 in "
-        "step (12 s ago); not complete in ranks 0-1: it is slow, or a device or the network is stuck"
+        "step (12 s ago); not complete in ranks 0-1: the operation is slow, or a device or the network is stuck"
     ) == sentence
 
 
@@ -110,15 +111,33 @@ def test_ranks_at_a_breakpoint() -> None:
 
 def test_nothing_waits() -> None:
     """Without a rank that waits, another command shows what the ranks do."""
-    assert ["no rank is waiting in a collective; relay-client stacks shows what each is doing"] == sentences(
-        *(at(rank, STEP, group(5, 5)) for rank in range(4))
-    )
+    assert [
+        "no rank is waiting in a collective; run 'relay-client stacks' to see what each rank is doing"
+    ] == sentences(*(at(rank, STEP, group(5, 5)) for rank in range(4)))
 
 
 def test_problems() -> None:
     """Ranks whose groups cannot be read have the reason, equal ones together."""
     without = [RankReport(rank, collectives=ProcessCollectives(problem="torch is not imported")) for rank in (0, 1)]
     assert ["ranks 0-1: torch is not imported"] == sentences(*without)
+
+
+def test_debugger_that_holds_the_others_back() -> None:
+    """A rank that waits for a debugger is named with its port, also before a process group exists."""
+    early = RankReport(1, collectives=ProcessCollectives(problem="torch.distributed has no process group"))
+    without_torch = ProcessCollectives(problem="torch is not imported")
+    waits = [
+        RankReport(rank, TargetInfo(5678 + rank, rank=rank, state=State.WAITING), without_torch) for rank in (0, 2)
+    ]
+    assert [
+        "rank 0 is waiting for a debugger on port 5678; the other rank may be waiting for that rank",
+        "rank 1: torch.distributed has no process group",
+    ] == sentences(waits[0], early)
+    assert (
+        "ranks 0,2 are waiting for a debugger on ports 5678,5680; the other rank may be waiting for those ranks"
+        == (sentences(*waits, early)[0])
+    )
+    assert ["all 2 ranks are stopped by a debugger or waiting for one: this is not a hang"] == sentences(*waits)
 
 
 def test_ras() -> None:

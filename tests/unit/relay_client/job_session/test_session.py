@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from relay_client.editor.sentences import NO_CHILDREN
 from tests.support.scripted_ranks import FILE, MAIN, ScriptedRank, Stage, attached, stopped
 
 
@@ -17,22 +16,7 @@ def test_an_editor_attaches_before_any_rank_is_there() -> None:
     stage, _ = attached()
     found = stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10}])
     assert [False] == [each["verified"] for each in found["breakpoints"]]
-    assert "no rank has been reached yet" == found["breakpoints"][0]["message"]
-
-
-@pytest.mark.parametrize(
-    ("configuration", "lines"), [({"subProcess": True}, [NO_CHILDREN]), ({"subProcess": False}, []), ({}, [])]
-)
-def test_an_editor_that_wants_child_processes_is_told_how(configuration: dict[str, Any], lines: list[str]) -> None:
-    """`"subProcess": true` shows one line, however many ranks there are, and no rank follows its children."""
-    stage = Stage()
-    stage.ask("initialize", clientID="vscode", adapterID="debugpy", supportsStartDebuggingRequest=True)
-    stage.send("attach", type="debugpy", **configuration)
-    ranks = [stage.join(0), stage.join(1)]
-    stage.settle()
-    assert lines == stage.lines()
-    attaches = [rank.log[rank.names().index("attach")]["arguments"] for rank in ranks]
-    assert [False, False] == [arguments["subProcess"] for arguments in attaches]
+    assert "no rank has confirmed this breakpoint yet" == found["breakpoints"][0]["message"]
 
 
 def test_threads_are_named_after_their_ranks() -> None:
@@ -315,6 +299,19 @@ def test_the_session_ends_with_the_exit_code_of_the_job() -> None:
     stage.flush()
     assert [{"exitCode": 7}] == stage.events("exited")
     assert 1 == len(stage.events("terminated"))
+
+
+def test_exit_codes_that_only_the_agents_know() -> None:
+    """If the debugger of a rank ends without reporting the exit code, the announced one counts."""
+    stage, (first, second) = attached(0, 1)
+    second._event("exited", exitCode=0)
+    stage.settle()
+    assert [False, True] == [stage.session.has_exit_code(number) for number in stage.ranks]
+    stage.leave(second)
+    stage.leave(first, 7)
+    stage.session.conclude("all ranks have ended")
+    stage.flush()
+    assert [{"exitCode": 7}] == stage.events("exited")
 
 
 def test_a_rank_that_cannot_be_debugged_is_left_out() -> None:

@@ -18,7 +18,7 @@ def test_many_items():
     assert 0 < len(found.items) < 100
     assert [*range(len(found.items))] == [item["rank"] for item in found.items]
     assert found.truncated
-    assert f"{100 - len(found.items)} of 100 items were left out; ask for fewer ranks or frames" == found.note
+    assert f"{100 - len(found.items)} of 100 items were left out; request fewer ranks or frames" == found.note
     assert len(json.dumps(asdict(found))) < MAX_RESULT + 1000
 
 
@@ -28,4 +28,4 @@ def test_long_parts():
     (item,) = found.items
     assert f"{'x' * MAX_TEXT}... [4,001 characters]" == item["text"]
     assert list(range(MAX_ELEMENTS)) == item["ranks"]
-    assert (True, "long texts and lists were shortened") == (found.truncated, found.note)
+    assert (True, "long strings and lists were truncated") == (found.truncated, found.note)

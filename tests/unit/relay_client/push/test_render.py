@@ -15,7 +15,7 @@ def test_same_step():
     """The first line names the ranks and the function; what is equal in several ranks is one line."""
     outcome = Outcome((done(0, 2, kept=("a stays",)), done(1, 3, kept=("a stays", "b stays"))), "train_step")
     assert [
-        "src/model.py: replaced in ranks 0-3 at the same step, from the next call of train_step on",
+        "src/model.py: replaced in ranks 0-3 at the same step; takes effect at the next call to train_step",
         "ranks 0-3: f()",
         "ranks 0-3: a stays",
         "ranks 1,3: b stays",
@@ -26,25 +26,38 @@ def test_same_step():
 def test_at_once():
     """The text names the reason why ranks were not held, and ranks that were lost."""
     assert (
-        "m.py: replaced in rank 0 at once, because a debugger has stopped a rank"
+        "m.py: replaced in rank 0 immediately, because a debugger has stopped a rank"
         == (show_outcome("m.py", Outcome((done(0),), is_stopped=True)).splitlines()[0])
     )
     lost = Pushed((Member(5679, 1),), error="it has exited")
     assert [
-        "m.py: replaced in rank 0 at once, not at the same step",
-        "rank 0: lines moved only",
+        "m.py: replaced in rank 0 immediately, not at the same step",
+        "rank 0: only line numbers changed",
         "rank 1: not replaced: it has exited",
     ] == show_outcome("m.py", Outcome((done(0, changed=()), lost))).splitlines()
+
+
+def test_nothing_to_replace():
+    """If all ranks execute this code already, there is one line, and those for what stays as it is."""
+    same = [Pushed(done(rank, changed=()).members, State.DONE, is_same=True) for rank in (0, 1)]
+    assert "m.py: nothing to replace: ranks 0-1 are already executing this code" == show_outcome(
+        "m.py", Outcome((*same,))
+    )
+    assert [
+        "m.py: replaced in ranks 0-1 immediately, not at the same step",
+        "rank 0: nothing to replace",
+        "rank 1: f()",
+    ] == show_outcome("m.py", Outcome((same[0], done(1)))).splitlines()
 
 
 def test_one_line():
     """The line for a save has the summary and the first changes; it says how many are left out."""
     outcome = Outcome((done(0, 1),), "step")
     assert (
-        "m.py: replaced in ranks 0-1 at the same step, from the next call of step on; ranks 0-1: f()"
+        "m.py: replaced in ranks 0-1 at the same step; takes effect at the next call to step; ranks 0-1: f()"
     ) == show_briefly("m.py", outcome)
     outcome = Outcome((done(0, kept=("a stays", "b stays", "c stays")),))
     assert (
-        "m.py: replaced in rank 0 at once, not at the same step; rank 0: f(); rank 0: a stays; "
+        "m.py: replaced in rank 0 immediately, not at the same step; rank 0: f(); rank 0: a stays; "
         "2 more (--json prints all)"
     ) == show_briefly("m.py", outcome)

@@ -57,9 +57,9 @@ async def test_save_during_an_action(tmp_path: Path, monkeypatch: pytest.MonkeyP
         else:
             watching.set()
 
-    task = asyncio.ensure_future(on_each_save(path, action))
-    await asyncio.sleep(0)  # it has seen the first version
+    known = FileState.of(path)
     path.write_text("22")
+    task = asyncio.ensure_future(on_each_save(path, known, action))
     async with timeout(60):
         await watching.wait()
     task.cancel()

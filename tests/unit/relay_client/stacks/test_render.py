@@ -1,6 +1,7 @@
 """Facts about how the stacks of ranks are grouped and shown."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -67,6 +68,27 @@ def test_everybody_at_one_place():
     """Where all ranks do the same, one paragraph says so."""
     text = show_stacks([reply(waiting(0), waiting(1))])
     assert text.startswith("all 2 ranks (0-1) in all_reduce ")
+
+
+def test_several_jobs():
+    """Ranks that have the same number in several jobs are distinguished by their ports."""
+    a, b = frame("/job/a.py", 1, "f"), frame("/job/b.py", 1, "g")
+    first, other = process(0, a), {**process(0, b), "port": 6000}
+    titles = [line for line in show_stacks([reply(first, other, host="vm")]).splitlines() if line.startswith("rank")]
+    assert titles == ["rank 0 (port 5678) on vm in f a.py:1", "rank 0 (port 6000) on vm in g b.py:1"]
+    twin = {**process(0, a), "port": 6000}
+    assert show_stacks([reply(first, twin)]).startswith("all 2 ranks (0; ports 5678,6000) in f a.py:1\n")
+    assert labels(first, other, process(1, a)) == ["rank 0 (port 6000)", "2 ranks (0-1; ports 5678-5679)"]
+
+
+def test_waiting_for_a_debugger():
+    """Ranks that wait for a debugger are a group of their own, which names their ports."""
+    replies = [replace(reply(waiting(0), waiting(1), waiting(2)), waiting=frozenset({5678, 5680}))]
+    lines = show_stacks(replies).splitlines()
+    assert lines[0].startswith("rank 1 in all_reduce ")
+    assert "2 ranks (0,2), waiting for a debugger on ports 5678,5680, in all_reduce " in "\n".join(lines)
+    found = json.loads(stacks_as_json(replies))["groups"]
+    assert ["", "waiting for a debugger on ports 5678,5680"] == [group["state"] for group in found]
 
 
 def test_line_function_and_file_count():
@@ -172,6 +194,7 @@ def test_json():
         "pids": [100, 101],
         "hosts": ["node0"],
         "place": "all_reduce distributed_c10d.py:2501, called in step model.py:88",
+        "state": "",
         "how": "helper thread",
         "error": "",
         "threads": [],

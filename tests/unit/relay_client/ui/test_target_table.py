@@ -1,10 +1,13 @@
 """Facts about the output of `relay-client targets`."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
 from relay_client.ui.target_table import as_json, most_important, plain_table, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
+from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
 
 NOW = 1000.0
 NODE = AgentInfo(
@@ -24,15 +27,19 @@ STOPPED = Attachment("bob@laptop", 750.0, is_stopped=True, stopped_at="train.py:
 RUNS = Attachment("bob@laptop", 750.0, is_stopped=False)
 SERVE = AgentInfo("9f8e7d6c", host="box", targets=(TargetInfo(5999),))
 EMPTY = AgentInfo("5a5a5a5a", host="spare", forwards=(6006,))
+GPU = GpuUsage("H100", 0.871, 31 * 2**30, 80 * 2**30)
+MONITORED = replace(
+    NODE, usage=NodeUsage(990.0, 7.0, 8, 2**34, 2**36, (GPU,), (ProcessUsage(5680, 1.234, int(3.1 * 2**30)),))
+)
 
 
 def test_one_row_for_each_target() -> None:
     """Rows are in the order of the ports, and show how long the state has lasted."""
     assert [
-        ("1 node-1", "2", "5680", "44", "train.py", "crashed: ValueError: no", "10 min", ""),
-        ("1 node-1", "3", "5681", "45", "train.py", "attached", "1 min", "bob@laptop, 4 min"),
-        ("box", "", "5999", "", "", "", "", ""),
-        ("spare", "", "", "", "", "forwards 6006", "", ""),
+        ("1 node-1", "2", "5680", "44", "train.py", "crashed: ValueError: no", "10 min", "", "", "", ""),
+        ("1 node-1", "3", "5681", "45", "train.py", "attached", "1 min", "", "", "", "bob@laptop, 4 min"),
+        ("box", "", "5999", "", "", "", "", "", "", "", ""),
+        ("spare", "", "", "", "", "forwards 6006", "", "", "", "", ""),
     ] == rows([NODE, SERVE, EMPTY], NOW)
 
 
@@ -42,7 +49,7 @@ def test_one_row_for_each_target() -> None:
 def test_the_activity_of_an_attached_process(attachment: Attachment, state: str, since: str) -> None:
     """While a debugger is attached, the place and time of its stop are shown, or that the process runs."""
     target = TargetInfo(5680, 2, state=State.RUNNING, since=700.0, attachment=attachment)
-    ((*_, shown, shown_since, held_by),) = rows([AgentInfo("5a", targets=(target,))], NOW)
+    ((*_, shown, shown_since, _cpu, _mem, _gpu, held_by),) = rows([AgentInfo("5a", targets=(target,))], NOW)
     assert (state, since, "bob@laptop, 4 min") == (shown, shown_since, held_by)
 
 
@@ -53,15 +60,51 @@ def test_the_plain_table_is_aligned() -> None:
     assert heading.index("state") == first.index("crashed")
 
 
-@pytest.mark.parametrize("width", [120, 90, 70, 60, 30, 10])
-def test_one_line_for_each_target_at_any_width(width: int) -> None:
-    """A narrow terminal shows fewer columns and shorter cells, but neither more lines nor longer ones."""
+def drawn(agents: list[AgentInfo], width: int) -> list[str]:
+    """Return the lines of the table on a terminal of this width."""
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(rich_table(rows([NODE, SERVE], NOW), width))
-    lines = captured.get().splitlines()
-    assert 4 == len(lines)
-    assert all(len(line) <= width for line in lines)
+        console.print(rich_table(rows(agents, NOW), width))
+    return captured.get().splitlines()
+
+
+@pytest.mark.parametrize("node", [NODE, MONITORED])
+def test_one_line_for_each_target_at_any_width(node: AgentInfo) -> None:
+    """A narrow terminal shows fewer columns and shorter cells, but neither more lines nor longer ones."""
+    for width in [10, 30, *range(40, 201)]:
+        lines = drawn([node, SERVE], width)
+        assert (width, 4) == (width, len(lines))
+        assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (120, "node rank port pid script state since cpu mem node gpu held by"),
+        (105, "node rank port pid script state since cpu mem held by"),
+        (90, "node rank port pid script state since held by"),
+        (80, "node rank port state since held by"),
+    ],
+)
+def test_the_columns_of_the_monitor_are_omitted_first(width: int, columns: str) -> None:
+    """A narrow terminal shows the process, its script and its state rather than what it uses."""
+    assert columns.split() == drawn([MONITORED, SERVE], width)[0].split()
+
+
+def test_the_numbers_of_the_monitor() -> None:
+    """The numbers of a rank are in its row, that of the node's GPUs in all of its rows; others remain empty."""
+    heading, first, second, other = plain_table(rows([MONITORED, SERVE], NOW)).splitlines()
+    start, end = heading.index("cpu"), heading.index("held by")
+    assert " 1.2  3.1G   87%  31G" == first[start:end].rstrip()
+    assert "             87%  31G" == second[start:end].rstrip()
+    assert "" == other[start:]
+
+
+def test_no_columns_without_a_monitor() -> None:
+    """If no agent has a monitor, the widest terminal and a pipe have the other columns only."""
+    without = ["node", "rank", "port", "pid", "script", "state", "since", "held", "by"]
+    assert without == drawn([NODE, SERVE], 200)[0].split()
+    assert without == plain_table(rows([NODE, SERVE], NOW)).splitlines()[0].split()
 
 
 def test_columns_that_a_narrow_terminal_keeps() -> None:
@@ -99,11 +142,21 @@ def test_a_long_text_does_not_displace_its_rank(width: int, columns: list[str]) 
 def test_the_most_important_rows() -> None:
     """If a terminal has too few lines, processes that run are left out first, and counted."""
     states = ["running"] * 5 + ["waiting", "crashed: ValueError", "running", "stopped at train.py:7"]
-    lines = [("node", str(rank), "", "", "", state, "", "bob" * (rank == 7)) for rank, state in enumerate(states)]
+    lines = [
+        ("node", str(rank), "", "", "", state, "", "", "", "", "bob" * (rank == 7)) for rank, state in enumerate(states)
+    ]
     shown, hidden = most_important(lines, 4)
     assert ["5", "6", "7", "8"] == [line[1] for line in shown]
     assert "... and 5 more: 5 running" == summary(hidden)
     assert (lines, []) == most_important(lines, 9)
+
+
+def test_json_has_the_numbers_of_a_rank() -> None:
+    """Processors and bytes of a rank are numbers, and null if its agent has not sampled it."""
+    found = as_json([MONITORED])["targets"]
+    assert [(5681, None, None), (5680, 1.234, int(3.1 * 2**30))] == [
+        (target["port"], target["cpu"], target["memory"]) for target in found
+    ]
 
 
 def test_json_has_everything() -> None:
@@ -129,6 +182,9 @@ def test_json_has_everything() -> None:
         "stopped": None,
         "stopped_at": None,
         "stopped_since": None,
+        "resumed_since": None,
+        "cpu": None,
+        "memory": None,
     } == found["targets"][2]
     assert [(3, 5681, "running", "bob@laptop", 750.0)] == [
         (target["rank"], target["port"], target["state"], target["holder"], target["held_since"])

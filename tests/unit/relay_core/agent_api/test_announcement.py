@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,6 +87,23 @@ INFO = AgentInfo(
     predecessors=(AgentId("6f5e4d3c"),),
     prefetch=True,
 )
+
+
+@pytest.mark.parametrize(
+    ("state", "attachment", "since"),
+    [
+        (State.RUNNING, None, 100.0),
+        (State.RUNNING, Attachment("bob@laptop", 200.0, is_stopped=False), 100.0),
+        (State.RUNNING, Attachment("bob@laptop", 200.0, is_stopped=True, stopped_since=250.0), 250.0),
+        (State.RUNNING, Attachment("bob@laptop", 200.0, is_stopped=False, resumed_since=300.0), 300.0),
+        (State.CRASHED, Attachment("bob@laptop", 200.0, is_stopped=True, stopped_since=250.0), 100.0),
+    ],
+)
+def test_since_when_a_process_does_what_it_does(state: State, attachment: Attachment | None, since: float) -> None:
+    """A process that a debugger has stopped or resumed does that since then; its state may have begun long before."""
+    target = TargetInfo(5678, state=state, since=100.0, attachment=attachment)
+    assert since == target.activity_since
+    assert target == TargetInfo.parse(target.encode())
 
 
 def test_a_full_announcement() -> None:

@@ -11,6 +11,7 @@ from relay_core.agent_api.evaluation import (
     MAX_EXPRESSION,
     MAX_PARTS,
     PART_DIGITS,
+    Difference,
     Evaluate,
     Leaf,
     NodeValues,
@@ -33,6 +34,7 @@ REQUESTS = st.builds(
     st.none() | SELECTIONS,
 )
 LEAVES = st.builds(Leaf, TEXTS, TEXTS, NUMBERS, st.lists(TEXTS, max_size=MAX_PARTS).map(tuple))
+DIFFERENCES = st.builds(Difference, TEXTS, TEXTS, COUNTS, TEXTS, TEXTS, TEXTS, st.text("0123456789abcdef", min_size=1))
 DIGESTS = st.text("0123456789abcdef", min_size=PART_DIGITS, max_size=PART_DIGITS)
 VALUES = st.builds(
     Value,
@@ -45,15 +47,16 @@ VALUES = st.builds(
     NUMBERS,
     st.lists(DIGESTS, max_size=MAX_PARTS).map(tuple),
     st.none() | LEAVES,
+    st.none() | DIFFERENCES,
 )
 
 
 def test_names_on_the_wire():
     """Agents and clients of other versions rely on these names."""
-    request = Evaluate("loss", "0,3-5", 2.0, Selection(3, 4, (16, 32)))
+    request = Evaluate("loss", "0,3-5", 2.0, Selection(3, 4, (16, 32)), ports="5678-5683")
     assert "evaluate" == request.encode()
     assert Evaluate() == parse_request("evaluate")
-    wire = {"expression": "loss", "ranks": "0,3-5", "seconds": 2.0, "compare": [3, 4, 16, 32]}
+    wire = {"expression": "loss", "ranks": "0,3-5", "seconds": 2.0, "compare": [3, 4, 16, 32], "ports": "5678-5683"}
     assert (wire, request) == (request.body(), Evaluate.parse_body(wire))
     value = Value(
         (Member(5678, 0), Member(6000)),
@@ -61,6 +64,7 @@ def test_names_on_the_wire():
         leaves=3,
         parts=("aaaaaa", "b" * 6),
         leaf=Leaf("w", "[2]", 2, ("1",)),
+        difference=Difference("w", "[2]", 0, "1", "2", other="e"),
     )
     fields = {
         "members": [[5678, 0], [6000]],
@@ -68,6 +72,7 @@ def test_names_on_the_wire():
         "leaves": 3,
         "parts": "aaaaaabbbbbb",
         "leaf": {"name": "w", "description": "[2]", "elements": 2, "shown": ["1"]},
+        "difference": {"leaf": "w", "description": "[2]", "element": 0, "first": "1", "second": "2", "other": "e"},
     }
     assert {"values": [fields]} == NodeValues((value,)).encode()
     assert NodeValues((value,)) == NodeValues.parse({"values": [fields]})
@@ -92,7 +97,7 @@ def test_values_survive(values: list[Value]):
 def test_anything_is_read(value: object):
     """Any JSON is read as a response; as a request, or refused with a sentence."""
     NodeValues.parse(value)
-    NodeValues.parse({"values": [value, {"members": value, "leaf": value, "parts": value}]})
+    NodeValues.parse({"values": [value, {"members": value, "leaf": value, "parts": value, "difference": value}]})
     with contextlib.suppress(UsageError):
         Evaluate.parse_body({"expression": "x", "compare": value, "ranks": value, "seconds": value})
 
@@ -100,7 +105,7 @@ def test_anything_is_read(value: object):
 @pytest.mark.parametrize("body", [{}, {"expression": " "}, {"expression": "x" * (MAX_EXPRESSION + 1)}])
 def test_expression_is_required(body: dict[str, object]):
     """A request without an expression, or with a very long one, is refused."""
-    with pytest.raises(UsageError, match="no expression"):
+    with pytest.raises(UsageError, match="the expression is empty or longer than"):
         Evaluate.parse_body(body)
 
 
@@ -110,7 +115,14 @@ def test_expression_is_required(body: dict[str, object]):
 )
 def test_selected_ranks(ranks: str, rank: int | None, expected: bool):
     """A list selects its ranks; "all" selects processes without a rank, too."""
-    assert expected == Evaluate("x", ranks).selects(rank)
+    assert expected == Evaluate("x", ranks).selects(rank, 5678)
+
+
+@pytest.mark.parametrize(("ports", "expected"), [("", True), ("5600-5678", True), ("5679", False)])
+def test_selected_ports(ports: str, expected: bool):
+    """A list of ports selects some of the processes that the ranks select."""
+    assert expected == Evaluate("x", "0", ports=ports).selects(0, 5678)
+    assert not Evaluate("x", "1", ports=ports).selects(0, 5678)
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12))
@@ -130,5 +142,5 @@ def test_grouping_keeps_all_members(values: list[Value]):
         map(repr, (m for v in found for m in v.members))
     )
     assert len(found) == len(
-        {(v.text, v.place, v.error, v.is_silent, v.digest, v.leaves, v.parts, v.leaf) for v in values}
+        {(v.text, v.place, v.error, v.is_silent, v.digest, v.leaves, v.parts, v.leaf, v.difference) for v in values}
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_core.agent_api.members import Member, grouped, parse_members, selects_rank
+from relay_core.agent_api.members import Member, describe_ranks, grouped, parse_members, selects_port, selects_rank
 from relay_core.agent_api.push import Pushed, State
 from relay_core.errors import UsageError
 
@@ -24,10 +24,27 @@ def test_selected_ranks(ranks: str, rank: int | None, is_selected: bool) -> None
     assert is_selected is selects_rank(ranks, rank)
 
 
+@pytest.mark.parametrize(
+    ("ports", "port", "is_selected"),
+    [("", 5678, True), ("5678", 5678, True), ("5678,5690-5693", 5692, True), ("5678,5690-5693", 5679, False)],
+)
+def test_selected_ports(ports: str, port: int, is_selected: bool) -> None:
+    """A list selects its ports, and an empty one all."""
+    assert is_selected is selects_port(ports, port)
+
+
+@pytest.mark.parametrize(("ranks", "text"), [("all", "all ranks"), ("3", "rank 3"), ("0,3-5", "ranks 0,3-5")])
+def test_ranks_in_a_log_line(ranks: str, text: str) -> None:
+    """A log line names all ranks, one rank or several."""
+    assert text == describe_ranks(ranks)
+
+
 def test_an_invalid_list() -> None:
     """An invalid list is an error, for a process without a rank as well."""
     with pytest.raises(UsageError, match="invalid list of ranks"):
         selects_rank("3-", None)
+    with pytest.raises(UsageError, match="invalid list of ports"):
+        selects_port("5678-", 5678)
 
 
 def test_equal_results_once() -> None:

@@ -40,6 +40,7 @@ RESULTS = st.builds(
     LINES,
     TEXTS,
     TEXTS,
+    st.booleans(),
 )
 
 
@@ -105,10 +106,10 @@ def test_anything_is_read(value: object):
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ({"phase": "run"}, "unknown phase"),
-        ({"phase": "hold"}, "without an id"),
-        ({"phase": "prepare", "id": "1"}, "without an id or a file"),
-        ({"phase": "prepare", "id": "1", "file": "a.py", "source": "x" * (MAX_SOURCE + 1)}, "more than 512 KiB"),
+        ({"phase": "run"}, "unknown push phase"),
+        ({"phase": "hold"}, "the push has no id or no file"),
+        ({"phase": "prepare", "id": "1"}, "the push has no id or no file"),
+        ({"phase": "prepare", "id": "1", "file": "a.py", "source": "x" * (MAX_SOURCE + 1)}, "larger than 512 KiB"),
         ({"phase": "hold", "id": "1", "ranks": "x"}, "invalid list of ranks"),
     ],
 )
@@ -121,5 +122,5 @@ def test_refused_requests(body: dict[str, object], sentence: str):
 def test_summary():
     """A log line has the digest, and at most ten names."""
     assert "sha256 abc: f()" == Pushed(changed=("f()",), digest="abc").summary
-    assert "sha256 abc: lines moved only" == Pushed(digest="abc").summary
+    assert "sha256 abc: only line numbers changed" == Pushed(digest="abc").summary
     assert Pushed(changed=tuple("abcdefghijkl"), digest="abc").summary.endswith("i, j, 2 more")

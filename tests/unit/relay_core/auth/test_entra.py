@@ -111,7 +111,10 @@ async def test_a_source_that_never_worked_is_believed() -> None:
 
 async def test_what_is_said_without_any_identity() -> None:
     """One sentence lists what was tried, and the hint fits the side."""
-    for side, hint in (("client", "run: az login"), ("agent", "managed identity, or use a connection string")):
+    for side, hint in (
+        ("client", "run: az login"),
+        ("agent", "managed identity to this compute, or use a connection string"),
+    ):
         identities = [one for one in choose_identities(side, requested=None, environ={}) if one.name != "managed"]
         with pytest.raises(ConfigurationError) as caught:
             await TokenSource(identities, environ={"PATH": ""}).token(RELAY_SCOPE)

@@ -112,7 +112,7 @@ async def test_a_secret_without_a_vault() -> None:
         AccessSettings(connection_string=string(), tunnel_key_secret="s"),
     ):
         with pytest.raises(
-            ConfigurationError, match="secret 's' is given, but no Key Vault.*KEY_VAULT_URL.*--key-vault"
+            ConfigurationError, match="secret 's' is given without a Key Vault.*KEY_VAULT_URL.*--key-vault"
         ):
             await find_access(settings, side="agent")
 

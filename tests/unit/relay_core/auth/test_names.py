@@ -53,5 +53,5 @@ def test_vaults(text: str, expected: str) -> None:
 )
 def test_texts_that_are_no_vault(text: str) -> None:
     """Anything else is refused, plain HTTP above all."""
-    with pytest.raises(ConfigurationError, match=r"no usable address.*https://contoso-kv\.vault\.azure\.net/"):
+    with pytest.raises(ConfigurationError, match=r"address is invalid.*https://contoso-kv\.vault\.azure\.net/"):
         parse_vault_url(text)

@@ -58,7 +58,7 @@ def test_header_fields_are_case_insensitive_and_may_be_many():
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a header without Content-Length"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a header has no Content-Length"),
         (b"Content-Length: ten\r\n\r\n", "Content-Length is not a number"),
         (b"Content-Length: -1\r\n\r\n", "Content-Length is not a number"),
         (b"Content-Length: 99999999999999999999\r\n\r\n", "Content-Length is not a number"),
@@ -66,8 +66,8 @@ def test_header_fields_are_case_insensitive_and_may_be_many():
         (frame(b"{"), "a message is not JSON"),
         (frame(b"\xff\xfe"), "a message is not JSON"),
         (frame(b"[" * 100_000), "a message is not JSON"),
-        (frame(b"[]"), "a message without a type"),
-        (frame(b'{"type": 1}'), "a message without a type"),
+        (frame(b"[]"), "a message has no type"),
+        (frame(b'{"type": 1}'), "a message has no type"),
     ],
 )
 def test_what_is_not_dap(data, complaint):
@@ -91,7 +91,7 @@ def test_end_inside_a_message(part):
     decoder.receive_data(encode({"type": "event"}))
     decoder.receive_eof()
     decoder.receive_data(encode({"type": "event"})[:part])
-    with pytest.raises(ProtocolError, match="ended inside a message"):
+    with pytest.raises(ProtocolError, match="closed in the middle of a Debug Adapter Protocol message"):
         decoder.receive_eof()
 
 

@@ -33,7 +33,7 @@ async def unanswered_port() -> AsyncIterator[int]:
     [
         (["20.61.98.1"], "the relay has a public address"),
         ([], "the proxy resolves the name"),
-        (["127.0.0.1"], "127.0.0.1 is this machine"),
+        (["127.0.0.1"], "127.0.0.1 is an address of this machine"),
     ],
 )
 async def test_only_a_private_address_is_checked(addresses: list[str], why: str) -> None:
@@ -56,6 +56,6 @@ async def test_a_refused_connection_is_an_answer() -> None:
 async def test_ports_that_nobody_answers_are_a_failure() -> None:
     """A firewall that drops packets is reported with the ports to open."""
     async with unanswered_port() as port:
-        with pytest.raises(RelayUnreachable, match=f"127.0.0.1 does not answer on the ports {port}") as caught:
+        with pytest.raises(RelayUnreachable, match=f"127.0.0.1 does not answer on ports {port}") as caught:
             await check_ports("127.0.0.1", [port], within=0.3)
     assert "allow outbound TCP 9400-9599" in caught.value.hint

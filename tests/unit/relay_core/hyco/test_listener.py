@@ -87,9 +87,9 @@ def test_a_refused_token_is_replaced_once() -> None:
     """One 401 leads to a fresh token, a second in a row ends the listener."""
     listener = machine()
     listener.failed(Unauthorized("expired"), now=100.0)
-    assert ListenerState.WAITING is listener.state
+    assert (ListenerState.WAITING, True) == (listener.state, listener.is_replacing_token)
     listener.failed(Unauthorized("expired"), now=101.0)
-    assert ListenerState.ENDED is listener.state
+    assert (ListenerState.ENDED, False) == (listener.state, listener.is_replacing_token)
 
 
 def test_refusals_are_forgiven_after_health() -> None:

@@ -103,6 +103,20 @@ def test_closed_error(code: int, error: type[RelayDebugError]) -> None:
     assert closed.sentence.endswith(": text")
 
 
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (1002, "the relay violated the protocol or a limit: text"),
+        (1009, "the relay violated the protocol or a limit: text"),
+        (1011, "the relay did not answer in time: text"),
+    ],
+)
+def test_closed_here(code: int, sentence: str) -> None:
+    """If this side has closed the connection, the error says what the relay did, and allows a retry as before."""
+    closed = closed_error(code, "text", ENDPOINT, closed_here=True)
+    assert (ConnectionLost, sentence, True) == (type(closed), closed.sentence, closed.retryable)
+
+
 def test_expired_tokens_are_explained() -> None:
     """An expired token's hint speaks of the clock."""
     assert "clock" in refused_connect(401, "ExpiredToken: expired" + TAIL, ENDPOINT).hint

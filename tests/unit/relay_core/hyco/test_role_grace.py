@@ -45,8 +45,8 @@ def test_what_the_user_reads() -> None:
     """While it is retried: until when. At the end: that a new role is not the reason, and what to do."""
     now, end = refused_for_now(REFUSED, "12:08"), refused_for_good(REFUSED)
     assert REFUSED.sentence == now.sentence
-    assert "a new role assignment takes up to 5 minutes; retrying until 12:08" == now.hint
-    expected = f"{REFUSED.sentence}; still refused after 5 minutes, the time in which a new role takes effect"
+    assert "a new role assignment takes up to 5 minutes to take effect; retrying until 12:08" == now.hint
+    expected = f"{REFUSED.sentence}; still refused after 5 minutes, by which time a new role should have taken effect"
     assert expected == end.sentence
     assert REFUSED.hint == end.hint
     assert (401, 401) == (now.status, end.status)

@@ -8,7 +8,7 @@ import pytest
 from relay_core.dap.framing import encode, encode_body
 from relay_core.dap.messages import Message
 from relay_core.layers.layer import ToLocal, ToPeer
-from relay_core.layers.piece import MAX_PARSED, Head, Kind
+from relay_core.layers.piece import MAX_PARSED, Kind
 
 EVENT: Message = {"seq": 7, "type": "event", "event": "output"}
 
@@ -18,11 +18,15 @@ def received(message: Message) -> ToLocal:
     return ToLocal(data, Kind.MESSAGE, data.index(b"{"))
 
 
+def head_of(piece: ToLocal) -> tuple[str, str, int]:
+    return piece.type, piece.name, piece.seq
+
+
 def test_a_message_is_what_it_is() -> None:
     """It can be read as its own type only, and has the number of its message."""
     piece = received(EVENT)
     assert (EVENT, None, None) == (piece.event(), piece.request(), piece.response())
-    assert (Head("event", "output", 7), encode(EVENT)) == (piece.head, piece.header + piece.body)
+    assert (("event", "output", 7), encode(EVENT)) == (head_of(piece), piece.header + piece.body)
 
 
 def test_a_new_message() -> None:
@@ -45,7 +49,7 @@ def test_a_long_message_is_read_only_if_wanted() -> None:
 def test_what_is_no_message(data: bytes) -> None:
     """Anything else is no message of any type."""
     piece = ToLocal(data, Kind.MESSAGE)
-    assert (None, None, None, 0) == (piece.event(), piece.request(), piece.response(any_length=True), piece.head.seq)
+    assert (None, None, None, 0) == (piece.event(), piece.request(), piece.response(any_length=True), piece.seq)
 
 
 @pytest.mark.parametrize("kind", [Kind.PLAIN, Kind.PART, Kind.LAST_PART, Kind.FOREIGN, Kind.BROKEN, Kind.CUT])
@@ -67,13 +71,13 @@ def test_the_head_is_the_same_in_every_spelling(message: dict[str, Any], separat
     """Type, name and number are read from the first fields if these are in debugpy's order, else from the message."""
     fields = dict(reversed(message.items())) if is_reversed else message
     body = json.dumps(fields, separators=separators).encode()
-    assert Head(message["type"], message.get("event") or message["command"], message["seq"]) == (
-        ToLocal(encode_body(body), Kind.MESSAGE, len(encode_body(body)) - len(body)).head
-    )
+    piece = ToLocal(encode_body(body), Kind.MESSAGE, len(encode_body(body)) - len(body))
+    assert (message["type"], message.get("event") or message["command"], message["seq"]) == head_of(piece)
+    assert message.get("request_seq", 0) == piece.request_seq
 
 
 def test_the_head_of_a_long_message() -> None:
     """It is read if it is in the usual order; otherwise the message is not parsed for it."""
     fields = {**RESPONSE, "body": {"x": "y" * MAX_PARSED}}
-    assert Head("response", "threads", 8) == received(cast("Message", fields)).head
-    assert Head() == received(cast("Message", dict(reversed(fields.items())))).head
+    assert ("response", "threads", 8) == head_of(received(cast("Message", fields)))
+    assert ("", "", 0) == head_of(received(cast("Message", dict(reversed(fields.items())))))

@@ -183,3 +183,21 @@ def test_a_message_may_come_in_through_two_stacks():
     data = encode(REQUEST)
     assert [] == LayerStack([Reading()], from_local).receive_local(data[:30], 0)
     assert [ToPeer(data)] == LayerStack([Reading()], from_local).receive_local(data[30:], 0)
+
+
+class Selective(Reading):
+    """Handles one event of the peer, and no message of the local program."""
+
+    local_names, peer_names = frozenset(), frozenset({"stopped"})
+
+
+def test_a_layer_is_called_with_the_messages_that_it_handles():
+    """Other messages pass it without a call; bytes that are no whole message reach it."""
+    layer = Selective()
+    stack = LayerStack([layer])
+    other = encode({**EVENT, "event": "output"})
+    assert [ToPeer(encode(REQUEST))] == stack.receive_local(encode(REQUEST), 0)
+    assert [ToLocal(other)] == stack.receive_peer(other, 0)
+    assert [ToPeer(encode(ANSWER)), ToLocal(encode(EVENT))] == stack.receive_peer(encode(EVENT), 0)
+    assert [ToPeer(LONG[:60])] == stack.receive_local(LONG[:60], 0)
+    assert [EVENT, None] == layer.seen

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from relay_core.dap.framing import encode
 from relay_core.dap.prefetch import PREFETCH_EVENT
 from relay_core.layers.layer import ToLocal, ToPeer
-from relay_core.layers.stop_observer import ObservedStop, StopObserver
+from relay_core.layers.stop_observer import MAX_KEPT, ObservedStop, Place, StopObserver
 from tests.support.layers import Alone
 
 FRAME = {"id": 9, "name": "step", "line": 41, "source": {"path": "/home/alice/train.py"}}
-STOP = ObservedStop("breakpoint", 1)
-PLACED = ObservedStop("breakpoint", 1, "/home/alice/train.py", 41, "step")
+PLACE = Place("/home/alice/train.py", 41, "step")
+STOP, PLACED = ("breakpoint", None), ("breakpoint", PLACE)
 
 
 def event(name: str, **body: Any) -> bytes:
@@ -33,12 +33,21 @@ def response(seq: int, command: str, **body: Any) -> bytes:
 STOPPED = event("stopped", reason="breakpoint", threadId=1)
 
 
+class Seen(list[tuple[str, Place | None] | None]):
+    """The reason and the place of each stop at each change, without repetitions."""
+
+    def changed(self, stop: ObservedStop | None) -> None:
+        found = None if stop is None else (stop.reason, stop.place)
+        if not self or found != self[-1]:
+            self.append(found)
+
+
 class Session:
     """An observed session."""
 
     def __init__(self) -> None:
-        self.seen: list[ObservedStop | None] = []
-        self.observer = Alone(StopObserver(self.seen.append))
+        self.seen = Seen()
+        self.observer = Alone(StopObserver(self.seen.changed))
 
     def editor(self, *messages: bytes) -> None:
         for message in messages:
@@ -74,7 +83,7 @@ def test_a_stack_that_arrives_too_late() -> None:
     session.debugger(STOPPED)
     session.editor(request(6, "stackTrace", threadId=1), request(7, "next", threadId=1))
     session.debugger(event("stopped", reason="step", threadId=1), response(6, "stackTrace", stackFrames=[FRAME]))
-    assert [STOP, None, ObservedStop("step", 1)] == session.seen
+    assert [STOP, None, ("step", None)] == session.seen
 
 
 def test_the_debugger_ends_a_stop_too() -> None:
@@ -147,8 +156,8 @@ def test_any_body_is_survived(body: object) -> None:
 
 def test_the_debugger_may_be_local() -> None:
     """In an agent the debugger is the local program, and the editor is the peer."""
-    seen: list[ObservedStop | None] = []
-    observer = Alone(StopObserver(seen.append, is_editor_local=False))
+    seen = Seen()
+    observer = Alone(StopObserver(seen.changed, is_editor_local=False))
     observer.receive_local(STOPPED, 0.0)
     observer.receive_peer(request(6, "stackTrace", threadId=1, startFrame=0, levels=1), 0.0)
     observer.receive_local(response(6, "stackTrace", stackFrames=[FRAME]), 0.0)
@@ -167,4 +176,32 @@ def test_the_place_may_be_prefetched(is_separate: bool) -> None:
         session.debugger(STOPPED, event(PREFETCH_EVENT, **prefetched))
     else:
         session.debugger(event("stopped", reason="breakpoint", threadId=1, **{PREFETCH_EVENT: prefetched}))
-    assert [STOP, PLACED] == session.seen
+    assert PLACED == session.seen[-1]
+
+
+def test_the_place_is_found_when_it_is_needed() -> None:
+    """The messages of a stop are kept until then, and read later, too; their number is limited."""
+    stops: list[ObservedStop | None] = []
+    observer = Alone(StopObserver(stops.append))
+    observer.receive_peer(STOPPED, 0.0)
+    observer.receive_local(request(6, "stackTrace", threadId=1), 0.0)
+    for _ in range(10 * MAX_KEPT):
+        observer.receive_peer(event(PREFETCH_EVENT, asked=[], answered=[]), 0.0)
+    observer.receive_peer(response(6, "stackTrace", stackFrames=[FRAME]), 0.0)
+    assert len(stops[0]._kept) < MAX_KEPT
+    observer.receive_local(request(7, "next", threadId=1), 0.0)
+    assert PLACE == stops[0].place
+    assert stops[-1] is None
+
+
+def test_a_change_is_reported_once_until_the_place_is_read() -> None:
+    """Further messages of a stop are reported only to somebody who has read the place before."""
+    stops: list[ObservedStop | None] = []
+    observer = Alone(StopObserver(stops.append))
+    prefetched = event(PREFETCH_EVENT, asked=[], answered=[])
+    for data in (STOPPED, prefetched, prefetched):
+        observer.receive_peer(data, 0.0)
+    assert 2 == len(stops)
+    assert stops[0].place is None
+    observer.receive_peer(prefetched, 0.0)
+    assert 3 == len(stops)

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from relay_core.net.deadline import DeadlineTimer
+from relay_core.program import event_loop
 
 
 async def test_earliest_deadline_counts() -> None:
@@ -44,3 +47,21 @@ async def test_it_can_be_set_again_in_the_call() -> None:
     timer.set(loop.time())
     await asyncio.wait_for(done.wait(), 10)
     assert ["<DeadlineTimer not set>"] * 3 == calls
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_deadline_that_has_passed(loop, monkeypatch):
+    """A deadline that has passed already can be followed by another one before the call, in both event loops."""
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    monkeypatch.setenv(event_loop.VARIABLE, loop)
+
+    async def main() -> None:
+        called = asyncio.Event()
+        timer = DeadlineTimer(called.set)
+        now = asyncio.get_running_loop().time()
+        timer.set(now - 1)
+        timer.set(now + 50)
+        await asyncio.wait_for(called.wait(), 10)
+
+    event_loop.run(main())

@@ -28,11 +28,11 @@ def run(parser: argparse.ArgumentParser, *argv: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [command for make in (agent_parser, client_parser, server_parser) for command in commands(make())],
+    [each for make in (agent_parser, client_parser, server_parser) for each in (make(), *commands(make()))],
     ids=lambda command: command.prog,
 )
 def test_the_help_of_a_command_fits_a_screen(command: argparse.ArgumentParser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The help of each command has at most 50 lines of 80 characters."""
+    """The help of each program and of each command has at most 50 lines of 80 characters."""
     monkeypatch.setenv("COLUMNS", "80")
     assert len(command.format_help().splitlines()) <= LINES
 
@@ -47,7 +47,18 @@ def test_one_page_lists_the_options_for_credentials(make, capfd: pytest.CaptureF
     shown = capfd.readouterr().out
     assert "--hc NAME" in shown
     assert "--tunnel-key-file" not in shown
-    assert "help credentials' lists the other options" in shown
+    assert "help credentials' to list the other credential options" in shown
+
+
+def test_one_page_lists_the_options_of_forwarding(capfd: pytest.CaptureFixture[str]) -> None:
+    """`help forwarding` lists all of these options; the help of the program lists those that most users need."""
+    run(client_parser(), "help", "forwarding")
+    listed = capfd.readouterr().out
+    run(client_parser(), "help")
+    shown = capfd.readouterr().out
+    assert ["--ports", "--reuse"] == [option for option in ("--ports", "--reuse") if f"  {option} " in listed]
+    assert ["--ports"] == [option for option in ("--ports", "--reuse") if f"  {option} " in shown]
+    assert "help forwarding' to list all options" in " ".join(shown.split())
 
 
 def test_the_help_command_shows_the_help_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +66,6 @@ def test_the_help_command_shows_the_help_of_a_command(capfd: pytest.CaptureFixtu
     run(client_parser(), "help", "stacks")
     assert capfd.readouterr().out.startswith("usage: relay-client stacks ")
     run(client_parser(), "help")
-    assert capfd.readouterr().out.startswith("usage: relay-client [-h]")
-    with pytest.raises(UsageError, match="no such command: 'stak'"):
+    assert capfd.readouterr().out.startswith("usage: relay-client [options]")
+    with pytest.raises(UsageError, match="no such command: 'stak'. hint: did you mean 'stacks'"):
         run(client_parser(), "help", "stak")

@@ -31,7 +31,7 @@ logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 async def body():
     try:
-        print("ready", flush=True)
+        print("ready in", type(asyncio.get_running_loop()).__module__.partition(".")[0], flush=True)
         await asyncio.sleep(3600)
     finally:
         print("cancelled", flush=True)
@@ -52,9 +52,11 @@ async def test_a_second_signal_forces_the_end(number: signal.Signals) -> None:
         assert ["stopping: closing nothing; a second Ctrl-C exits immediately"] == stderr.splitlines()
 
 
-async def test_one_signal_stops() -> None:
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_one_signal_stops(loop: str) -> None:
     """A program that ends when it is cancelled has status 0; without something to close, nothing is logged."""
-    async with job(ORDERLY) as running:
-        assert "ready" == await running.line()
+    pytest.importorskip(loop)
+    async with job(ORDERLY, RELAY_EVENT_LOOP=loop) as running:
+        assert f"ready in {loop}" == await running.line()
         running.process.send_signal(signal.SIGINT)
         assert (0, ["cancelled"], "") == await running.finish()

@@ -109,5 +109,5 @@ def test_something_else_than_a_first_frame_is_found_at_its_first_byte(data):
 
 def test_a_first_frame_above_the_limit_is_a_breach():
     """Nobody collects a first frame without end."""
-    with pytest.raises(ProtocolBreach, match="frame above the limit"):
+    with pytest.raises(ProtocolBreach, match="frame larger than the limit"):
         split_first(pack_header(frames.HELLO, 0, MAX_CONTROL_PAYLOAD + 1, 0))

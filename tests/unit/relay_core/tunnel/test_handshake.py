@@ -179,7 +179,7 @@ def test_an_agent_of_another_age_is_told_apart():
     handshake = ClientHandshake.hello(Settings())
     greeting = Greeting(Limits(), version=VERSION + 9, min_version=VERSION + 1)
     outcome = handshake.receive_data(Welcome(b"i" * 16, b"s" * 32, greeting).encode(), 0.0)
-    assert outcome == NotAttached(Refusal.VERSION, f"the agent speaks version {VERSION + 9}")
+    assert outcome == NotAttached(Refusal.VERSION, f"the agent uses protocol version {VERSION + 9}")
 
 
 def test_a_handshake_describes_itself_in_one_line(link):

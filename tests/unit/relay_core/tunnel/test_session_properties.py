@@ -211,7 +211,7 @@ class AnyNetwork(RuleBasedStateMachine):
                 window = own.limits.window + stream.window_growth
                 assert stream.allowance + stream.unread + stream.unreturned <= window
                 assert window <= max(own.limits.window, own.max_window)
-                assert stream.scheduled == stream.ready_to_send == (stream in scheduler._ready)
+                assert stream.scheduled == stream.ready_to_send == (stream in [*scheduler._first, *scheduler._ready])
             live = session.streams._table._live.values()
             assert session.streams._window_growth == sum(stream.window_growth for stream in live)
 
@@ -301,13 +301,25 @@ def _any_settings(rng: random.Random) -> Settings:
     )
 
 
+def for_some(examples: int) -> settings:
+    return settings(max_examples=examples, stateful_step_count=40, suppress_health_check=list(HealthCheck))
+
+
 TestAnyNetwork = AnyNetwork.TestCase
-TestAnyNetwork.settings = settings(
-    max_examples=600, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestAnyNetwork.settings = for_some(200)
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+class TestAnyNetworkForLong(AnyNetwork.TestCase):
+    settings = for_some(6000)
+
+
+BLOCKS = [*range(3), *(pytest.param(block, marks=pytest.mark.soak) for block in range(3, 10))]
+"""Of these ten, `make test` takes three and `make soak` the others, at two hundred schedules each."""
+
+
+@pytest.mark.parametrize("block", BLOCKS)
 def test_random_walks(block: int) -> None:
     """Two thousand long random schedules lose, double and reorder nothing."""
     for seed in range(200):

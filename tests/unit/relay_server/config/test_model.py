@@ -43,6 +43,14 @@ def test_odd_paths_are_refused(path):
         HybridConnection(path)
 
 
+@pytest.mark.parametrize(("path", "shown"), [("a b", "'a b'"), ("", "''"), ("a\x1b[0m", r"'a\x1b[0m'")])
+def test_an_odd_path_is_shown(path, shown):
+    """The message contains the value, without control characters."""
+    with pytest.raises(ConfigurationError) as caught:
+        HybridConnection(path)
+    assert f"invalid hybrid connection path: {shown}" == caught.value.sentence
+
+
 @pytest.mark.parametrize(
     ("changes", "about"),
     [

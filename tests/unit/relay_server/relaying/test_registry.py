@@ -1,3 +1,5 @@
+"""Facts about the registry of hybrid connections and their listeners."""
+
 from dataclasses import dataclass
 
 import pytest
@@ -15,8 +17,8 @@ class Listener:
     hybrid_connection: HybridConnection = A
 
 
-def registry(*listeners, choose=lambda _: 0, max_listeners=25):
-    made = Registry([A, AB, CASE], max_listeners=max_listeners, choose=choose)
+def registry(*listeners, max_listeners=25):
+    made = Registry([A, AB, CASE], max_listeners=max_listeners)
     for listener in listeners:
         made.add(listener)
     return made
@@ -43,42 +45,11 @@ def test_the_longest_path_on_a_segment_boundary_is_found(path, found):
     assert found is registry().find(path.split("/"))
 
 
-def test_nobody_listening_is_told_apart_from_nobody_suitable():
-    """Both are 404 and differ in their text."""
-    with pytest.raises(Refusal, match="no listeners connected"):
-        registry().candidates(A)
-    with pytest.raises(Refusal, match="AllowedListeners/DisallowedListeners"):
-        registry(Listener("x")).candidates(A, allowed={"y"})
-
-
-def test_allowed_and_disallowed_are_compared_without_case():
-    """Ids are GUIDs, and clients write them in either case."""
-    one, two = Listener("ID-1"), Listener("id-2")
-    assert [one] == registry(one, two).candidates(A, allowed={"id-1"})
-    assert [two] == registry(one, two).candidates(A, disallowed={"id-1"})
-    assert [two] == registry(one, two).candidates(A, allowed={"id-1", "id-2"}, disallowed={"id-1"})
-
-
-def test_listeners_of_other_hybrid_connections_are_no_candidates():
-    """Each hybrid connection has its own listeners."""
-    other = Listener("x", AB)
-    assert [other] == registry(other, Listener("y")).candidates(AB)
-
-
-def test_every_listener_may_come_first():
-    """The order is random: each choice puts another listener first, and all of them stay candidates."""
-    listeners = [Listener(str(number)) for number in range(3)]
-    orders = [
-        registry(*listeners, choose=lambda count, pick=pick: min(pick, count - 1)).candidates(A) for pick in range(3)
-    ]
-    assert listeners == [order[0] for order in orders]
-    assert all(set(order) == set(listeners) for order in orders)
-
-
-def test_the_newest_channel_of_one_id_comes_first():
-    """An agent that came back is reached on its new channel; the old one is only tried after all others."""
-    old, other, new = Listener("same"), Listener("other"), Listener("SAME")
-    assert [new, other, old] == registry(old, other, new).candidates(A)
+def test_each_hybrid_connection_has_its_own_listeners():
+    """The listeners of a hybrid connection are returned in the order of their arrival."""
+    first, other, second = Listener("x"), Listener("y", AB), Listener("z")
+    made = registry(first, other, second)
+    assert ([first, second], [other], []) == tuple(map(made.listeners_of, (A, AB, CASE)))
 
 
 def test_the_limit_counts_per_hybrid_connection():

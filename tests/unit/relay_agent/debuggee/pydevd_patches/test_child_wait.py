@@ -57,7 +57,7 @@ async def announced(
         port = int(await running.line())
         async with await DapClient.connect("127.0.0.1", port) as client:
             await client.attach({}, within=30)
-            pid = int(await running.line())  # multiprocessing may start a process of its own beside it
+            pid = int(await running.line())
             event = await client.wait_for_event(
                 "debugpyAttach", matching=lambda child: child["subProcessId"] == pid, within=30
             )
@@ -95,7 +95,7 @@ async def test_editor_that_leaves(tmp_path: Path, method: str) -> None:
         async with await DapClient.connect("127.0.0.1", child["connect"]["port"]) as again:
             await again.attach({}, within=30)
         stderr = await end(running, tmp_path)
-    assert "the debugger disconnected before it attached here; continuing\n" in stderr
+    assert "the debugger disconnected before it attached to this process; continuing\n" in stderr
 
 
 @in_every_way

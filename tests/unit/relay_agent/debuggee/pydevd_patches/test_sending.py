@@ -34,11 +34,11 @@ async def test_output_is_cut_and_answers_are_refused():
         printed = await client.wait_for_event("output", matching=lambda body: body["output"].startswith("x"), within=30)
         text, note = printed["body"]["output"].split("\n", 1)
         assert KEPT_OUTPUT == len(text)
-        assert note.startswith("[truncated by relay-agent: the output has 20,000,")
+        assert note.startswith("[truncated by relay-agent: the output is 20,000,")
         stopped = await client.wait_for_event("stopped", within=30)
         arguments = {"threadId": stopped["body"]["threadId"], "levels": 1}
         frame = (await client.request("stackTrace", arguments, within=30))["stackFrames"][0]["id"]
-        with pytest.raises(RequestFailed, match="the response has 20,000,[0-9]+ bytes, and debugpy's limit is"):
+        with pytest.raises(RequestFailed, match="the response is 20,000,[0-9]+ bytes long, but debugpy's limit is"):
             await evaluate(client, frame, "'x' * 20_000_000")
         assert "1" == await evaluate(client, frame, IS_PROMPT)
 
@@ -56,7 +56,7 @@ def test_news_that_are_too_large():
     first, refused, last = body.pop("answered")
     assert (body, first, last) == ({"after": 3, "asked": []}, short, short)
     assert (refused["request_seq"], refused["success"]) == (2, False)
-    assert refused["message"].startswith("the response has 20,000,000 bytes")
+    assert refused["message"].startswith("the response is 20,000,000 bytes")
 
 
 CHILD = """\
@@ -91,7 +91,7 @@ async def test_children_that_are_followed(tmp_path: Path, method: str):
         ]
         looked.append(await evaluate(client, frame, IS_PROMPT))
         assert await client.wait_for_event(IN_PROCESS, within=30)
-        with pytest.raises(RequestFailed, match="the response has 20,000,[0-9]+ bytes"):
+        with pytest.raises(RequestFailed, match="the response is 20,000,[0-9]+ bytes"):
             await evaluate(client, frame, "'x' * 20_000_000")
 
     async with job(PARENT, str(tmp_path), method) as running:

@@ -53,7 +53,7 @@ def test_no_other_file(job: Path, path: str) -> None:
     (job / "link").symlink_to(job.parent)
     (job / "events.out.tfevents.link").symlink_to(job.parent / "secret")
     (job / "events.out.tfevents.out").symlink_to(job.parent / NAME)
-    with pytest.raises(ConfigurationError, match="is not an event file of this node"):
+    with pytest.raises(ConfigurationError, match="is not an event file on this node"):
         read_data([str(job)], EventDataRequest(path, 0))
     assert [f"0/train/{NAME}"] == [file.path for file in list_files([str(job)]).files]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import sys
@@ -90,7 +91,7 @@ async def test_a_failure_is_logged_once(tag: Recorded, caplog: pytest.LogCapture
                 while tag._written != tag._wanted or not tag._failed:
                     await asyncio.sleep(0.01)
         tag.update(waiting())
-    assert ["cannot write the tag 'relay_debug_attach' of the run: RestException"] == [
+    assert ["cannot set the tag 'relay_debug_attach' on the run: RestException"] == [
         record.getMessage() for record in caplog.records if record.name == run_tag.__name__
     ]
 
@@ -111,6 +112,6 @@ def test_no_tag(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.syspath_prepend(tmp_path)
         assert RunTag.of_job(environ, "myhc") is not None
         del environ[missing]
-    elif run_tag.importlib.util.find_spec("mlflow") is not None:
+    elif importlib.util.find_spec("mlflow") is not None:
         pytest.skip("mlflow is installed")
     assert RunTag.of_job(environ, "myhc") is None

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from relay_agent.node.in_agent.server import FIRST_PROCESS_TIMEOUT
-from tests.support.jobs import Job, gone, job, run_job
+from tests.support.jobs import Job, gone, job, run_job, suspend
 from tests.support.relay import HC, LocalRelay, local_relay
 from tests.support.run_job import agents_on
 
@@ -103,12 +103,12 @@ async def test_port_that_is_taken(relay, node):
         assert await one.line() == "None"
         async with job(code, **environment) as two:
             assert await two.line() == (
-                f"port 5678 is in use by pid {one.pid}, train.py on this node. "
+                f"port 5678 is already in use on this node by pid {one.pid}, train.py. "
                 "hint: give this process another --debug-port"
             )
             await two.finish()
         _, _, err = await one.finish()
-        assert f"relay-agent: port 5678 was also claimed by pid {two.pid}, train.py, which was refused" in err
+        assert f"relay-agent: pid {two.pid}, train.py also claimed port 5678 and was refused" in err
 
 
 async def test_agent_is_not_in_the_process_tree_of_the_job(relay, node):
@@ -192,7 +192,7 @@ async def test_agent_that_is_being_killed_is_not_alive(relay, node):
     async with job(code, **settings(relay, node)) as running:
         agent = agent_of(await running.line())
         assert "True" == await running.line()
-        os.kill(agent, signal.SIGSTOP)
+        await suspend(agent)
         running.process.stdin.write(b"\n")
         assert "asking" == await running.line()
         os.kill(agent, signal.SIGKILL)
@@ -285,7 +285,7 @@ async def test_what_the_agent_asks_for(relay, node):
     assert ast.literal_eval(out[0]) == [
         {"answer": "one", "got": "one"},
         {"answer": "two", "error": "ZeroDivisionError: division by zero"},
-        {"answer": "three", "error": "not supported by this process"},
+        {"answer": "three", "error": "this process does not support the request"},
     ]
 
 

@@ -17,6 +17,7 @@ from relay_client.editor_setup.jsonc.parser import parse
 from relay_core.errors import ConfigurationError
 from tests.support.jsonc_files import JsoncFile, anything, damaged
 
+pytestmark = pytest.mark.xdist_group("edited_files")  # one worker makes them
 EDITORS = Path(__file__).parents[4] / "editors"
 NODE = shutil.which("node")
 COUNT = 3000

@@ -61,8 +61,8 @@ def test_a_document_without_a_value(text: str) -> None:
         ('["\\x"]', "line 1: an unterminated string, or an invalid character in a string"),
         ("\n{ /* oh", "line 2: an unterminated comment"),
         ("{} {}", "line 1: expected the end of the file, found '{'"),
-        ("\n" + "[" * (MAX_DEPTH + 1), f"line 2: more than {MAX_DEPTH} levels"),
-        ("[" * 100_000, f"line 1: more than {MAX_DEPTH} levels"),
+        ("\n" + "[" * (MAX_DEPTH + 1), f"line 2: nested more than {MAX_DEPTH} levels deep"),
+        ("[" * 100_000, f"line 1: nested more than {MAX_DEPTH} levels deep"),
     ],
 )
 def test_a_broken_document(text: str, sentence: str) -> None:

@@ -52,8 +52,8 @@ def test_a_line_without_a_rank_is_shown_once() -> None:
 def test_the_start_of_a_debugger_is_no_line() -> None:
     """A rank whose debugger takes a second to start is not reported as waiting; one that takes longer is."""
     stage, ranks = attached(0)
-    ranks[0].output("relay-client: waiting for rank 0 on node-1: its debugger is starting, 1 s\n", "console")
-    ranks[0].output("relay-client: waiting for rank 0 on node-1: its debugger is starting, 10 s\n", "console")
+    ranks[0].output("relay-client: waiting for rank 0 on node-1 (1 s so far): the debugger is starting\n", "console")
+    ranks[0].output("relay-client: waiting for rank 0 on node-1 (10 s so far): the debugger is starting\n", "console")
     stage.settle()
     stage.wait(1)
-    assert ["waiting for rank 0 on node-1: its debugger is starting, 10 s"] == stage.lines()
+    assert ["waiting for rank 0 on node-1 (10 s so far): the debugger is starting"] == stage.lines()

@@ -9,6 +9,10 @@ def member(rank: int, line: int | None = None, **body: str) -> Member:
     return Member(rank, RankName(f"rank {rank}", rank), stop=stop)
 
 
+def child(pid: int) -> Member:
+    return Member(pid, RankName("rank 0", 0).of_child(pid))
+
+
 def test_ranks_are_joined_by_place() -> None:
     """Ranks at the same place are one part of the line; running ones are named with what they are doing."""
     members = [member(rank, 41) for rank in (0, 1, 2, 5)] + [member(3), member(4)]
@@ -23,5 +27,14 @@ def test_an_exception_is_named() -> None:
 
 def test_children_have_their_own_names() -> None:
     """A child process of a rank is not taken for the rank."""
-    members = [member(0), Member(9, RankName("rank 0 / worker 1", 0))]
-    assert "rank 0, rank 0 / worker 1" == names_of(members)
+    members = [member(0), child(9)]
+    assert "rank 0, rank 0 / process 9" == names_of(members)
+    assert "rank 0, 5 child processes" == names_of([member(0), *map(child, range(5))])
+
+
+def test_running_children_are_left_out() -> None:
+    """The line names a child process of a rank only if it is stopped."""
+    stopped = child(9)
+    stopped.stop = member(0, 7).stop
+    assert "rank 0 running" == summary([member(0), child(8)], {})
+    assert "rank 0 running; rank 0 / process 9 at train.py:7" == summary([member(0), stopped], {})

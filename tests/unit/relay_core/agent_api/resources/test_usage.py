@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
 
 SHARES = st.integers(0, 1_000_000).map(lambda number: number / 1000)
 BYTES = st.integers(0, 2**40)
+ALLOCATORS = st.builds(AllocatorUsage, BYTES, BYTES, BYTES, st.integers(0, 99), st.integers(0, 99))
 USAGES = st.builds(
     NodeUsage,
     time=st.integers(0, 10**10).map(float),
@@ -18,7 +19,9 @@ USAGES = st.builds(
     memory=BYTES,
     total=BYTES,
     gpus=st.lists(st.builds(GpuUsage, st.text(max_size=20), SHARES, BYTES, BYTES), max_size=4).map(tuple),
-    processes=st.lists(st.builds(ProcessUsage, st.integers(1, 65535), SHARES, BYTES), max_size=4).map(tuple),
+    processes=st.lists(
+        st.builds(ProcessUsage, st.integers(1, 65535), SHARES, BYTES, st.none() | ALLOCATORS), max_size=4
+    ).map(tuple),
 )
 
 
@@ -36,9 +39,14 @@ def test_no_usage(value: object):
 
 def test_malformed_parts():
     """A process without a valid port is skipped, and other invalid values are 0."""
-    value = {"cpu": "x", "gpus": [[], 7], "processes": [7, [0, 1, 1], [5678, None, -1]], "later": 1}
+    processes = [7, [0, 1, 1], [5678, None, -1], [5679, 1, 1, 7], [5680, 1, 1, ["x", 2]]]
+    value = {"cpu": "x", "gpus": [[], 7], "processes": processes, "later": 1}
     nothing = GpuUsage("", 0.0, 0, 0)
-    expected = NodeUsage(0.0, 0.0, 0, 0, 0, (nothing, nothing), (ProcessUsage(5678, 0.0, 0),))
+    found = (
+        *(ProcessUsage(5678, 0.0, 0), ProcessUsage(5679, 1.0, 1)),
+        ProcessUsage(5680, 1.0, 1, AllocatorUsage(0, 2, 0, 0, 0)),
+    )
+    expected = NodeUsage(0.0, 0.0, 0, 0, 0, (nothing, nothing), found)
     assert expected == NodeUsage.parse(value)
 
 

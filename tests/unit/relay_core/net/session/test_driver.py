@@ -96,6 +96,22 @@ async def test_bytes_leave_in_the_call_that_hands_them_over(pair: Pair) -> None:
     assert writes + 1 == pair.up.writes
 
 
+async def test_writes_are_joined(pair: Pair) -> None:
+    """What several streams add in a block leaves in one write at its end, also where blocks are nested."""
+    streams, far_ends = zip(*(pair.open() for _ in range(3)), strict=True)
+    sinks = [Sink() for _ in far_ends]
+    for far_end, sink in zip(far_ends, sinks, strict=True):
+        far_end.deliver_to(sink)
+    writes = pair.up.writes
+    with pair.client.joining_writes():
+        for stream in streams:
+            with pair.client.joining_writes():
+                stream.send(b"hello")
+        assert [[]] * 3 == [sink.pieces for sink in sinks]
+    assert [[b"hello"]] * 3 == [sink.pieces for sink in sinks]
+    assert writes + 1 == pair.up.writes
+
+
 async def test_without_room_bytes_wait_and_leave_together(pair: Pair) -> None:
     """What is handed over while the socket takes nothing leaves in one write as soon as it does."""
     stream, far_end = pair.open()
@@ -166,3 +182,16 @@ async def test_a_cancelled_goodbye_stays_cancelled(pair: Pair, turns: int) -> No
     if closing.cancel():
         await asyncio.wait({closing})
         assert closing.cancelled()
+
+
+async def test_requests_in_messages(pair: Pair) -> None:
+    """A request in a message is answered in the other driver, and fails when the session is over."""
+    pair.agent.exchanges._on_request = lambda body, respond: respond(body[::-1]) if body else None
+    assert b"cba" == await asyncio.wait_for(pair.client.exchanges.request(b"abc"), 20)
+    waiting = asyncio.ensure_future(pair.client.exchanges.request(b""))
+    await asyncio.sleep(0)
+    pair.client.abort("enough")
+    with pytest.raises(ConnectionLost, match="enough"):
+        await waiting
+    with pytest.raises(ConnectionLost):
+        await pair.client.exchanges.request(b"later")

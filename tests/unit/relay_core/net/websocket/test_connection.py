@@ -1,6 +1,7 @@
 """Facts about an open websocket and its transport."""
 
 import asyncio
+from socket import socketpair
 
 import pytest
 
@@ -69,6 +70,21 @@ async def test_what_has_ended_is_not_aborted() -> None:
     websocket = WebSocket(EndedSocket())
     websocket.connection_lost(None)
     websocket.abort()
+
+
+async def test_nothing_is_written_after_a_failed_write(caplog: pytest.LogCaptureFixture) -> None:
+    """After a write has failed, further messages are dropped, about which asyncio would otherwise log a warning."""
+    near, far = socketpair()
+    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=near)
+    websocket = WebSocket(transport)
+    lost = asyncio.Event()
+    websocket.deliver_to(lambda _: None, lost=lambda _: lost.set())
+    far.close()
+    for _ in range(10):
+        websocket.write(b"message")
+    assert not websocket.has_room
+    await asyncio.wait_for(lost.wait(), 20)
+    assert [] == caplog.messages
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -173,6 +189,41 @@ async def test_a_message_without_end_is_refused_while_it_arrives() -> None:
     with pytest.raises(ConnectionLost) as lost:
         await receiving
     assert (1009, "a message is longer than 1000 bytes") == (lost.value.code, lost.value.reason)
+    assert lost.value.closed_here
+
+
+@pytest.mark.parametrize(
+    ("data", "closed_here"),
+    [
+        (encode_frame(CONTINUATION, b""), True),
+        (encode_frame(TEXT, b"\xff"), True),
+        (encode_frame(CLOSE, close_payload(1009, "too long")), False),
+        (b"", False),
+    ],
+    ids=["violation", "no text", "Close of the peer", "no Close"],
+)
+async def test_who_has_closed_it(data: bytes, closed_here: bool) -> None:
+    """The error states whether this side has closed the websocket because of what the peer sent."""
+    socket = Socket()
+    websocket = WebSocket(socket)
+    receiving = asyncio.ensure_future(websocket.receive())
+    socket.say(data)
+    await asyncio.sleep(0)
+    socket.abort()
+    with pytest.raises(ConnectionLost) as lost:
+        await receiving
+    assert closed_here == lost.value.closed_here
+
+
+async def test_an_orderly_close_without_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that does not answer our Close in time has not caused it."""
+    monkeypatch.setattr("relay_core.net.websocket.connection.CLOSE_TIMEOUT", 0.05)
+    socket = Socket()
+    websocket = WebSocket(socket)
+    await websocket.close()
+    with pytest.raises(ConnectionLost) as lost:
+        await websocket.receive()
+    assert (1000, False) == (lost.value.code, lost.value.closed_here)
 
 
 async def test_a_message_of_its_limit_is_received() -> None:

@@ -139,7 +139,11 @@ async def test_a_name_that_does_not_resolve(trusted: ssl.SSLContext) -> None:
 @pytest.mark.parametrize(
     ("host", "proxy", "error"),
     [
-        ("relay.invalid", "socks5h://127.0.0.1:1", "SOCKS proxy, which requires a missing package.*python-socks"),
+        (
+            "relay.invalid",
+            "socks5h://127.0.0.1:1",
+            "SOCKS proxy, which needs a package that is not installed.*python-socks",
+        ),
         ("relay.invalid", "http://a..b:3128", "invalid host name in HTTPS_PROXY.*1 to 63"),
         ("relay.invalid", "http://proxy:port", "address relay.invalid or HTTPS_PROXY is malformed.*http://proxy"),
         ("relay.invalid", "http://[::1", "address relay.invalid or HTTPS_PROXY is malformed"),
@@ -268,7 +272,7 @@ async def test_a_proxy_that_refuses(trusted: ssl.SSLContext, monkeypatch: pytest
         monkeypatch.setenv("HTTPS_PROXY", f"http://user:hidden-word@127.0.0.1:{proxy}")
         monkeypatch.setenv("no_proxy", "")
         monkeypatch.setenv("NO_PROXY", "")
-        with pytest.raises(RelayUnreachable, match="the proxy refused localhost:1.*407") as caught:
+        with pytest.raises(RelayUnreachable, match="the proxy refused the connection to localhost:1.*407") as caught:
             await open_websocket("wss://localhost:1/x?y", tls=trusted)
     assert "hidden-word" not in str(caught.value)
 

@@ -3,7 +3,15 @@
 import pytest
 
 from relay_core.tunnel.limits import MIB
-from relay_core.tunnel.streams.in_flight import MIN_SAMPLE, NEAR, QUEUE_SHARE, QUEUE_TIME, InFlight
+from relay_core.tunnel.streams.in_flight import (
+    MIN_SAMPLE,
+    NEAR,
+    QUEUE_SHARE,
+    QUEUE_TIME,
+    SHORT_LIMIT,
+    SHORT_TIME,
+    InFlight,
+)
 
 DELAY = 0.12
 RATE = 50 * MIB
@@ -37,11 +45,37 @@ def test_the_limit_follows_a_path_that_becomes_slower():
     assert in_flight.limit == pytest.approx(RATE / 10 * (DELAY + QUEUE_TIME + DELAY * QUEUE_SHARE), rel=0.01)
 
 
-def test_a_short_path_is_not_measured():
-    """Where acknowledgements return at once, the scheduler's own limit applies."""
+def test_one_late_acknowledgement_lowers_the_limit_of_interactive_streams_only():
+    """A program that waits for a processor is not the path, but its queue delays data too."""
     in_flight = InFlight()
-    transfer(in_flight, 12, delay=NEAR / 2)
-    assert 0 == in_flight.limit
+    transfer(in_flight, 12)
+    before = in_flight.limit
+    in_flight.sent(13, before, 100.0)
+    in_flight.acknowledged(13, 100.0 + 2 * DELAY)
+    assert before <= in_flight.limit
+    assert in_flight.interactive_limit == pytest.approx(before / 2, rel=0.1)
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(RATE, SHORT_LIMIT), (RATE / 5, RATE / 5 * SHORT_TIME)])
+def test_on_a_short_path_the_limit_is_what_it_carries_in_some_milliseconds(rate, expected):
+    """Its delay is next to nothing, so the data that programs need to work at the same time is what counts."""
+    in_flight = InFlight()
+    assert in_flight.is_short
+    now = 0.0
+    for seq in range(1, 13):
+        in_flight.sent(seq, MIN_SAMPLE, now)
+        now += NEAR / 2 if seq == 1 else MIN_SAMPLE / rate
+        in_flight.acknowledged(seq, now)
+    assert in_flight.is_short
+    assert expected == pytest.approx(in_flight.limit, abs=1)
+    assert 0 == in_flight.interactive_limit
+
+
+def test_a_long_path_is_not_short():
+    """One measurement is enough to know."""
+    in_flight = InFlight()
+    transfer(in_flight, 1)
+    assert not in_flight.is_short
 
 
 def test_one_frame_at_a_time_is_measured():

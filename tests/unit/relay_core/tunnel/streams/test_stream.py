@@ -106,19 +106,38 @@ def test_an_ended_direction_needs_no_credit():
     assert stream.consumed(100) == 0
 
 
-def test_a_window_doubles_up_to_its_bounds():
-    """The additional credit is all that changes; what is consumed goes back at half of the wider window."""
+def test_a_window_grows_fourfold_up_to_its_bounds():
+    """The credit that it adds is allowed at once; neither the window's limit nor the session's is exceeded."""
     stream = a_stream(window=100)
     stream.receive(100)
-    assert stream.grow_window(1000, 1000) == 100
-    assert (stream.allowance, stream.window_growth) == (100, 100)
-    assert stream.receive(100)
-    assert stream.consumed(99) == 0
-    assert stream.consumed(1) == 100
-    assert stream.grow_window(300, 1000) == 100
-    assert stream.grow_window(300, 1000) == 0
-    assert stream.grow_window(1000, 30) == 30
-    assert stream.window_growth == 230
+    assert 300 == stream.grow_window(2000, 1000)
+    assert (300, 300) == (stream.allowance, stream.window_growth)
+    assert 600 == stream.grow_window(1000, 1000)
+    assert 0 == stream.grow_window(1000, 1000)
+    assert 30 == stream.grow_window(2000, 30)
+    assert 930 == stream.window_growth
+
+
+def test_credit_of_a_larger_window_goes_back_as_often_as_before():
+    """The peer on a long path does not wait for half of the larger window."""
+    stream = a_stream(window=100)
+    assert 300 == stream.grow_window(1000, 1000)
+    stream.receive(400)
+    assert 0 == stream.consumed(49)
+    assert 50 == stream.consumed(1)
+    assert 350 == stream.consumed(350)
+
+
+def test_a_window_is_too_small_if_half_of_it_lasts_less_than_a_round_trip():
+    """The first half counts from the first data, each other one from the previous decision."""
+    stream = a_stream(window=100)
+    assert not stream.window_too_small(50, 1.0, 0.0)
+    assert stream.window_too_small(50, 1.0, 0.9)
+    assert not stream.window_too_small(49, 1.0, 1.0)
+    assert not stream.window_too_small(1, 1.0, 2.0)
+    stream.grow_window(200, 1000)
+    assert not stream.window_too_small(50, 1.0, 2.1)
+    assert stream.window_too_small(50, 1.0, 2.2)
 
 
 def test_more_than_was_received_cannot_be_consumed():

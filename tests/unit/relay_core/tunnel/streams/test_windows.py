@@ -50,6 +50,19 @@ def test_a_window_grows_on_a_long_path():
     assert MAX_WINDOW * 3 // 4 < window(link, stream) <= MAX_WINDOW
 
 
+def test_a_window_is_full_grown_after_three_round_trips():
+    """Two bursts of what the windows allow are enough, because each of them is consumed within a round trip."""
+    link = far_apart()
+    stream = link.client.session.streams.open(1)
+    for _ in range(3):
+        while link.client.session.streams.send(stream, bytes(MIB)):
+            link.wire.push_up()
+            link.wire.deliver_up()
+        link.now += ROUND_TRIP
+        link.settle()
+    assert MAX_WINDOW * 3 // 4 < window(link, stream) <= MAX_WINDOW
+
+
 def test_a_window_stays_where_the_consumer_is_slow():
     """More would only fill memory."""
     link = far_apart()

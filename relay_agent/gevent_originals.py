@@ -1,0 +1,217 @@
+"""Modules of the standard library as they were before gevent replaced parts of them, for the code that runs in the job.
+
+`gevent.monkey.patch_all()` makes threads and sockets cooperative: they run only while the job's own greenlets wait, and
+a breakpoint stops them all. The threads that serve the debugger must run even then. So each attribute of the modules
+below is looked up when it is used: in a copy with the original functions if gevent has patched the module, and
+otherwise in the module itself. Without gevent, nothing is copied or imported.
+"""
+
+from __future__ import annotations
+
+import _thread
+import builtins
+import contextlib
+import importlib
+import os as _os
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+    import queue
+    import socket
+    import subprocess
+    import threading
+    import time
+
+__all__ = [
+    "GEVENT_VARIABLE",
+    "copies_in_use",
+    "import_gevent",
+    "is_active",
+    "os",
+    "prepare_imports",
+    "queue",
+    "socket",
+    "subprocess",
+    "subprocess_in_use",
+    "threading",
+    "time",
+]
+
+GEVENT_VARIABLE = "GEVENT_SUPPORT"
+"""debugpy's variable, which announces that the job will use gevent, even if gevent has not patched anything yet."""
+_EXTENSIONS = ("os", "_thread", "time", "select")
+"""Modules that gevent patches, and whose original functions it keeps."""
+_PYTHON = ("threading", "selectors", "socket", "queue", "subprocess")
+"""Modules that gevent patches, or that import functions from such modules; each one imports only modules that precede
+it here.
+"""
+_MAX_ATTEMPTS = 20
+_ATTEMPT_INTERVAL = 0.05
+"""Seconds between attempts to create a hub, which fail while another thread imports the same modules of gevent."""
+_COPY_NAME = "_relay_agent_original_{}"
+
+
+def is_active() -> bool:
+    """Return whether gevent has patched the standard library, or is announced by `GEVENT_SUPPORT`."""
+    return _is_patched() or _is_announced()
+
+
+def _saved() -> dict[str, dict[str, Any]]:
+    """Return what gevent has replaced: the originals by module and name."""
+    return getattr(sys.modules.get("gevent.monkey"), "saved", {})
+
+
+def _is_patched() -> bool:
+    return bool(_saved())
+
+
+def _is_announced() -> bool:
+    return _os.environ.get(GEVENT_VARIABLE, "").lower() in {"1", "true", "yes"}
+
+
+_was_announced = _is_announced()
+"""Whether `GEVENT_SUPPORT` was set when the job started."""
+
+
+def import_gevent() -> None:
+    """Import gevent if it will be used: gevent regards the thread that first imports it as the main thread."""
+    if is_active():
+        with contextlib.suppress(ImportError):
+            importlib.import_module("gevent")
+
+
+def prepare_imports() -> None:
+    """Let this thread import modules while another thread imports them, if gevent has patched the standard library.
+
+    The import locks are then gevent's. A thread that has to wait for such a lock needs a hub, gevent's event loop.
+    Without one, it would create the hub during the wait. Creating a hub also imports modules, and `import` would raise
+    a KeyError (seen with Python 3.11 and gevent 26.9).
+    """
+    gevent: Any = sys.modules.get("gevent")
+    for _ in range(_MAX_ATTEMPTS if gevent is not None and _is_patched() else 0):
+        with contextlib.suppress(KeyError):
+            gevent.get_hub()
+            return
+        time.sleep(_ATTEMPT_INTERVAL)
+
+
+@contextlib.contextmanager
+def copies_in_use(*names: str) -> Iterator[None]:
+    """Let `import` find the copies of these modules in this block, which must be short: it affects all threads."""
+    patched = {name: sys.modules[name] for name in names}
+    sys.modules.update({name: _copies.find()[name] for name in names})
+    try:
+        yield
+    finally:
+        sys.modules.update(patched)
+
+
+@contextlib.contextmanager
+def subprocess_in_use() -> Iterator[None]:
+    """Let all code start processes with the original `subprocess` in this block.
+
+    gevent's version works only in the thread of gevent's main loop. A greenlet that starts a process in the meantime
+    blocks that loop.
+    """
+    names = _saved().get("subprocess", ())
+    module = vars(importlib.import_module("subprocess"))
+    patched = {name: module[name] for name in names}
+    module.update({name: getattr(subprocess, name) for name in names})
+    try:
+        yield
+    finally:
+        module.update(patched)
+
+
+class _Module:
+    """A module whose attributes are looked up as the docstring of this file describes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        # No Python code of other modules: a debugger that stops here would show it (os.environ up to Python 3.10).
+        if _was_announced or _is_patched():
+            return getattr(_copies.find()[self._name], attribute)
+        return getattr(__import__(self._name), attribute)
+
+
+class _Copies:
+    """The modules with their original functions, made when they are first needed."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, ModuleType] = {}
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Replace the lock in a child process, where no thread would release the old one."""
+        self._making = _with_originals(_thread).allocate_lock()
+
+    def find(self) -> dict[str, ModuleType]:
+        """Return the copies by name."""
+        if not self.modules:
+            with self._making:
+                self.modules = self.modules or _make_copies()
+        return self.modules
+
+
+def _make_copies() -> dict[str, ModuleType]:
+    """Return the modules; those that are written in Python are executed again.
+
+    No copy replaces its module in `sys.modules`, where another thread could find it and gevent could patch it. Nor is a
+    copy imported, because this thread might then have to wait for an import lock (`prepare_imports`).
+    """
+    copies = {name: _with_originals(importlib.import_module(name)) for name in _EXTENSIONS}
+
+    def import_copies(name: str, *arguments: Any) -> ModuleType:
+        return copies[name] if name in copies else __import__(name, *arguments)
+
+    for name in _PYTHON:
+        copies[name] = _executed_again(importlib.import_module(name), import_copies)
+    if _main_thread is not None:
+        _correct_main_thread(copies["threading"], _main_thread)
+    return copies
+
+
+def _with_originals(module: ModuleType) -> ModuleType:
+    """Return a copy of a module with the original functions."""
+    copy = ModuleType(module.__name__)
+    vars(copy).update(vars(module))  # before `_saved` is read, because gevent saves a function before it replaces it
+    vars(copy).update(_saved().get(module.__name__, {}))
+    return copy
+
+
+def _executed_again(module: ModuleType, import_module: Callable[..., ModuleType]) -> ModuleType:
+    """Return a module with the code of another, whose `import` statements call a function."""
+    spec: Any = module.__spec__
+    name = _COPY_NAME.format(module.__name__)
+    copy = sys.modules[name] = ModuleType(name)  # `enum` looks for the module there
+    vars(copy).update(__file__=module.__file__, __builtins__={**vars(builtins), "__import__": import_module})
+    exec(spec.loader.get_code(module.__name__), vars(copy))  # noqa: S102 - code of the standard library
+    return copy
+
+
+def _correct_main_thread(copy: Any, ident: int) -> None:
+    """Correct a copy of `threading`: up to Python 3.12, the copy regards the importing thread as the main thread."""
+    main = copy.main_thread()
+    with copy._active_limbo_lock:  # noqa: SLF001 - nothing public has the table of threads
+        del copy._active[main.ident]  # noqa: SLF001 - likewise
+        main._ident = ident  # noqa: SLF001 - likewise
+        copy._active[ident] = main  # noqa: SLF001 - likewise
+
+
+_copies = _Copies()
+if not TYPE_CHECKING:
+    os, queue, socket, subprocess, threading, time = map(
+        _Module, ("os", "queue", "socket", "subprocess", "threading", "time")
+    )
+
+_main_thread = None if is_active() else threading.main_thread().ident
+"""The main thread's ident, or None if gevent was active before this module was imported; the copies are then made
+in that thread."""
+if hasattr(_os, "register_at_fork"):  # another thread of the parent may have held the lock
+    _os.register_at_fork(after_in_child=_copies.renew_lock)

@@ -1,0 +1,99 @@
+"""Sends samples to the job's MLflow run as metrics, named like MLflow's own system metrics with a node id.
+
+    system/node_0/cpu_utilization_percentage            of all processors of the node
+    system/node_0/rank_3/cpu_utilization_percentage     100 means that one processor is always busy
+
+Another process (`mlflow_writer`) writes them, and neither the job nor the agent waits for it: samples that it cannot
+accept in time are dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+
+from relay_core.agent_api.resources.usage import NodeUsage
+
+__all__ = ["MlflowMetrics", "metrics_of"]
+
+MEGABYTE = 1e6
+
+logger = logging.getLogger(__name__)
+
+
+class MlflowMetrics:
+    """The metrics of one node.
+
+    Args:
+        run: The id of the run.
+        node_rank: Rank of the node in the job.
+    """
+
+    def __init__(self, run: str, node_rank: int) -> None:
+        self._run = run
+        self._prefix = f"system/node_{node_rank}/"
+        self._writer: subprocess.Popen[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"<MlflowMetrics {self._run}>"
+
+    def send(self, usage: NodeUsage, step: int, ranks: Mapping[int, int | None]) -> None:
+        """Pass on a sample; do nothing once the writer has exited.
+
+        Args:
+            usage: The sample.
+            step: Its number.
+            ranks: The rank of each logical port.
+        """
+        metrics = {self._prefix + name: value for name, value in metrics_of(usage, ranks).items()}
+        line = json.dumps({"time": round(1000 * usage.time), "step": step, "metrics": metrics}).encode() + b"\n"
+        writer = self._started()
+        # A line shorter than PIPE_BUF is written completely or not at all; a longer line is written as far as there is
+        # room.
+        with contextlib.suppress(OSError):
+            if writer.poll() is None and writer.stdin is not None:
+                os.write(writer.stdin.fileno(), line)
+
+    def close(self) -> None:
+        """Make the writer exit after it has written the samples that it received; do not wait for its exit."""
+        if self._writer is not None and self._writer.stdin is not None:
+            self._writer.stdin.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._writer is None:
+            command = [sys.executable, "-m", "relay_agent.monitor.mlflow_writer", self._run]
+            self._writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            if self._writer.stdin is not None:
+                os.set_blocking(self._writer.stdin.fileno(), False)
+        return self._writer
+
+
+def metrics_of(usage: NodeUsage, ranks: Mapping[int, int | None]) -> dict[str, float]:
+    """Return the values of a sample by name, without the node's prefix."""
+    return dict(_metrics(usage, ranks))
+
+
+def _metrics(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tuple[str, float]]:
+    yield "cpu_utilization_percentage", 100 * usage.cpu / (usage.cores or 1)
+    yield "system_memory_usage_megabytes", usage.memory / MEGABYTE
+    yield "system_memory_usage_percentage", 100 * usage.memory / (usage.total or 1)
+    for number, gpu in enumerate(usage.gpus):
+        yield f"gpu_{number}_utilization_percentage", 100 * gpu.busy
+        yield f"gpu_{number}_memory_usage_megabytes", gpu.memory / MEGABYTE
+        yield f"gpu_{number}_memory_usage_percentage", 100 * gpu.memory / (gpu.total or 1)
+    for process in usage.processes:
+        rank = ranks.get(process.port)
+        name = f"port_{process.port}" if rank is None else f"rank_{rank}"
+        yield f"{name}/cpu_utilization_percentage", 100 * process.cpu
+        yield f"{name}/memory_usage_megabytes", process.memory / MEGABYTE
+        if (torch := process.allocator) is not None:
+            yield f"{name}/torch_allocated_megabytes", torch.allocated / MEGABYTE
+            yield f"{name}/torch_reserved_megabytes", torch.reserved / MEGABYTE
+            yield f"{name}/torch_peak_megabytes", torch.peak / MEGABYTE
+            yield f"{name}/torch_ooms", torch.ooms
+            yield f"{name}/torch_retries", torch.retries

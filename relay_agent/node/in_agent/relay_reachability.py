@@ -1,0 +1,106 @@
+"""Reports to the processes of a node whether their agent has reached the relay.
+
+    trying --> listening                         a debugger can attach
+       |           ^
+       v           |
+    unreachable ---+                             waiting processes continue, the agent keeps trying
+
+Once the agent, or one that it replaces, has listened, an outage does not change the state, because the outage is likely
+to end while a process is waiting. What would otherwise count as an error in the settings, such as an untrusted
+certificate, then counts as an outage too. A refused identity does not change the state either: the relay was reached,
+and a new role takes a few minutes to take effect (`relay_core.hyco.role_grace`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from relay_agent.node.in_agent.processes import ProcessTable
+from relay_core.errors import ConfigurationError, RelayDebugError, Unauthorized, UsageError
+from relay_core.hyco.backoff import Backoff
+
+__all__ = ["REACH_TIMEOUT", "Reach"]
+
+REACH_TIMEOUT = 30.0
+"""Seconds for which processes wait for an agent that has never listened. A network that is just starting (a pod's
+sidecar, a VPN, DHCP) takes less time; a missing route or a proxy that refuses connections does not change while a job
+waits."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class Reach:
+    """Informs the processes of a node about the agent's listener.
+
+    Args:
+        processes: All processes of the node, including those that register later.
+        timeout: Seconds until the relay counts as unreachable.
+        has_listened: Whether a killed agent that this one replaces has listened.
+    """
+
+    def __init__(self, processes: ProcessTable, *, timeout: float = REACH_TIMEOUT, has_listened: bool = False) -> None:
+        self._processes = processes
+        self._timeout = timeout
+        self._has_listened = has_listened
+        self._last_failure = RelayDebugError("the relay has not answered yet")
+        self._timer = self._start_timer()
+        if has_listened:
+            self._timer.cancel()
+
+    def __repr__(self) -> str:
+        return f"<Reach {'done' if self._timer.cancelled() else 'trying'}>"
+
+    def listening(self) -> None:
+        """Report that the relay has accepted the agent."""
+        self._timer.cancel()
+        self._processes.broadcast({"listening": True})
+
+    def retrying(self, error: RelayDebugError) -> None:
+        """Store the reason for the failure of an attempt that will be repeated."""
+        self._last_failure = error
+
+    def failed(self, error: RelayDebugError) -> None:
+        """Report that the agent has stopped retrying."""
+        self._timer.cancel()
+        self._processes.broadcast({"failed": error.sentence, "hint": error.hint})
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a network operation until it succeeds, and return its result.
+
+        Raises:
+            RelayDebugError: a permanent error.
+        """
+        backoff = Backoff(random.random)
+        last_logged = ""
+        while True:
+            try:
+                return await attempt()
+            except RelayDebugError as error:
+                if not self._may_pass(error):
+                    raise
+                self.retrying(error)
+                if str(error) != last_logged:
+                    last_logged = str(error)
+                    logger.warning("not listening, retrying: %s", last_logged)
+            await asyncio.sleep(backoff.next_delay(lived=0.0))
+
+    def _may_pass(self, error: RelayDebugError) -> bool:
+        """Return whether another attempt may succeed."""
+        return error.retryable or (
+            self._has_listened and not isinstance(error, (ConfigurationError, Unauthorized, UsageError))
+        )
+
+    def _start_timer(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._timeout, self._expired)
+
+    def _expired(self) -> None:
+        if isinstance(self._last_failure, Unauthorized):
+            self._timer = self._start_timer()
+            return
+        self._processes.broadcast({"unreachable": self._last_failure.sentence, "hint": self._last_failure.hint})

@@ -1,0 +1,154 @@
+"""The parts of a source file that this process has loaded: modules, functions, and the frames that execute them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import PurePath
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
+from typing import NamedTuple
+
+from relay_agent.push.new_file import qualified_codes
+from relay_agent.start_directory import start_directory
+from relay_core.agent_api.stacks import is_library
+from relay_core.errors import ConfigurationError
+
+__all__ = ["Running", "filename_of", "find_modules", "functions_of", "running_codes"]
+
+_OWN = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - as the paths of modules
+
+
+class Running(NamedTuple):
+    """A frame, or a suspended generator or coroutine, that executes a code object."""
+
+    code: CodeType
+    where: str
+    """For display: `is running at train.py:41 in MainThread`."""
+
+
+def find_modules(file: str) -> list[ModuleType]:
+    """Return the modules that were loaded from a file; `__main__` may be one of several.
+
+    Args:
+        file: Absolute, or relative to the directory in which this process was started.
+
+    Raises:
+        ConfigurationError: no module was loaded from the file.
+    """
+    wanted = os.path.realpath(os.path.join(start_directory() or ".", file))  # noqa: PTH118 - as the paths of modules
+    found: dict[str, list[ModuleType]] = {}
+    for module in list(sys.modules.values()):
+        path = _path(module)
+        if path and PurePath(path).name.partition(".")[0] == PurePath(file).stem:
+            found.setdefault(os.path.realpath(path), []).append(module)
+    if wanted in found:
+        return found[wanted]
+    others = sorted(path for path in found if not is_library(path) and not path.startswith(_OWN))
+    binary = next((PurePath(path) for path in others if not path.endswith(".py")), None)
+    if binary is not None and str(binary.parent) == os.path.dirname(wanted):  # noqa: PTH120 - as above
+        raise ConfigurationError(f"{binary.name} is a C extension, which cannot be replaced")
+    hint = "use --as to name the file on the node"
+    if others:
+        hint = f"the job has loaded {', '.join(others[:5])}; use --as to name one of them"
+    raise ConfigurationError(f"no module was loaded from {file}", hint=hint)
+
+
+def filename_of(module: ModuleType) -> str:
+    """Return the file name in the code objects of a module."""
+    names = vars(module)
+    for value in list(names.values()):
+        if isinstance(value, FunctionType) and value.__globals__ is names and value.__module__ == module.__name__:
+            return value.__code__.co_filename
+    return _path(module)
+
+
+def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list[FunctionType]]:
+    """Return all functions of this process that were defined in a file, by qualified name.
+
+    Functions that the garbage collector does not list (`gc.freeze`) are found only in the modules and their classes.
+    """
+    found = {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
+    found |= {id(each): each for module in modules for each in _reachable(vars(module), set())}
+    own = [each for each in found.values() if each.__code__.co_filename == filename]
+    names = _qualified_names(own)
+    named: dict[str, list[FunctionType]] = {}
+    for function in own:
+        named.setdefault(names[id(function.__code__)], []).append(function)
+    return named
+
+
+def _qualified_names(functions: list[FunctionType]) -> dict[int, str]:
+    """Return the qualified name of each code object, by its id; `functools.wraps` changes only the function's name."""
+    if sys.version_info >= (3, 11):
+        return {id(function.__code__): function.__code__.co_qualname for function in functions}
+    names: dict[int, str] = {}
+    inner: dict[int, str] = {}
+    for function in functions:
+        code, name = function.__code__, function.__qualname__
+        is_own = name.rpartition(".")[2] == code.co_name
+        names[id(code)] = name if is_own else f"?.{code.co_name}"
+        if is_own:
+            inner |= {id(found): nested for nested, found in qualified_codes(code, f"{name}.<locals>.")}
+    return {code: inner.get(code, name) for code, name in names.items()}
+
+
+def running_codes(
+    codes: Collection[CodeType], threads: Mapping[int | None, str], without: FrameType | None = None
+) -> list[Running]:
+    """Return where some code objects are being executed.
+
+    Args:
+        codes: The code objects, compared by identity.
+        threads: The names of the threads by their idents.
+        without: A frame to omit.
+    """
+    wanted = {id(code) for code in codes}
+    found = []
+    for ident, top in sys._current_frames().items():  # noqa: SLF001 - its documented name
+        frame: FrameType | None = top
+        while frame is not None:
+            if id(frame.f_code) in wanted and frame is not without:
+                found.append(
+                    Running(frame.f_code, f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}")
+                )
+            frame = frame.f_back
+    for each in gc.get_objects():
+        suspended = _suspended(each)
+        if suspended is not None and id(suspended.f_code) in wanted:
+            found.append(Running(suspended.f_code, f"is suspended at {_place(suspended)}"))
+    return found
+
+
+def _suspended(value: object) -> FrameType | None:
+    """Return the frame of a generator or coroutine that has started and is not currently being executed."""
+    if type(value) is GeneratorType:
+        return None if value.gi_running else value.gi_frame
+    if type(value) is CoroutineType:
+        return None if value.cr_running else value.cr_frame
+    if type(value) is AsyncGeneratorType:
+        return None if value.ag_running else value.ag_frame
+    return None
+
+
+def _place(frame: FrameType) -> str:
+    return f"{PurePath(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _reachable(names: dict[str, object], seen: set[int]) -> Iterator[FunctionType]:
+    for value in list(names.values()):
+        if type(value) is FunctionType:
+            yield value
+        elif isinstance(value, type) and id(value) not in seen:
+            seen.add(id(value))
+            yield from _reachable(dict(vars(value)), seen)
+
+
+def _path(module: object) -> str:
+    """Return the file of a module; "" if it has none, or is an object that raises an exception."""
+    try:
+        path = getattr(module, "__file__", None)
+    except Exception:  # noqa: BLE001 - a library may put anything into `sys.modules`
+        return ""
+    return path if isinstance(path, str) else ""

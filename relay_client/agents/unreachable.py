@@ -1,0 +1,51 @@
+"""Errors for destinations that cannot be reached, with what is known about the agents."""
+
+from __future__ import annotations
+
+import time
+
+from relay_client.agents.announcement_changes import describe_agent
+from relay_client.agents.roster import Destination, Roster
+from relay_core.errors import NoListener
+from relay_core.net.session.client import LinkStatus
+
+__all__ = ["NotForwarded", "describe_agents", "disconnected_error", "no_agent_error"]
+
+
+class NotForwarded(NoListener):
+    """Agents are connected, but none of them forwards the port; the job must be started with `--debug-forward`."""
+
+    retryable = False
+
+
+def describe_agents(roster: Roster, now: float, *, is_encrypted: bool) -> str:
+    """Return one line with the connected agents and whether the tunnels are encrypted end to end."""
+    sealed = "encrypted end to end" if is_encrypted else "NOT encrypted end to end"
+    return "; ".join([*(describe_agent(agent, now) for agent in roster), sealed])
+
+
+def disconnected_error(agent: str, status: LinkStatus) -> NoListener:
+    """Return the error for a destination whose agent is known, but whose tunnel is not connected."""
+    since = time.strftime("%H:%M:%S", time.localtime(status.since))
+    return NoListener(
+        f"the tunnel to {agent} is {status.state.value} (since {since}){': ' if status.reason else ''}{status.reason}",
+        hint="wait until the network is available; the tunnel then reconnects automatically",
+    )
+
+
+def no_agent_error(wanted: Destination, path: str, roster: Roster, agents: str) -> NoListener:
+    """Return the error for a destination that none of the connected agents serves.
+
+    Args:
+        wanted: The destination.
+        path: Name of the hybrid connection or family.
+        roster: The agents.
+        agents: Their description.
+    """
+    sentence = f"no agent on '{path}' serves {wanted}; {agents}"
+    if not wanted.is_forward:
+        return NoListener(sentence, hint="check --ports against the job's --debug-port")
+    nodes = {agent.node_rank for agent in roster}
+    known = wanted.node_rank is None or wanted.node_rank in nodes
+    hint = f"start the job with --debug-forward {wanted.port}, or use 'relay-agent serve --port {wanted.port}'"
+    return NotForwarded(sentence, hint=hint) if known else NoListener(sentence, hint=hint)

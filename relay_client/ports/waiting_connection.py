@@ -1,0 +1,300 @@
+"""One connection to a local port, from accept to close.
+
+    WAITING for an agent --stream opened--> CARRYING --both directions have ended--> closed
+       ^       |                              |  |
+       |   the local side disconnected        |  +--> refused for good: held by another user, or nothing is listening
+       +-- the target has exited, unanswered -+
+
+Bytes from the local side are kept until the target sends its first byte (`relay_client.ports.layers.early_bytes`).
+Until then, they can be sent again if the target exits, for example because the job was restarted.
+
+An editor is informed of each state (`relay_client.editor`). While its connection has no stream, its bytes take the same
+path, but to a stream that discards them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+
+from relay_client.agents.search import RETRY_DELAYS
+from relay_client.agents.tunnels import Tunnels
+from relay_client.editor.attach_answers import AttachAnswers
+from relay_client.ports.connection_records import ConnectionRecord
+from relay_client.ports.discarding_stream import DiscardingStream
+from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason, waiting_reason
+from relay_client.ports.layers.early_bytes import EarlyBytes
+from relay_client.ports.layers.reverse_request_guard import RequestGuard
+from relay_client.ports.local_port import LocalPort
+from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.layers.layer import Layer, ToPeer
+from relay_core.layers.splitter import MessageSplitter
+from relay_core.layers.stack import LayerStack
+from relay_core.net.session.stream import SessionStream, StreamBroken
+from relay_core.net.streams.bridge import Bridge, Traffic
+from relay_core.net.streams.endpoint import LocalSide
+from relay_core.net.tasks import first_completed
+from relay_core.tunnel.outcomes import ResetCode
+
+__all__ = ["PortLog", "carry"]
+
+GONE = frozenset({ResetCode.GONE, ResetCode.UNKNOWN_TARGET, ResetCode.NOT_ALLOWED, ResetCode.LIMIT})
+"""Refusals after which another attempt may succeed. Streams are opened only to announced ports, so a port that turns
+out not to be served has just been removed."""
+
+logger = logging.getLogger(__name__)
+
+
+async def carry(
+    tunnels: Tunnels,
+    local: LocalPort,
+    record: ConnectionRecord,
+    endpoint: LocalSide,
+    log: PortLog,
+    *,
+    allow_terminate: bool = False,
+) -> None:
+    """Connect a local connection to the destination of its port, and carry it until it ends.
+
+    Args:
+        tunnels: The tunnels to the agents.
+        local: The local port that accepted the connection.
+        record: The record in which the state of the connection is noted.
+        endpoint: The connection; closed at the end.
+        log: The log of the port.
+        allow_terminate: Whether an editor may terminate the job.
+    """
+    connection = _WaitingConnection(tunnels, local, record, endpoint, log, allow_terminate=allow_terminate)
+    try:
+        log.accepted(record.name)
+        if not await connection.carry():
+            log.left_early(record.name)
+            return
+        await endpoint.close()
+        log.closed(record.name, record.traffic)
+    except RelayDebugError as error:
+        record.closed(end_reason(error))
+        log.failed(record.name, error)
+        await connection.conclude(error)
+    except asyncio.CancelledError:
+        connection.conclude_now(f"{record.why_cancelled}; the job continues without a debugger")
+        raise
+    finally:
+        endpoint.abort()
+
+
+class _WaitingConnection:
+    """A connection that waits for its target if necessary."""
+
+    def __init__(
+        self,
+        tunnels: Tunnels,
+        local: LocalPort,
+        record: ConnectionRecord,
+        endpoint: LocalSide,
+        log: PortLog,
+        *,
+        allow_terminate: bool,
+    ) -> None:
+        self._log = log
+        self._tunnels = tunnels
+        self._local = local
+        self._record = record
+        self._name = record.name
+        self._endpoint = endpoint
+        self._answers = AttachAnswers()
+        self._early = EarlyBytes(self._connected)
+        self._from_local = MessageSplitter(ToPeer)
+        """One splitter for all streams of this connection, because a message may arrive while no stream is open."""
+        self._loop = asyncio.get_running_loop()
+        self._editor_link = EditorLink(tunnels, local.destination, record, allow_terminate=allow_terminate)
+        self._session = self._editor_link.session
+        self._last_logged = ""
+
+    async def carry(self) -> bool:
+        """Retry until a target answers, then carry all bytes; return False if the local side disconnected first.
+
+        Raises:
+            RelayDebugError: waiting cannot help, or the stream was lost after the target had answered.
+        """
+        for delay in itertools.chain(RETRY_DELAYS, itertools.repeat(RETRY_DELAYS[-1])):
+            changed = self._tunnels.search.changed
+            why = await self._attempt()
+            if why is None:
+                return self._early.is_finished
+            self._log_waiting(why)
+            await first_completed(self._hold(), self._endpoint.ended.wait(), changed.wait(), timeout=delay)
+            if self._endpoint.ended.is_set() or self._session.has_left:
+                break
+        return False
+
+    async def conclude(self, error: RelayDebugError) -> None:
+        """Send an editor the reason why its connection is being closed, and answer its last request."""
+        if self._is_for_editors and not self._endpoint.is_gone:
+            self._editor_link.write_end(self._endpoint, self._editor(), error)
+            await first_completed(self._hold(), self._endpoint.ended.wait(), timeout=FAREWELL_TIMEOUT)
+            await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
+
+    def conclude_now(self, reason: str) -> None:
+        """Send an editor the reason why its connection is about to be closed."""
+        if self._is_for_editors:
+            self._editor_link.write_end_now(self._endpoint, self._editor(), reason)
+
+    @property
+    def _is_for_editors(self) -> bool:
+        return not (self._local.destination.is_forward or self._session.is_finished)
+
+    async def _attempt(self) -> RelayDebugError | None:
+        """Carry the connection through one stream; return the reason for another attempt, or None if it has ended.
+
+        Raises:
+            RelayDebugError: for the same reasons as in `carry`.
+        """
+        try:
+            opened = await first_completed(self._tunnels.open_for(self._local.destination), self._hold())
+        except RelayDebugError as error:
+            if not error.retryable:
+                raise
+            return error
+        if not isinstance(opened, tuple):
+            return None  # the local side disconnected
+        stream, layers = opened
+        try:
+            await self._carry_through(stream, layers)
+            await stream.close()
+        except RelayDebugError as error:
+            stream.abort(error.sentence if isinstance(error, ConnectionLost) else "")
+            return self._retry_reason(error)
+        except asyncio.CancelledError:
+            stream.abort(self._record.why_cancelled, code=ResetCode.CLOSED)
+            raise
+        except BaseException:
+            stream.abort()
+            raise
+        return None
+
+    async def _carry_through(self, stream: SessionStream, layers: list[Layer]) -> None:
+        guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard(), self._record.observer()]
+        all_layers = [*self._editor(), self._early, *guards, *layers]
+        stack = LayerStack(all_layers, self._from_local)
+        bridge = Bridge(self._endpoint, stream, stack, traffic=self._record.traffic)
+        self._answers.is_debugpy = self._tunnels.leads_to_debugpy(self._local.destination)
+        self._early.has_stream = True
+        self._session.wait_for("the debugger is starting", self._loop.time())
+        try:
+            await self._editor_link.carry(bridge)
+        finally:
+            self._answers.is_debugpy = self._early.has_stream = False
+
+    async def _hold(self) -> bool:
+        """Keep the local side's bytes until it disconnects, and show an editor why it is waiting; return True."""
+        stack = LayerStack([*self._editor(), self._early], self._from_local)
+        bridge = Bridge(self._endpoint, DiscardingStream(), stack, traffic=self._record.traffic)
+        with contextlib.suppress(ConnectionLost):
+            await bridge.run()
+        return True
+
+    def _editor(self) -> list[Layer]:
+        if not self._is_for_editors:
+            return []
+        return [self._session] if self._answers.is_finished else [self._answers, self._session]
+
+    def _connected(self) -> None:
+        self._log.connected(self._name)
+        self._record.connected()
+
+    def _guard(self) -> RequestGuard:
+        return RequestGuard(self._local.port, self._editor_link.refused)
+
+    def _log_waiting(self, why: RelayDebugError) -> None:
+        reason = waiting_reason(why)
+        self._session.wait_for(reason, self._loop.time())
+        if reason != self._last_logged:
+            self._log.waiting(self._name, why)
+            self._record.waiting(reason)
+            self._last_logged = reason
+
+    def _retry_reason(self, error: RelayDebugError) -> RelayDebugError | None:
+        """Return the reason to retry after an error, or None if the local side disconnected before it got an answer.
+
+        Raises:
+            RelayDebugError: the error, if another attempt cannot help.
+        """
+        if self._early.is_finished:
+            raise error
+        if isinstance(error, StreamBroken):
+            if error.reset in GONE:
+                return error
+        elif self._endpoint.is_gone or (self._endpoint.ended.is_set() and not self._early):
+            return None
+        elif error.retryable and (not self._early or self._session.is_editor):  # `initialize` can be repeated
+            return error
+        raise error
+
+
+class PortLog:
+    """Logs the connections to one port: one line for each state of a debugger's connection.
+
+    A browser opens many connections to a forwarded port. Each of them is logged in one line at level DEBUG, and a
+    problem that they have in common is logged only once until a connection succeeds again.
+
+    Args:
+        local: The port.
+    """
+
+    def __init__(self, local: LocalPort) -> None:
+        self._local = local
+        self._is_forward = local.destination.is_forward
+        self._last_problem = ""
+        """The last logged problem with a forwarded port; "" once a connection to the port has succeeded."""
+
+    def __repr__(self) -> str:
+        return f"<PortLog {self._local}>"
+
+    def accepted(self, name: str) -> None:
+        """Log that a program has connected."""
+        self._event("%s: accepted", name)
+
+    def connected(self, name: str) -> None:
+        """Log that the target has answered."""
+        self._last_problem = ""
+        self._event("%s: connected to the agent", name)
+
+    def left_early(self, name: str) -> None:
+        """Log that the program disconnected before there was a stream."""
+        self._event("%s: disconnected before an agent was available", name)
+
+    def closed(self, name: str, traffic: Traffic) -> None:
+        """Log the end of a connection and its byte counts."""
+        level = logging.DEBUG if self._is_forward else logging.INFO
+        logger.log(level, "%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
+
+    def waiting(self, name: str, why: RelayDebugError) -> None:
+        """Log why a connection is waiting."""
+        self._problem(logging.WARNING, name, f"waiting: {why.reason if isinstance(why, StreamBroken) else why}")
+
+    def failed(self, name: str, error: RelayDebugError) -> None:
+        """Log the error that has ended a connection."""
+        if isinstance(error, StreamBroken) and error.reset is ResetCode.HELD:
+            logger.error(
+                "%s is %s. hint: wait until that user disconnects, or debug another rank", self._local, error.reason
+            )
+        elif isinstance(error, ConnectionLost):
+            self._problem(logging.WARNING, name, f"lost: {error.reason or error.sentence}")
+        else:
+            self._problem(logging.ERROR, name, str(error))
+
+    def _event(self, text: str, name: str) -> None:
+        if not self._is_forward:
+            logger.info(text, name)
+
+    def _problem(self, level: int, name: str, text: str) -> None:
+        if not self._is_forward:
+            logger.log(level, "%s: %s", name, text)
+        elif text != self._last_problem:
+            self._last_problem = text
+            logger.log(level, "%s: %s", self._local, text)
+        else:
+            logger.debug("%s: %s", name, text)

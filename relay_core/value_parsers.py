@@ -1,0 +1,118 @@
+"""Parsers of values in options, variables and files: ports, flags and durations.
+
+    port       5678                       1 to 65535
+    flag       true yes on 1              false no off 0 none, and an empty text
+    duration   90  90s  10m  1.5h         seconds unless a unit follows
+
+Each parser raises a UsageError that does not name the source of the text; `named` adds the name.
+Jobs import this module, so it must import as little as `relay_core.errors`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from relay_core.errors import UsageError
+
+__all__ = [
+    "MAX_PORT",
+    "closest",
+    "escape_controls",
+    "is_port",
+    "is_port_text",
+    "named",
+    "parse_duration",
+    "parse_flag",
+    "parse_port",
+    "read_flag",
+]
+
+MAX_PORT = 65535
+
+_MAX_PORT_DIGITS = 5
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off", "none", ""})
+"""A pipeline passes an input without a value as "none" or as an empty text."""
+_RESEMBLANCE = 0.75
+"""Minimum similarity of two words, as difflib measures it: that of two four-letter words that differ by two swapped
+letters."""
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Prefix an error with the option, variable or field that the invalid text came from."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.sentence}", hint=error.hint) from None
+
+
+def escape_controls(text: str) -> str:
+    """Return a text as one line, with line breaks and other unprintable characters as escape sequences."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that a misspelt word resembles most, or None if it resembles none of them closely."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for misspelt words only
+
+    return next(iter(get_close_matches(word, list(known), 1, _RESEMBLANCE)), None)
+
+
+def is_port(number: int) -> bool:
+    """Return whether a number is a valid TCP port."""
+    return 1 <= number <= MAX_PORT
+
+
+def is_port_text(text: str) -> bool:
+    """Return whether a text is a valid port number."""
+    # Python's int() also accepts "+5", "5_678" and digits of other scripts, which no other program accepts as a port.
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_PORT_DIGITS and is_port(int(text))
+
+
+def parse_port(text: str) -> int:
+    """Return a port.
+
+    Raises:
+        UsageError: the text is not a number from 1 to 65535.
+    """
+    if is_port_text(digits := text.strip()):
+        return int(digits)
+    raise UsageError(f"invalid port: '{text}'", hint=f"use a number from 1 to {MAX_PORT}, such as 5678")
+
+
+def read_flag(text: str) -> bool | None:
+    """Return the value of a flag; None if the text is not a flag."""
+    word = text.strip().lower()
+    return True if word in _TRUE else False if word in _FALSE else None
+
+
+def parse_flag(text: str) -> bool:
+    """Return the value of a flag; "False" and "" are false.
+
+    Raises:
+        UsageError: the text is not a flag.
+    """
+    value = read_flag(text)
+    if value is None:
+        raise UsageError(f"invalid flag: '{text}'", hint="use true or false")
+    return value
+
+
+def parse_duration(text: str) -> float:
+    """Return a duration in seconds.
+
+    Raises:
+        UsageError: the text is not a finite duration of at least 0.
+    """
+    digits = text.strip()
+    factor = _UNITS.get(digits[-1:], 0)
+    try:
+        seconds = float(digits[:-1] if factor else digits) * (factor or 1)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):  # written this way because any comparison with NaN is false
+        raise UsageError(f"invalid duration: '{text}'", hint="use seconds or a unit, such as 90, 90s, 10m or 2h")
+    return seconds

@@ -1,0 +1,69 @@
+"""Facts about SIGTRAP in a process that is debugged on demand; each has a process of its own."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from relay_agent.debuggee.sigtrap import program_frame
+from tests.support.jobs import run_job
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGTRAP is a signal of POSIX systems")
+
+INSTALL = """
+    import os, signal, sys, threading
+    from relay_agent.debuggee import sigtrap
+
+    def raise_trap():
+        os.kill(os.getpid(), signal.SIGTRAP)
+
+    places = []
+    def hold(frame):
+        places.append(frame.f_code.co_name)
+"""
+
+
+async def test_job_keeps_its_handler():
+    """A handler that the job has set is not replaced."""
+    code = """
+    signal.signal(signal.SIGTRAP, lambda *_: print("mine"))
+    print(sigtrap.install(hold)); raise_trap(); print(places)
+    """
+    assert (0, ["False", "mine", "[]"], "") == await run_job(INSTALL + code)
+
+
+async def test_every_signal_is_answered():
+    """Each signal calls the function with the frame of the program; one that arrives meanwhile is ignored."""
+    code = """
+    def hold(frame):
+        places.append(frame.f_code.co_name)
+        raise_trap()
+    def train(): raise_trap()
+    print(sigtrap.install(hold)); train(); train(); raise_trap(); print(places)
+    """
+    assert (0, ["True", "['raise_trap', 'raise_trap', 'raise_trap']"], "") == await run_job(INSTALL + code)
+
+
+async def test_signal_in_code_that_may_hold_a_lock():
+    """The signal is answered when the interrupted code of this library has returned."""
+    code = """
+    from relay_core import errors
+    held = threading.Event()
+    def hold(frame): held.set()
+    sigtrap.install(hold)
+    exec(compile("def locked():\\n raise_trap()\\n print(held.is_set())", "errors.py", "exec"), vars(errors))
+    errors.raise_trap = raise_trap
+    errors.held = held
+    errors.locked()
+    print(held.wait(30))
+    """
+    assert (0, ["False", "True"], "") == await run_job(INSTALL + code)
+
+
+def test_frame_of_the_program():
+    """The debugger stops in the innermost frame outside of libraries, where `justMyCode` shows it."""
+    frames = []
+    json.dumps(object(), default=lambda _: frames.append(sys._getframe(1)))
+    assert frames[0].f_code.co_filename.endswith("encoder.py")
+    assert "test_frame_of_the_program" == program_frame(frames[0]).f_code.co_name

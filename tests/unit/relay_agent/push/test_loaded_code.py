@@ -1,0 +1,59 @@
+"""Facts about what of a file is running in this process."""
+
+import importlib.machinery
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from relay_agent.push.loaded_code import find_modules
+from relay_core.errors import ConfigurationError
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, name: str, path: Path) -> ModuleType:
+    """Return a module that was loaded from a path."""
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+def test_modules_of_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """All modules that were loaded from a file are found, also through a link."""
+    modules = [loaded(monkeypatch, name, tmp_path / "push_me.py") for name in ("push_me", "package.push_me")]
+    (tmp_path / "push_me.py").touch()
+    (tmp_path / "link.py").symlink_to(tmp_path / "push_me.py")
+    assert modules == find_modules(str(tmp_path / "push_me.py"))
+
+
+@pytest.mark.parametrize("suffix", importlib.machinery.EXTENSION_SUFFIXES)
+def test_c_extension(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, suffix: str):
+    """A module that was compiled to a C extension is refused by its name."""
+    loaded(monkeypatch, "push_me", tmp_path / f"push_me{suffix}")
+    with pytest.raises(ConfigurationError, match=r"push_me\S* is a C extension, which cannot be replaced"):
+        find_modules(str(tmp_path / "push_me.py"))
+
+
+def test_file_that_is_not_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The hint names loaded files of the same name, but none of relay-agent or a library."""
+    with pytest.raises(ConfigurationError, match="no module was loaded from swap.py") as refused:
+        find_modules("swap.py")
+    assert "use --as to name the file on the node" == refused.value.hint
+    loaded(monkeypatch, "push_me", tmp_path / "push_me.py")
+    with pytest.raises(ConfigurationError) as refused:
+        find_modules("other/push_me.py")
+    assert f"the job has loaded {tmp_path / 'push_me.py'}; use --as to name one of them" == refused.value.hint
+
+
+def test_modules_without_a_usable_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Objects in `sys.modules` that raise exceptions do not matter."""
+
+    class Strange(ModuleType):
+        @property
+        def __file__(self) -> str:  # type: ignore[override]
+            raise RuntimeError("lazy")
+
+    monkeypatch.setitem(sys.modules, "strange", Strange("strange"))
+    with pytest.raises(ConfigurationError):
+        find_modules(str(tmp_path / "strange.py"))

@@ -1,0 +1,184 @@
+"""Facts about the modules that the job side uses while gevent has replaced parts of the standard library."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from relay_agent import gevent_originals
+
+JOB_SIDE = (
+    "collectives",
+    "debuggee",
+    "debugpy_internals",
+    "evaluation",
+    "node/in_job",
+    "prefetch",
+    "push",
+    "stacks",
+    "values",
+)
+IMPORT = re.compile(r"^\s*(?:import|from) (?:threading|queue|subprocess)\b", re.MULTILINE)
+PATCHED_ON_PURPOSE = {"debuggee/post_mortem.py"}
+"""Replaces the hooks of the program's own threads."""
+THREADS = """
+import _thread, sys, threading
+main = _thread.get_ident()
+from relay_agent import gevent_originals
+done = _thread.allocate_lock()
+done.acquire()
+
+def copy():
+    gevent_originals.time.sleep(0)
+    print(gevent_originals.threading.main_thread().ident == main, gevent_originals.threading.get_ident() != main)
+    done.release()
+
+threading.Thread(target=copy).start()
+from gevent import monkey
+monkey.patch_all()
+while not done.acquire(False):
+    gevent_originals.time.sleep(0.01)
+"""
+NATIVE = """
+import gevent
+from gevent import monkey
+monkey.patch_all()
+from relay_agent.gevent_originals import os, queue, socket, subprocess, threading
+print(monkey.is_module_patched("threading"), sys.modules["threading"].Thread is not threading.Thread)
+arrived = queue.SimpleQueue()
+threading.Thread(target=lambda: arrived.put(subprocess.run(["true"]).returncode), daemon=True).start()
+print(arrived.get(timeout=60), socket.socketpair()[0].__class__.__module__)
+"""
+FORK = """
+import _thread, os, time
+os.environ["GEVENT_SUPPORT"] = "True"
+from relay_agent import gevent_originals
+
+def copy():
+    with gevent_originals._copies._making:
+        started.release()
+        time.sleep(0.3)  # a copy takes some time, in which the other thread forks
+
+started = _thread.allocate_lock()
+started.acquire()
+_thread.start_new_thread(copy, ())
+started.acquire()
+child = os.fork()
+if not child:
+    os._exit(0 if gevent_originals.os.getpid() else 1)
+deadline = time.monotonic() + 60
+while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+    if time.monotonic() > deadline:
+        os.kill(child, 9)
+    time.sleep(0.01)
+print(ended[1])
+"""
+PATCHING = """
+import _thread, sys
+sys.setswitchinterval(1e-6)
+from relay_agent import gevent_originals
+names = ("Lock", "Thread", "get_ident")
+found = []
+
+def copy():
+    while not gevent_originals.is_active():
+        pass
+    found.extend(getattr(gevent_originals.threading, name).__module__ for name in names)
+
+_thread.start_new_thread(copy, ())
+from gevent import monkey
+monkey.patch_all()
+while len(found) < len(names):
+    gevent_originals.time.sleep(0.01)
+print([name.partition(".")[0] for name in found])
+"""
+
+IMPORTING = """
+import _thread, time
+start, sleep = _thread.start_new_thread, time.sleep
+from relay_agent import gevent_originals
+from gevent import monkey
+monkey.patch_all()
+import gevent, importlib._bootstrap
+found = []
+
+def in_thread(work):
+    try:
+        found.append(work())
+    except BaseException as error:
+        found.append(repr(error))
+
+def import_module():
+    gevent_originals.prepare_imports()
+    started.append(True)
+    import xmlrpc.client
+    return "imported"
+
+started = []
+for name, work in (("queue", lambda: gevent_originals.queue.SimpleQueue.__name__), ("xmlrpc.client", import_module)):
+    lock = importlib._bootstrap._get_module_lock(name)
+    lock.acquire()  # as this thread does while it imports the module
+    start(in_thread, (work,))
+    if work is import_module:
+        while not started:
+            sleep(0.01)
+        sleep(0.2)  # the thread waits for the lock
+        lock.release()
+    while not found:
+        sleep(0.01)
+    print(found.pop())
+"""
+
+
+def _output(code: str) -> str:
+    command = [sys.executable, "-c", f"import sys\n{code}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_nothing_is_copied_without_gevent() -> None:
+    """In a process without gevent the attributes are those of the standard library, and gevent is not imported."""
+    assert threading.Thread is gevent_originals.threading.Thread
+    code = "from relay_agent.gevent_originals import socket, _copies; socket.socket; print(len(_copies.modules))"
+    assert _output(f"{code}; print('gevent' in sys.modules)") == "0\nFalse\n"
+
+
+def test_threads_are_native_in_a_patched_process() -> None:
+    """A thread and a process run while the main thread, whose greenlets cannot run, waits for them."""
+    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
+    assert _output(NATIVE) == "True True\n0 _relay_agent_original_socket\n"
+
+
+def test_the_main_thread_is_known_in_a_copy() -> None:
+    """A copy of `threading` that another thread has made knows the main thread, which it would take itself for."""
+    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
+    assert _output(THREADS) == "True True\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
+def test_a_child_forked_during_a_copy() -> None:
+    """A process that is forked while another thread makes the copies does not wait for that thread."""
+    assert _output(FORK) == "0\n"
+
+
+def test_copies_that_are_made_during_the_patch() -> None:
+    """A thread that makes the copies while gevent patches the modules gets the original functions."""
+    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
+    assert _output(PATCHING) == "['_thread', '_relay_agent_original_threading', '_thread']\n"
+
+
+def test_another_thread_is_importing_the_same_modules() -> None:
+    """A thread makes the copies without the locks of `import`, and can wait for those locks when it imports itself."""
+    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
+    assert _output(IMPORTING) == "SimpleQueue\nimported\n"
+
+
+def test_no_lock_of_the_job_side_is_gevents() -> None:
+    """What runs in the job takes its locks, queues and processes from here: a thread may never get a lock of gevent."""
+    agent = Path(gevent_originals.__file__).parent
+    files = [path for folder in JOB_SIDE for path in (agent / folder).rglob("*.py")]
+    found = {path.relative_to(agent).as_posix() for path in files if IMPORT.search(path.read_text())}
+    assert found == PATCHED_ON_PURPOSE
