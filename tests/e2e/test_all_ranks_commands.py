@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import Ranks, line_of
 from tests.support.ports import free_port
 from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 TRAIN = """\
 import time
@@ -41,10 +42,10 @@ async def test_group_status_and_release(relay: LocalRelay, tmp_path: Path) -> No
         nobody = await run("relay_client", "group", "0", env=here)
         assert "no editor is attached to the session of all ranks" in nobody.stderr
         assert f"127.0.0.1:{port} to all ranks\n" in (await run("relay_client", "status", env=here)).stdout
-        async with await DapClient.connect("127.0.0.1", port) as dap:
-            await dap.attach({str(script): [{"line": COUNT}]}, within=120)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap:
+            await dap.attach({str(script): [{"line": COUNT}]}, within=DEADLINE)
             await dap.wait_for_event(
-                "output", matching=lambda body: f"ranks 0-1 at train.py:{COUNT}" in body["output"], within=120
+                "output", matching=lambda body: f"ranks 0-1 at train.py:{COUNT}" in body["output"], within=DEADLINE
             )
             chosen = await run("relay_client", "group", "1", "--json", env=here)
             assert {"text": "rank 1: rank 1"} == json.loads(chosen.stdout)
@@ -57,8 +58,8 @@ async def test_group_status_and_release(relay: LocalRelay, tmp_path: Path) -> No
             assert 2 == status.count(f"stopped at train.py:{COUNT} (breakpoint)")
             released = await run("relay_client", "release", "1", env=here)
             assert "rank 1 is released: 1 connection closed\n" == released.stdout
-            await dap.wait_for_event("thread", matching=lambda body: body["reason"] == "exited", within=60)
-            await dap.request("disconnect", within=60)
+            await dap.wait_for_event("thread", matching=lambda body: body["reason"] == "exited", within=DEADLINE)
+            await dap.request("disconnect", within=DEADLINE)
 
 
 async def test_a_second_start_uses_the_port_that_is_open(relay: LocalRelay, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from relay_client.ui.text import clock
 from relay_core.errors import RelayDebugError
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, who_serves
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, Program, program, run, stop
+from tests.support.programs import Program, program, run, stop
 from tests.support.relay import LocalRelay
 from tests.support.screen import client_on, screen
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import suspend
 from tests.support.ports import consecutive_ports
 from tests.support.programs import Finished, run
@@ -59,7 +60,7 @@ while True:
     work(step)
     if rank == {IN_C} and (here / "hang").exists():
         (here / "hangs").touch()
-        ctypes.PyDLL(None).sleep(600)
+        ctypes.PyDLL(None).sleep(3600)
 """
 LAUNCHER = f"""\
 for rank in $(seq 0 {{last}}); do
@@ -166,7 +167,7 @@ async def test_odd_rank_is_named_first(relay: LocalRelay, tmp_path: Path):
 
 async def main_threads(editor: DapClient) -> list[str]:
     """Return the names of the main threads of attached ranks."""
-    threads = (await editor.request("threads", within=60))["threads"]
+    threads = (await editor.request("threads", within=DEADLINE))["threads"]
     return [thread["name"] for thread in threads if "MainThread" in thread["name"]]
 
 
@@ -179,10 +180,10 @@ async def test_stopped_rank_is_a_row(relay: LocalRelay, tmp_path: Path):
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(ranks(relay, tmp_path, port, 3))
         await stack.enter_async_context(running_client(relay, tmp_path, "--all-ranks", str(all_ranks)))
-        async with await DapClient.connect("127.0.0.1", all_ranks, within=60) as editor:
-            await editor.attach({}, within=60)
+        async with await DapClient.connect("127.0.0.1", all_ranks, within=DEADLINE) as editor:
+            await editor.attach({}, within=DEADLINE)
             while len(await main_threads(editor)) != 3:
-                await editor.wait_for_event("thread", within=60)
+                await editor.wait_for_event("thread", within=DEADLINE)
             pid = int((tmp_path / "ready-1").read_text())
             await suspend(pid)
             try:
@@ -190,13 +191,13 @@ async def test_stopped_rank_is_a_row(relay: LocalRelay, tmp_path: Path):
                     groups(relay, tmp_path, "eval", "--ranks", "all", "--timeout", "2s", "weights is None"),
                     groups(relay, tmp_path, "diff", "--ranks", "0-1", "weights"),
                     *(
-                        editor.request("evaluate", {"expression": text, "context": "repl"}, within=60)
+                        editor.request("evaluate", {"expression": text, "context": "repl"}, within=DEADLINE)
                         for text in ("@all 7", "@diff rank < 8")
                     ),
                 )
             finally:
                 os.kill(pid, signal.SIGCONT)
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
     assert [([1], "no answer within 3 s"), ([0, 2], "")] == [(each["ranks"], each["error"]) for each in values]
     assert [([1], "no answer within 10 s"), ([0], "")] == [(each["ranks"], each["error"]) for each in compared]
     assert values[0]["silent"] is compared[0]["silent"] is True
@@ -207,9 +208,9 @@ async def test_stopped_rank_is_a_row(relay: LocalRelay, tmp_path: Path):
 
 async def console(editor: DapClient, thread: dict[str, int], text: str) -> str:
     """Return what the debug console shows for an input."""
-    frame = (await editor.request("stackTrace", {**thread, "levels": 1}, within=60))["stackFrames"][0]["id"]
+    frame = (await editor.request("stackTrace", {**thread, "levels": 1}, within=DEADLINE))["stackFrames"][0]["id"]
     arguments = {"expression": text, "frameId": frame, "context": "repl"}
-    return (await editor.request("evaluate", arguments, within=60))["result"]
+    return (await editor.request("evaluate", arguments, within=DEADLINE))["result"]
 
 
 async def test_console_of_all_ranks(relay: LocalRelay, tmp_path: Path):
@@ -218,14 +219,14 @@ async def test_console_of_all_ranks(relay: LocalRelay, tmp_path: Path):
     script = tmp_path / "train.py"
     async with ranks(relay, tmp_path, port, 2), running_client(relay, tmp_path, "--all-ranks", str(all_ranks)):
         line = SCRIPT.splitlines().index("    return inner") + 1
-        async with await DapClient.connect("127.0.0.1", all_ranks, within=60) as editor:
-            await editor.attach({str(script): [{"line": line}]}, justMyCode=False, within=60)
-            thread = {"threadId": (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]}
+        async with await DapClient.connect("127.0.0.1", all_ranks, within=DEADLINE) as editor:
+            await editor.attach({str(script): [{"line": line}]}, justMyCode=False, within=DEADLINE)
+            thread = {"threadId": (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
             assert "ranks 0-1  0.312" in await console(editor, thread, "@all loss")
             assert "ranks 0-1  equal, checksum " in await console(editor, thread, "@diff weights")
             assert "mean 3 of 2,048" in await console(editor, thread, "@stats weights['layers.3.weight']")
             assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path):
@@ -234,9 +235,9 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
     script = tmp_path / "train.py"
     async with ranks(relay, tmp_path, port, 2), running_client(relay, tmp_path, "--ports", str(port)):
         line = SCRIPT.splitlines().index("    return inner") + 1
-        async with await DapClient.connect("127.0.0.1", port, within=60) as editor:
-            await editor.attach({str(script): [{"line": line}]}, justMyCode=False, within=60)
-            thread = {"threadId": (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]}
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+            await editor.attach({str(script): [{"line": line}]}, justMyCode=False, within=DEADLINE)
+            thread = {"threadId": (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
             found = await groups(relay, tmp_path, "eval", "inner // step, rank")
             running, stopped = found
             assert ([1], "__main__") == (running["ranks"], running["place"])
@@ -249,7 +250,7 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
             shown = await console(editor, thread, "@stats weights['layers.3.weight']")
             assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
             assert "ndarray[64, 32] float32: min 3 max 3 mean 3 of 2,048" == shown
-            await editor.request("next", thread, within=60)
-            await editor.wait_for_event("stopped", within=60)
+            await editor.request("next", thread, within=DEADLINE)
+            await editor.wait_for_event("stopped", within=DEADLINE)
             assert "0" == (await groups(relay, tmp_path, "eval", "--ranks", "0", "rank"))[0]["text"]
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)

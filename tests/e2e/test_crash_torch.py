@@ -14,7 +14,7 @@ from tests.support.relay import LocalRelay
 from tests.support.run_job import running_job
 from tests.support.torch_job import NODE, needs_torch
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch]
+pytestmark = [pytest.mark.e2e, needs_torch]
 
 DEBUG = "relay_agent.start_remote_debugging_from_args()"
 GROUP = 'dist.init_process_group("gloo")'

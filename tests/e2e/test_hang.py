@@ -10,13 +10,14 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import TIMEOUT_ERRORS
+from tests.support.deadline import DEADLINE
 from tests.support.hang_job import hang_job, line_of
 from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, until_registered
 from tests.support.torch_job import needs_torch
 
-pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
 
 DEFAULT = "group 'default' (4 ranks): collective #6"
 
@@ -173,18 +174,18 @@ async def test_rank_at_a_breakpoint(relay: LocalRelay, tmp_path: Path) -> None:
         Forwarder(tunnels, [job.port, job.port + 1]),
     ):
         await job.until_ready()
-        async with await DapClient.connect("127.0.0.1", job.port + 1) as second:
-            await second.attach(breakpoints, within=60)
-            await second.wait_for_event("stopped", within=60)
+        async with await DapClient.connect("127.0.0.1", job.port + 1, within=DEADLINE) as second:
+            await second.attach(breakpoints, within=DEADLINE)
+            await second.wait_for_event("stopped", within=DEADLINE)
             status, text = await job.verdict_that("stopped by a debugger")
             assert text.endswith(f"missing rank 1, which is stopped by a debugger at {place}")
             assert status == 16
-            async with await DapClient.connect("127.0.0.1", job.port) as first:
-                await first.attach(breakpoints, within=60)
-                second_thread = (await second.request("threads", {}, within=60))["threads"][0]["id"]
-                await second.request("continue", {"threadId": second_thread}, within=60)
+            async with await DapClient.connect("127.0.0.1", job.port, within=DEADLINE) as first:
+                await first.attach(breakpoints, within=DEADLINE)
+                second_thread = (await second.request("threads", {}, within=DEADLINE))["threads"][0]["id"]
+                await second.request("continue", {"threadId": second_thread}, within=DEADLINE)
                 for stopped in (first, second):
-                    await stopped.wait_for_event("stopped", within=60)
+                    await stopped.wait_for_event("stopped", within=DEADLINE)
                 assert (0, "all 2 ranks are stopped by a debugger or waiting for one: this is not a hang") == (
                     await job.verdict()
                 )
@@ -198,7 +199,7 @@ async def test_watch(relay: LocalRelay, tmp_path: Path) -> None:
         client = access(relay, tmp_path, "send")
         async with program("relay_client", "--hc", HC, "hang", "--watch", "2", env=client) as watching:
             assert watching.process.stdout is not None
-            line = (await asyncio.wait_for(watching.process.stdout.readline(), 100)).decode()
+            line = (await asyncio.wait_for(watching.process.stdout.readline(), DEADLINE)).decode()
             assert f"missing rank 2, which is at {line_of('skip: elsewhere')} (blocked in a call)\n" in line
             with pytest.raises(TIMEOUT_ERRORS):  # ten more looks
                 await asyncio.wait_for(watching.process.stdout.readline(), 5)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import KEY, node_of
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, environment, run
+from tests.support.programs import environment, run
 from tests.support.relay import LocalRelay
 from tests.support.screen import client_on, screen
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.programs_to_kill import fleet, kill_and_look, look_for_remains, stepping
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 
 async def test_every_program_is_killed_once(tmp_path: Path) -> None:

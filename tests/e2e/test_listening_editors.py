@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.listening import ListeningEditor, listening_editor
 from tests.support.ports import free_port
 from tests.support.programs import Program, run
@@ -67,8 +68,10 @@ async def test_a_killed_job(session: Session) -> None:
 async def test_a_job_that_ends(session: Session) -> None:
     """The console shows the exit status of a job that ends by itself."""
     (session.script.parent / "stop").touch()
-    await session.editor.stopped.client.request("setBreakpoints", {"source": {"path": str(session.script)}}, within=60)
-    await session.editor.stopped.client.request("continue", {"threadId": 1}, within=60)
+    await session.editor.stopped.client.request(
+        "setBreakpoints", {"source": {"path": str(session.script)}}, within=DEADLINE
+    )
+    await session.editor.stopped.client.request("continue", {"threadId": 1}, within=DEADLINE)
     await shown(session.editor.client, "the job ended with status 3")
     assert 3 == (await event(session.editor.client, "exited"))["exitCode"]
     await event(session.editor.client, "terminated")
@@ -115,9 +118,9 @@ async def shown(editor: DapClient, part: str) -> str:
     def matches(body: dict[str, Any]) -> bool:
         return body.get("output", "").startswith("relay-client: ") and part in body["output"]
 
-    return str((await editor.wait_for_event("output", matching=matches, within=60))["body"]["output"])
+    return str((await editor.wait_for_event("output", matching=matches, within=DEADLINE))["body"]["output"])
 
 
 async def event(editor: DapClient, name: str) -> dict[str, Any]:
     """Return the body of the next event with a name."""
-    return dict((await editor.wait_for_event(name, within=60)).get("body", {}))
+    return dict((await editor.wait_for_event(name, within=DEADLINE)).get("body", {}))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import KEY, node_of
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE
 from tests.support.relay import LocalRelay
 from tests.support.screen import WIDTH, Screen, client_on, screen
 from tests.support.tmux import MISSING, client_in_tmux

@@ -15,6 +15,7 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.hang_job import hang_job, line_of
 from tests.support.ports import consecutive_ports
 from tests.support.programs import REPOSITORY, environment, program
@@ -25,7 +26,7 @@ from tests.support.torch_job import needs_torch
 if TYPE_CHECKING:
     from mcp import Client
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 RANKS = 4
 WRONG = 2
@@ -102,7 +103,7 @@ async def agent(relay: LocalRelay, directory: Path, *options: str) -> AsyncItera
     variables = environment(**access(relay, directory, "send"), PYTHONPATH=str(REPOSITORY))
     parameters = StdioServerParameters(command=sys.executable, args=list(command), env=variables)
     transport = stdio_client(parameters, errlog=sys.stderr)  # the default is where the importing test wrote
-    async with Client(transport, read_timeout_seconds=150) as client:
+    async with Client(transport, read_timeout_seconds=DEADLINE) as client:
         yield client
 
 
@@ -185,7 +186,7 @@ async def test_hang_is_explained_by_reading(relay: LocalRelay, tmp_path: Path):
         await torch_job.until_ready()
         await until_registered(relay, tmp_path, 4)
         found: dict[str, Any] = {"groups": []}
-        async with timeout(150):
+        async with timeout(DEADLINE):
             while [[0, 1, 3]] != [group["entered"] for group in found["groups"]]:
                 (found,) = await call(client, "hang_verdict")
         (text,), (group,) = found["text"], found["groups"]
@@ -251,10 +252,10 @@ async def test_rank_that_an_editor_holds(relay: LocalRelay, tmp_path: Path):
         job(relay, tmp_path) as port,
         running_client(relay, tmp_path, "--ports", str(port + WRONG)),
         agent(relay, tmp_path, "--allow-control") as client,
-        await DapClient.connect("127.0.0.1", port + WRONG, within=60) as editor,
+        await DapClient.connect("127.0.0.1", port + WRONG, within=DEADLINE) as editor,
     ):
-        await editor.attach({script: [{"line": LINE}]}, justMyCode=False, within=60)
-        thread = {"threadId": (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]}
+        await editor.attach({script: [{"line": LINE}]}, justMyCode=False, within=DEADLINE)
+        thread = {"threadId": (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
         (stopped,) = await call(client, "wait_for_stop", ranks="2", seconds=60)
         assert (True, f"train.py:{LINE} in work") == (stopped["stopped"], stopped["place"])
         assert stopped["debugged_by"]
@@ -263,10 +264,10 @@ async def test_rank_that_an_editor_holds(relay: LocalRelay, tmp_path: Path):
         refused = await refusal(client, "set_breakpoints", file=script, lines=[LINE], ranks="2-3")
         assert f"rank 2 is being debugged by {stopped['debugged_by']} (since " in refused
         assert "rank 2 is being debugged by" in await refusal(client, "continue_execution", ranks="2")
-        await editor.request("next", thread, within=60)
-        after = await editor.wait_for_event("stopped", within=60)
+        await editor.request("next", thread, within=DEADLINE)
+        after = await editor.wait_for_event("stopped", within=DEADLINE)
         assert "step" == after["body"]["reason"]
-        await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+        await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 async def test_signal_while_stdin_is_open(relay: LocalRelay, tmp_path: Path):
@@ -277,7 +278,7 @@ async def test_signal_while_stdin_is_open(relay: LocalRelay, tmp_path: Path):
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
         request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
         server.process.stdin.write(json.dumps(request).encode() + b"\n")
-        answer = json.loads(await asyncio.wait_for(server.process.stdout.readline(), 60))
+        answer = json.loads(await asyncio.wait_for(server.process.stdout.readline(), DEADLINE))
         assert "relay-debug" == answer["result"]["serverInfo"]["name"]
         server.process.send_signal(signal.SIGTERM)
-        assert 0 == await asyncio.wait_for(server.process.wait(), 30)
+        assert 0 == await asyncio.wait_for(server.process.wait(), DEADLINE)

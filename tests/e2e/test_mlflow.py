@@ -15,6 +15,7 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.mlflow import PYTHON, ROOT, MlflowServer, mlflow_server, needs_mlflow
 from tests.support.ports import free_port
 from tests.support.programs import program, run
@@ -58,10 +59,10 @@ async def test_a_waiting_rank_is_a_tag_of_its_run(relay: LocalRelay, tmp_path: P
         assert f"run {number}: {page}" == table.splitlines()[-1]
         found = json.loads((await run("relay_client", "--hc", HC, "status", "--json", env=looks)).stdout)
         assert page in json.dumps(found)
-        async with await DapClient.connect("127.0.0.1", port) as dap:
-            await dap.attach({}, within=60)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap:
+            await dap.attach({}, within=DEADLINE)
             await tags_become(server, number, {})
-            await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         end.touch()
         assert 0 == (await running.finish()).status
 
@@ -78,7 +79,7 @@ async def test_the_monitor_logs_metrics_of_the_run(relay: LocalRelay, tmp_path: 
     )
     async with job as running:
         names = {"system/node_0/cpu_utilization_percentage", "system/node_0/rank_0/memory_usage_megabytes"}
-        async with timeout(120):
+        async with timeout(DEADLINE):
             while not names <= {each["key"] for each in await metrics(server, number)}:
                 await asyncio.sleep(0.2)
         memory = next(
@@ -98,7 +99,7 @@ async def test_a_local_run_logs_metrics(tmp_path: Path, server: MlflowServer) ->
     variables = {"MLFLOW_TRACKING_URI": server.url, "MLFLOW_RUN_ID": number, "RELAY_NODE_DIR": str(tmp_path / "node")}
     command = ("run", "--debug-monitor", "0.5s", "--", str(PYTHON), str(script), str(end))
     async with program("relay_agent", *command, env=variables, cwd=tmp_path) as running:
-        async with timeout(120):
+        async with timeout(DEADLINE):
             while not any("rank_0" in each["key"] for each in await metrics(server, number)):
                 await asyncio.sleep(0.2)
         end.touch()
@@ -183,7 +184,7 @@ async def test_runs_of_an_experiment(tmp_path: Path, server: MlflowServer) -> No
     process = await asyncio.create_subprocess_exec(
         *(PYTHON, "-c", code, str(tmp_path)), stdout=asyncio.subprocess.PIPE, env={**os.environ, **variables}
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 120)
+    output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
     assert f"{runs['FAILED']} FAILED FAILED 1\n" == output.decode()
     (copy,) = [path for path in tmp_path.rglob("*") if path.is_file()]  # noqa: ASYNC240 - after the program
     assert ("events.out.tfevents.1", f"FAILED_{runs['FAILED']}") == (copy.name, copy.parents[2].name)
@@ -191,7 +192,7 @@ async def test_runs_of_an_experiment(tmp_path: Path, server: MlflowServer) -> No
 
 async def event_files(directory: Path, count: int) -> list[Path]:
     """Wait until a directory has event files with content."""
-    async with timeout(90):
+    async with timeout(DEADLINE):
         while len(found := with_content(directory)) < count:
             await asyncio.sleep(0.1)
     return found
@@ -203,7 +204,7 @@ def with_content(directory: Path) -> list[Path]:
 
 async def answer(port: int, path: str, is_expected: Callable[[Any], bool]) -> Any:
     """Ask TensorBoard until the answer is as expected."""
-    async with timeout(120):
+    async with timeout(DEADLINE):
         while True:
             with contextlib.suppress(OSError):
                 found = json.loads(await asyncio.to_thread(load, f"http://127.0.0.1:{port}{path}"))
@@ -213,12 +214,12 @@ async def answer(port: int, path: str, is_expected: Callable[[Any], bool]) -> An
 
 
 def load(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=30) as response:
+    with urllib.request.urlopen(url, timeout=DEADLINE) as response:
         return response.read()
 
 
 async def tags_become(server: MlflowServer, run_id: str, expected: dict[str, str]) -> None:
     """Wait until a run has these tags."""
-    async with timeout(90):
+    async with timeout(DEADLINE):
         while expected != await server.tags(run_id):
             await asyncio.sleep(0.1)

@@ -1,6 +1,7 @@
 """Facts about jobs that are to be debugged and are not: nobody attaches, nobody looks at a crash, the relay is down."""
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from relay_agent.python_path import in_front
 from relay_client.dap.client import DapClient
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import Finished, program, run
 from tests.support.relay import HC, LocalRelay, local_relay
@@ -19,8 +22,6 @@ from tests.support.streams import local_server
 
 pytestmark = pytest.mark.e2e
 
-ONE_ATTEMPT = 10.0
-"""Seconds that an agent gives a relay to answer."""
 LOOP = """\
 import time
 
@@ -29,6 +30,15 @@ while True:
     step += 1
     time.sleep(0.01)
 """
+PATIENT = """\
+import sys
+
+if "node-agent" in sys.orig_argv:
+    from relay_core.net.websocket import handshake
+
+    handshake.open_websocket.__kwdefaults__["timeout"] = 3600.0
+"""
+"""A `sitecustomize` with which an agent gives a relay an hour to answer."""
 WAITS_FOR = """\
 import os
 import time
@@ -128,18 +138,18 @@ async def test_relay_that_cannot_be_reached_is_not_waited_for(relay: LocalRelay,
     script.write_text(LOOP)
     await relay.server.stop()
     started = time.monotonic()
-    async with running_job(relay, script, "--port", str(port), "--wait", "600") as job:
+    async with running_job(relay, script, "--port", str(port), "--wait", "3600") as job:
         line = await job.line("continuing without a debugger: cannot connect to localhost")
         assert 25 < time.monotonic() - started
         assert f"a debugger can attach on port {port} ('{HC}') as soon as the agent is listening. hint: " in line
         await relay.server.start()
         async with (
             running_client(relay, tmp_path, "--ports", str(port)),
-            await DapClient.connect("127.0.0.1", port) as dap,
+            await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
         ):
-            await dap.attach({str(script): [{"line": 5}]}, within=60)
-            await dap.wait_for_event("stopped", within=30)
-            await dap.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await dap.attach({str(script): [{"line": 5}]}, within=DEADLINE)
+            await dap.wait_for_event("stopped", within=DEADLINE)
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 async def test_proxy_that_refuses(relay: LocalRelay, tmp_path: Path) -> None:
@@ -153,7 +163,7 @@ async def test_proxy_that_refuses(relay: LocalRelay, tmp_path: Path) -> None:
 
     async with local_server(refuse) as (port, _):
         proxy = dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{port}") | {"NO_PROXY": ""}
-        options = ("--wait", "600", "--on-timeout", "abort")
+        options = ("--wait", "3600", "--on-timeout", "abort")
         finished = await run_script(relay, tmp_path, "print('ran')\n", *options, **proxy)
     assert (14, "") == (finished.status, finished.stdout)
     assert 1 == finished.stderr.count("no longer waiting for a debugger: the proxy refused the connection to localhost")
@@ -162,7 +172,7 @@ async def test_proxy_that_refuses(relay: LocalRelay, tmp_path: Path) -> None:
 
 async def test_failure_of_a_job_that_exits_without_a_debugger(relay: LocalRelay, tmp_path: Path) -> None:
     """The reason is in the log once, and no line says that the job continues."""
-    options = ("--wait", "600", "--on-timeout", "abort")
+    options = ("--wait", "3600", "--on-timeout", "abort")
     missing = tmp_path / "missing.pem"
     finished = await run_script(relay, tmp_path, "print('ran')\n", *options, RELAY_CA_FILE=str(missing))
     assert (14, "") == (finished.status, finished.stdout)
@@ -174,27 +184,23 @@ async def test_failure_of_a_job_that_exits_without_a_debugger(relay: LocalRelay,
 async def test_proxy_that_cannot_be_used(relay: LocalRelay, tmp_path: Path) -> None:
     """A job behind a SOCKS proxy, which is not supported, continues at once with the reason and a hint."""
     proxy = {"HTTPS_PROXY": "socks5h://127.0.0.1:1", "https_proxy": "socks5h://127.0.0.1:1", "NO_PROXY": ""}
-    started = time.monotonic()
-    finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "300", **proxy)
+    finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "3600", **proxy)
     assert (0, "ran\n") == (finished.status, finished.stdout)
     assert "continuing without a debugger: HTTPS_PROXY names a SOCKS proxy" in finished.stderr
     assert "hint: run: pip install 'python-socks[asyncio]'" in finished.stderr
     assert "Traceback" not in finished.stderr
-    assert time.monotonic() - started < 150
 
 
 async def test_crash_that_no_debugger_can_look_at(relay: LocalRelay, tmp_path: Path) -> None:
     """A crash is not held when the agent cannot listen; the reason is logged, and the job ends as it would have."""
     proxy = {"HTTPS_PROXY": "socks5h://127.0.0.1:1", "https_proxy": "socks5h://127.0.0.1:1", "NO_PROXY": ""}
-    options = ("--debug-ranks", "none", "--debug-on-crash", "--hold", "600")
-    started = time.monotonic()
+    options = ("--debug-ranks", "none", "--debug-on-crash", "--hold", "3600")
     finished = await run_script(relay, tmp_path, "print(1 / 0)\n", *options, **proxy)
     assert 1 == finished.status
     assert re.search(
         r"(not held for a debugger|no debugger can attach; exiting): HTTPS_PROXY names a SOCKS", finished.stderr
     )
     assert "\nZeroDivisionError: division by zero\n" in finished.stderr
-    assert time.monotonic() - started < 150
 
 
 async def test_relay_that_does_not_answer(relay: LocalRelay, tmp_path: Path) -> None:
@@ -212,9 +218,10 @@ async def test_relay_that_does_not_answer(relay: LocalRelay, tmp_path: Path) -> 
         key = f"SharedAccessKeyName=listen;SharedAccessKey={relay.listen_key}"
         access.write_text(f"Endpoint=sb://localhost:{port};{key}")
         options = ("--debug-ranks", "none", "--connection-string-file", str(access))
-        finished = await run_script(relay, tmp_path, WAITS_FOR.format(dialled), *options)
+        (tmp_path / "sitecustomize.py").write_text(PATIENT)
+        search = in_front(tmp_path, os.environ.get("PYTHONPATH"))
+        finished = await run_script(relay, tmp_path, WAITS_FOR.format(dialled), *options, PYTHONPATH=search)
         assert (0, "ran\n") == (finished.status, finished.stdout)
-        assert time.time() - dialled.stat().st_mtime < ONE_ATTEMPT / 2
         assert not (tmp_path / "node").exists()
 
 
@@ -228,11 +235,11 @@ async def test_relay_that_comes_later(relay: LocalRelay, tmp_path: Path) -> None
         await relay.server.start()
         async with (
             running_client(relay, tmp_path, "--ports", str(port)),
-            await DapClient.connect("127.0.0.1", port) as dap,
+            await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
         ):
-            await dap.attach({str(script): [{"line": 5}]}, within=60)
-            await dap.wait_for_event("stopped", within=30)
-            await dap.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await dap.attach({str(script): [{"line": 5}]}, within=DEADLINE)
+            await dap.wait_for_event("stopped", within=DEADLINE)
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.ports import consecutive_ports
 from tests.support.programs import Finished, Program, program
 from tests.support.relay import HC, LocalRelay
@@ -131,7 +132,7 @@ async def training(
 async def until_logged(directory: Path, text: str, ranks: Sequence[int] = range(RANKS)) -> None:
     """Wait until the last lines of some ranks have a text."""
     logs = [directory / f"log-{rank}" for rank in ranks]
-    async with timeout(90):
+    async with timeout(DEADLINE):
         while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
             await asyncio.sleep(0.05)
 
@@ -243,7 +244,7 @@ async def test_one_rank_that_cannot(relay: LocalRelay, tmp_path: Path):
 
 async def until_logged_once(directory: Path, ranks: Sequence[int]) -> None:
     """Wait until some ranks have executed a step."""
-    async with timeout(90):
+    async with timeout(DEADLINE):
         while not all((directory / f"log-{rank}").exists() for rank in ranks):
             await asyncio.sleep(0.05)
 
@@ -270,23 +271,25 @@ async def test_line_in_the_editor(relay: LocalRelay, tmp_path: Path):
         def has(text: str) -> Callable[[dict[str, Any]], bool]:
             return lambda body: text in body.get("output", "")
 
-        async with await DapClient.connect("127.0.0.1", port, within=60) as editor:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
             mappings = [{"localRoot": str(local.parent), "remoteRoot": str(tmp_path)}]
             unused = {str(local): [{"line": FIXED.splitlines().index("    return 1") + 1}]}
-            await editor.attach(unused, pathMappings=mappings, justMyCode=False, within=60)
-            await editor.wait_for_event("output", matching=has("model.py differs from the job's file"), within=60)
+            await editor.attach(unused, pathMappings=mappings, justMyCode=False, within=DEADLINE)
+            await editor.wait_for_event("output", matching=has("model.py differs from the job's file"), within=DEADLINE)
             pushed = await push(relay, tmp_path, FIXED)
             assert 0 == pushed.status, pushed.stderr
             equal = has("after a push, model.py matches the code that the job on ")
-            await editor.wait_for_event("output", matching=equal, within=60)
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
-        async with await DapClient.connect("127.0.0.1", port, within=60) as editor:
+            await editor.wait_for_event("output", matching=equal, within=DEADLINE)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
             line = FIXED.splitlines().index("        return x * self.weight * 10") + 1
-            await editor.attach({str(local): [{"line": line}]}, pathMappings=mappings, justMyCode=False, within=60)
-            thread = (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]
-            stack = await editor.request("stackTrace", {"threadId": thread, "levels": 1}, within=60)
+            await editor.attach(
+                {str(local): [{"line": line}]}, pathMappings=mappings, justMyCode=False, within=DEADLINE
+            )
+            thread = (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
+            stack = await editor.request("stackTrace", {"threadId": thread, "levels": 1}, within=DEADLINE)
             assert ("scaled", line) == tuple(stack["stackFrames"][0][key] for key in ("name", "line"))
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 CLOSURE = MODEL.replace("def hook():\n        return net.weight", "def hook():\n        return net.weight + extra")
@@ -301,11 +304,11 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
     port = consecutive_ports(RANKS)[0]
     options = ("--port", str(port), "--debug-allow-edit")
     async with training(relay, tmp_path, *options), running_client(relay, tmp_path, "--ports", str(port)):
-        async with await DapClient.connect("127.0.0.1", port, within=60) as editor:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
             line = MODEL.splitlines().index("    time.sleep(0.01)") + 1
             model = str(tmp_path / "model.py")
-            await editor.attach({model: [{"line": line}]}, justMyCode=False, within=60)
-            thread = {"threadId": (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]}
+            await editor.attach({model: [{"line": line}]}, justMyCode=False, within=DEADLINE)
+            thread = {"threadId": (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
 
             pushed = await push(relay, tmp_path, CLOSURE)
             first, *others = pushed.stdout.splitlines()
@@ -326,15 +329,15 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
             last = CLOSURE.splitlines().index('    return f"{step} new {net.forward(1)} {calls}"') + 1
             assert last != MODEL.splitlines().index('    return f"{step} old {net.forward(1)} {calls}"') + 1
             set_at = await editor.request(
-                "setBreakpoints", {"source": {"path": model}, "breakpoints": [{"line": last}]}, within=60
+                "setBreakpoints", {"source": {"path": model}, "breakpoints": [{"line": last}]}, within=DEADLINE
             )
             assert [(last, True)] == [(each["line"], each["verified"]) for each in set_at["breakpoints"]]
-            await editor.request("continue", thread, within=60)
-            await editor.wait_for_event("stopped", within=60)
-            stack = await editor.request("stackTrace", {**thread, "levels": 1}, within=60)
+            await editor.request("continue", thread, within=DEADLINE)
+            await editor.wait_for_event("stopped", within=DEADLINE)
+            stack = await editor.request("stackTrace", {**thread, "levels": 1}, within=DEADLINE)
             assert ("train_step", last) == (stack["stackFrames"][0]["name"], stack["stackFrames"][0]["line"])
-            await editor.request("setBreakpoints", {"source": {"path": model}, "breakpoints": []}, within=60)
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await editor.request("setBreakpoints", {"source": {"path": model}, "breakpoints": []}, within=DEADLINE)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         await until_logged(tmp_path, "new")
 
 
@@ -370,4 +373,4 @@ async def test_each_save_is_pushed(relay: LocalRelay, tmp_path: Path):
 
 async def stdout_line(running: Program) -> str:
     """Return the next line that a program prints."""
-    return (await asyncio.wait_for(running.process.stdout.readline(), 120)).decode().rstrip()
+    return (await asyncio.wait_for(running.process.stdout.readline(), DEADLINE)).decode().rstrip()

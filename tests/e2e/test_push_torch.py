@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import ports_in_a_row
 from tests.support.programs import program
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 from tests.support.torch_job import needs_torch, torch_job
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), needs_torch, pytest.mark.usefixtures("torch_import")]
+pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
 
 SOURCE = """\
 import argparse
@@ -82,6 +83,6 @@ async def test_all_ranks_change_their_collective_at_the_same_step(relay: LocalRe
 
 async def until_logged(logs: list[Path], text: str) -> None:
     """Wait until the last lines of all ranks have a text."""
-    async with timeout(150):
+    async with timeout(DEADLINE):
         while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
             await asyncio.sleep(0.05)

@@ -12,6 +12,7 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
@@ -102,19 +103,19 @@ async def test_breakpoint_waits_for_its_rank(relay: LocalRelay, tmp_path: Path) 
         Forwarder(tunnels, [port + 3]),
     ):
         await job.line("breakpoint() at train.py:5: waiting up to")
-        async with await DapClient.connect("127.0.0.1", port + 3) as dap:
-            await dap.attach({}, within=60)
-            thread = (await dap.wait_for_event("stopped", within=60))["body"]["threadId"]
-            top = (await dap.request("stackTrace", {"threadId": thread}, within=60))["stackFrames"][0]
+        async with await DapClient.connect("127.0.0.1", port + 3, within=DEADLINE) as dap:
+            await dap.attach({}, within=DEADLINE)
+            thread = (await dap.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
+            top = (await dap.request("stackTrace", {"threadId": thread}, within=DEADLINE))["stackFrames"][0]
             assert top["name"] == "train"
             arguments = {"expression": "step", "frameId": top["id"], "context": "watch"}
-            assert (await dap.request("evaluate", arguments, within=60))["result"] == "7"
+            assert (await dap.request("evaluate", arguments, within=DEADLINE))["result"] == "7"
             client = access(relay, tmp_path, "send")
             stacks = json.loads((await run("relay_client", "--hc", HC, "stacks", "--json", env=client)).stdout)
             frames = stacks["groups"][-1]["threads"][0]["frames"]
             assert [frame["function"] for frame in frames][-2:] == ["<module>", "train"]
-            await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
-        finished = await asyncio.wait_for(job.finish(), 60)
+            await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        finished = await asyncio.wait_for(job.finish(), DEADLINE)
         assert (finished.status, finished.stdout) == (0, "81\n")
 
 
@@ -133,15 +134,15 @@ async def test_sigtrap(relay: LocalRelay, tmp_path: Path) -> None:
         for _ in range(2):
             job.process.send_signal(signal.SIGTRAP)
             await job.line("SIGTRAP at train.py:")
-            async with await DapClient.connect("127.0.0.1", port) as dap:
-                await dap.attach({}, within=60)
-                thread = (await dap.wait_for_event("stopped", within=60))["body"]["threadId"]
-                top = (await dap.request("stackTrace", {"threadId": thread}, within=60))["stackFrames"][0]
+            async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap:
+                await dap.attach({}, within=DEADLINE)
+                thread = (await dap.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
+                top = (await dap.request("stackTrace", {"threadId": thread}, within=DEADLINE))["stackFrames"][0]
                 assert str(script) == top["source"]["path"]
                 job.process.send_signal(signal.SIGTRAP)  # while stopped: has no effect
                 # when the process has evaluated this, it has handled the signal
-                await dap.request("evaluate", {"expression": "1", "frameId": top["id"]}, within=60)
-                await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
+                await dap.request("evaluate", {"expression": "1", "frameId": top["id"]}, within=DEADLINE)
+                await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         (tmp_path / "crash").touch()
         assert (1, 2) == ((finished := await job.finish()).status, finished.stderr.count("SIGTRAP"))
 
@@ -158,12 +159,12 @@ async def test_uncaught_exceptions(relay: LocalRelay, tmp_path: Path, command: t
         program("relay_agent", "run", "--hc", HC, "--port", str(port), "--", sys.executable, *words, env=agent) as job,
         Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
         Forwarder(tunnels, [port]),
-        await DapClient.connect("127.0.0.1", port) as dap,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
     ):
-        await dap.attach({str(script): [{"line": 2}]}, exceptions=["uncaught"], justMyCode=False, within=60)
-        assert (await dap.wait_for_event("stopped", within=60))["body"]["reason"] == "breakpoint"
-        await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
-        assert (await asyncio.wait_for(job.finish(), 60)).stdout == "7\n"
+        await dap.attach({str(script): [{"line": 2}]}, exceptions=["uncaught"], justMyCode=False, within=DEADLINE)
+        assert (await dap.wait_for_event("stopped", within=DEADLINE))["body"]["reason"] == "breakpoint"
+        await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        assert (await asyncio.wait_for(job.finish(), DEADLINE)).stdout == "7\n"
 
 
 async def test_restarted_rank(relay: LocalRelay, tmp_path: Path) -> None:
@@ -177,15 +178,15 @@ async def test_restarted_rank(relay: LocalRelay, tmp_path: Path) -> None:
     async with (
         Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
         Forwarder(tunnels, [port + 3]),
-        await DapClient.connect("127.0.0.1", port + 3) as old,
+        await DapClient.connect("127.0.0.1", port + 3, within=DEADLINE) as old,
     ):
         async with program("relay_agent", *arguments, env=agent):
-            await old.attach(breakpoints, within=60)
-            await old.wait_for_event("stopped", within=60)
+            await old.attach(breakpoints, within=DEADLINE)
+            await old.wait_for_event("stopped", within=DEADLINE)
         async with (
             program("relay_agent", *arguments, env=agent),
-            await DapClient.connect("127.0.0.1", port + 3) as new,
+            await DapClient.connect("127.0.0.1", port + 3, within=DEADLINE) as new,
         ):
-            await new.attach(breakpoints, within=60)
-            await new.wait_for_event("stopped", within=60)
-            await new.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await new.attach(breakpoints, within=DEADLINE)
+            await new.wait_for_event("stopped", within=DEADLINE)
+            await new.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from relay_core.errors import ConnectionLost
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, PROGRAM, stopped_at_breakpoint
 from tests.support.fleet import DAP_START, KEY, node_of, who_serves
 from tests.support.jobs import suspend
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, Program, program, run
+from tests.support.programs import Program, program, run
 from tests.support.relay import HC, LocalRelay, local_relay
 from tests.support.run_job import access, running_client, running_job
 

@@ -10,11 +10,12 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from tests.support import mpi
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import Stopped
 from tests.support.jobs import job as python
 from tests.support.listening import listening_editor
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, Finished, program, run
+from tests.support.programs import Finished, program, run
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, running_client, running_job
 from tests.support.streams import local_server
@@ -75,7 +76,7 @@ async def test_listening_editor(relay: LocalRelay, script: Path, ranks: str) -> 
             await again.until_stopped()
             second = int(await again.value("step"))
             assert second > first
-            await again.client.request("terminate", within=30)
+            await again.client.request("terminate", within=DEADLINE)
         while steps_of(script.parent, 0) < second + 10:  # `terminate` only detaches
             await asyncio.sleep(0.02)
 
@@ -174,17 +175,17 @@ async def test_one_rank_of_an_mpi_job(relay: LocalRelay, script: Path, launcher:
     async with (
         running_job(relay, script, *options, arguments=[str(directory)], launcher=mpiexec, **variables) as job,
         running_client(relay, directory, "--ports", str(port)),
-        await DapClient.connect("127.0.0.1", port) as dap,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
     ):
-        await dap.attach({str(script): [{"line": LINE}]}, within=60)
-        event = await dap.wait_for_event("stopped", within=30)
+        await dap.attach({str(script): [{"line": LINE}]}, within=DEADLINE)
+        event = await dap.wait_for_event("stopped", within=DEADLINE)
         session = Stopped(dap, event["body"]["threadId"])
         assert "2" == await session.value("rank")
         before = [steps_of(directory, rank) for rank in range(3)]
         while not all(steps_of(directory, rank) >= before[rank] + 10 for rank in (0, 1)):
             await asyncio.sleep(0.02)
         assert before[2] == steps_of(directory, 2) == int(await session.value("step"))
-        await dap.request("disconnect", {"terminateDebuggee": False}, within=30)
+        await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         (directory / "stop").touch()
         assert 0 == (await job.finish()).status
     assert not (directory / "node").exists()

@@ -9,6 +9,7 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, Stopped
 from tests.support.ports import free_port
 from tests.support.programs import program, run
@@ -36,14 +37,14 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
 
     async def shown(state: str) -> dict[str, Any]:
         """Return the target of `targets --json` once the table shows a state."""
-        async with timeout(60):
+        async with timeout(DEADLINE):
             while state not in (await run("relay_client", "--hc", HC, "targets", env=send)).stdout:
                 pass
         found = await run("relay_client", "--hc", HC, "targets", "--json", env=send)
         return json.loads(found.stdout)["targets"][0]
 
     async def status(doing: str) -> None:
-        async with timeout(60):
+        async with timeout(DEADLINE):
             pattern = re.compile(rf"{re.escape(doing)} for \d+ s, held by ")
             while not pattern.search((await run("relay_client", "status", env=elsewhere)).stdout):
                 pass
@@ -55,9 +56,9 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
     ):
         await second.line("ready on")
         assert (await shown("running"))["stopped"] is None
-        async with await DapClient.connect("127.0.0.1", port) as editor:
-            await editor.attach({str(script): [{"line": LINE}]}, within=60)
-            thread = (await editor.wait_for_event("stopped", within=60))["body"]["threadId"]
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+            await editor.attach({str(script): [{"line": LINE}]}, within=DEADLINE)
+            thread = (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
             session = Stopped(editor, thread)
             assert LINE == (await session.frame())[1]
             found = await shown(f"stopped at train.py:{LINE}")
@@ -67,8 +68,10 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
             reached = await session.step()
             await status(f"stopped at train.py:{reached}")
 
-            await editor.request("setBreakpoints", {"source": {"path": str(script)}, "breakpoints": []}, within=60)
-            await editor.request("continue", {"threadId": thread}, within=60)
+            await editor.request(
+                "setBreakpoints", {"source": {"path": str(script)}, "breakpoints": []}, within=DEADLINE
+            )
+            await editor.request("continue", {"threadId": thread}, within=DEADLINE)
             await status("running")
             assert found["stopped_since"] < (await shown("running"))["resumed_since"]
         assert (await shown("running"))["holder"] is None

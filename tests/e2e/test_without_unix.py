@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, node_of
 from tests.support.ports import free_port
-from tests.support.programs import DEADLINE, Finished, Program, environment
+from tests.support.programs import Finished, Program, environment
 from tests.support.relay import LocalRelay
 
 pytestmark = pytest.mark.e2e

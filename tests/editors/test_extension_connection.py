@@ -11,6 +11,7 @@ from relay_client.control.log_history import LogHistory
 from relay_client.control.server import ControlServer, client_id
 from relay_client.control.service import ControlService
 from relay_client.ports.forwarder import Forwarder
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import tunnels
 from tests.support.relay import LocalRelay
 
@@ -62,12 +63,12 @@ async def run_extension(directory: Path, to: Path, *arguments: str) -> list[obje
         cwd=EXTENSION,
         stdin=asyncio.subprocess.PIPE,
     )
-    await asyncio.wait_for(bundling.communicate(PROGRAM.encode()), 60)
+    await asyncio.wait_for(bundling.communicate(PROGRAM.encode()), DEADLINE)
     assert 0 == bundling.returncode
     running = await asyncio.create_subprocess_exec(
         "node", str(bundle), str(directory), *arguments, stdout=asyncio.subprocess.PIPE
     )
-    stdout, _ = await asyncio.wait_for(running.communicate(), 60)
+    stdout, _ = await asyncio.wait_for(running.communicate(), DEADLINE)
     return [json.loads(line) for line in stdout.splitlines()]
 
 
@@ -87,7 +88,7 @@ async def test_both_kinds_of_endpoints(
                     found = await run_extension(directory, tmp_path, "0" * 64)
                     assert ["refused: the connection was closed", "done"] == found
                 running = asyncio.ensure_future(run_extension(directory, tmp_path))
-                await asyncio.wait_for(service.stopping.wait(), 60)
+                await asyncio.wait_for(service.stopping.wait(), DEADLINE)
             first, error, log, *rest = await running
     assert [service.client.id, "myhc", has_unix_sockets] == first
     assert "rank 7 is not registered on 'myhc'. wait until a rank is registered" == error

@@ -14,7 +14,8 @@ import pytest
 
 from relay_client.editor_setup.entries import Entry
 from relay_client.editor_setup.snippets import SNIPPETS
-from tests.support.programs import DEADLINE, environment
+from tests.support.deadline import DEADLINE
+from tests.support.programs import environment
 
 FOLDER = Path(__file__).parent
 NVIM = shutil.which("nvim")

@@ -9,7 +9,7 @@ from tests.support.hang_job import hang_job, line_of
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
-pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import")]
 
 SCRIPT = """\
 import os

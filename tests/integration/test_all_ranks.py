@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import AllRanksEditor, Ranks, all_ranks_editor, line_of
 from tests.support.relay import LocalRelay
 
-pytestmark = [pytest.mark.job, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.job
 
 TRAIN = """\
 import os
@@ -32,7 +33,7 @@ SPLIT = line_of(TRAIN, "if rank == 2")
 
 async def attached(editor: AllRanksEditor, ranks: Ranks, **breakpoint_: object) -> list[dict[str, object]]:
     """Attach with a breakpoint where `number` is counted."""
-    found = await editor.dap.attach({str(ranks.script): [{"line": COUNT, **breakpoint_}]}, within=120)
+    found = await editor.dap.attach({str(ranks.script): [{"line": COUNT, **breakpoint_}]}, within=DEADLINE)
     return found[str(ranks.script)]
 
 
@@ -79,7 +80,9 @@ async def test_a_killed_rank_leaves_and_comes_back(relay: LocalRelay, tmp_path: 
         threads = await all_stopped(editor, ranks, 3)
         os.kill(ranks.jobs[1].process.pid, signal.SIGKILL)
         assert "rank 1 on" in await editor.line("was killed (signal 9")
-        left = await editor.dap.wait_for_event("thread", matching=lambda body: body["reason"] == "exited", within=60)
+        left = await editor.dap.wait_for_event(
+            "thread", matching=lambda body: body["reason"] == "exited", within=DEADLINE
+        )
         assert threads["rank 1"] == left["body"]["threadId"]
         await editor.move("next", threads["rank 0"])
         await editor.line(f"ranks 0, 2 at train.py:{SPLIT}")
@@ -96,7 +99,7 @@ async def test_eight_ranks_continue_to_the_next_breakpoint(relay: LocalRelay, tm
         await editor.move("continue", threads["rank 3"])
         await editor.line(f"ranks 0-7 at train.py:{COUNT}")
         found = await editor.dap.set_breakpoints(
-            str(ranks.script), [{"line": COUNT, "condition": "RANK == 5 and number > 3"}], within=60
+            str(ranks.script), [{"line": COUNT, "condition": "RANK == 5 and number > 3"}], within=DEADLINE
         )
         assert [True] == [each["verified"] for each in found]
         await editor.move("continue", threads["rank 3"])
@@ -109,11 +112,11 @@ async def test_a_held_rank_is_named_and_joins_when_it_is_free(relay: LocalRelay,
     """A rank that another client debugs is left out with its holder, and joins when that has disconnected."""
     async with Ranks(relay, script_in(tmp_path), 2) as ranks, all_ranks_editor(relay) as editor:
         async with all_ranks_editor(relay) as other:
-            await other.dap.attach({}, within=120)
+            await other.dap.attach({}, within=DEADLINE)
             await other.until_listed(2)
             await attached(editor, ranks)
             assert "rank 0 is held by " in await editor.line("rank 0 is held by")
-            await other.dap.request("disconnect", within=60)
+            await other.dap.request("disconnect", within=DEADLINE)
         assert {"rank 0", "rank 1"} == set(await editor.stops(2))
 
 
@@ -122,11 +125,11 @@ async def test_an_editor_that_disappears_releases_all_ranks(relay: LocalRelay, t
     async with Ranks(relay, script_in(tmp_path), 2) as ranks, all_ranks_editor(relay) as editor:
         await all_stopped(editor, ranks, 2)
         await editor.dap.close()
-        async with await DapClient.connect("127.0.0.1", editor.port) as dap:
+        async with await DapClient.connect("127.0.0.1", editor.port, within=DEADLINE) as dap:
             again = AllRanksEditor(dap, editor.port)
-            await again.dap.attach({str(ranks.script): [{"line": COUNT, "condition": "number > 20"}]}, within=120)
+            await again.dap.attach({str(ranks.script): [{"line": COUNT, "condition": "number > 20"}]}, within=DEADLINE)
             assert {"rank 0", "rank 1"} == set(await again.stops(2))
-            await dap.request("disconnect", {"terminateDebuggee": True}, within=60)
+            await dap.request("disconnect", {"terminateDebuggee": True}, within=DEADLINE)
 
 
 async def test_the_session_ends_with_the_job(relay: LocalRelay, tmp_path: Path) -> None:
@@ -136,12 +139,12 @@ async def test_the_session_ends_with_the_job(relay: LocalRelay, tmp_path: Path) 
         "import time\n\nfor number in range(1_000_000):\n    time.sleep(0.01)\n    if number < 0:\n        break\n"
     )
     async with Ranks(relay, script, 2) as ranks, all_ranks_editor(relay) as editor:
-        await editor.dap.attach({str(script): [{"line": 5}]}, within=120)
+        await editor.dap.attach({str(script): [{"line": 5}]}, within=DEADLINE)
         stops = await editor.stops(2)
         for body in stops.values():
             await editor.evaluate("number = -1", body["threadId"])
-        await editor.dap.set_breakpoints(str(script), [], within=60)
+        await editor.dap.set_breakpoints(str(script), [], within=DEADLINE)
         await editor.move("continue", stops["rank 0"]["threadId"])
         await editor.line("ended")
-        await editor.dap.wait_for_event("terminated", within=120)
+        await editor.dap.wait_for_event("terminated", within=DEADLINE)
         assert [0, 0] == [await job.process.wait() for job in ranks.jobs.values()]

@@ -13,6 +13,7 @@ from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import running_job
@@ -49,36 +50,38 @@ class CountingEditor:
         loop = asyncio.get_running_loop()
         started = loop.time()
         results = await asyncio.gather(*awaited)
-        self.round_trips += round((loop.time() - started) / (2 * ONE_WAY))
+        self.round_trips += int((loop.time() - started) / (2 * ONE_WAY) + 0.1)  # the rest is the machine's time
         return results
 
     async def attach(self) -> None:
         """Wait for the capabilities, and until breakpoints can be set."""
-        await self.wait(self.client.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=60))
+        await self.wait(
+            self.client.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=DEADLINE)
+        )
         await self.client._send("attach", {"justMyCode": False})
-        await self.wait(self.client.wait_for_event("initialized", within=60))
+        await self.wait(self.client.wait_for_event("initialized", within=DEADLINE))
 
     async def as_vscode(self) -> None:
         """Set all breakpoints at once, and then let the job continue."""
         await self.attach()
         await self.wait(
-            self.client.request("setBreakpoints", self._breakpoints, within=60),
-            self.client.request("setFunctionBreakpoints", {"breakpoints": []}, within=60),
-            self.client.request("setExceptionBreakpoints", {"filters": ["uncaught"]}, within=60),
+            self.client.request("setBreakpoints", self._breakpoints, within=DEADLINE),
+            self.client.request("setFunctionBreakpoints", {"breakpoints": []}, within=DEADLINE),
+            self.client.request("setExceptionBreakpoints", {"filters": ["uncaught"]}, within=DEADLINE),
         )
         await self._until_stopped()
 
     async def one_by_one(self) -> None:
         """The same, with one request after the other."""
         await self.attach()
-        await self.wait(self.client.request("setBreakpoints", self._breakpoints, within=60))
-        await self.wait(self.client.request("setFunctionBreakpoints", {"breakpoints": []}, within=60))
-        await self.wait(self.client.request("setExceptionBreakpoints", {"filters": ["uncaught"]}, within=60))
+        await self.wait(self.client.request("setBreakpoints", self._breakpoints, within=DEADLINE))
+        await self.wait(self.client.request("setFunctionBreakpoints", {"breakpoints": []}, within=DEADLINE))
+        await self.wait(self.client.request("setExceptionBreakpoints", {"filters": ["uncaught"]}, within=DEADLINE))
         await self._until_stopped()
 
     async def _until_stopped(self) -> None:
-        await self.wait(self.client.request("configurationDone", within=60))
-        await self.wait(self.client.wait_for_event("stopped", within=60))
+        await self.wait(self.client.request("configurationDone", within=DEADLINE))
+        await self.wait(self.client.wait_for_event("stopped", within=DEADLINE))
 
 
 @contextlib.asynccontextmanager
@@ -92,9 +95,9 @@ async def far_job(relay: LocalRelay, script: Path, *, prefetch: bool = True) -> 
         Tunnels(Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, prefetch=prefetch) as tunnels,
         Forwarder(tunnels, [port]),
     ):
-        async with await DapClient.connect("127.0.0.1", port) as first:
-            await first.attach({}, within=60)
-            await first.request("disconnect", {"terminateDebuggee": False}, within=60)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as first:
+            await first.attach({}, within=DEADLINE)
+            await first.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         chaos.up.latency = chaos.down.latency = ONE_WAY
         yield port
 
@@ -105,7 +108,7 @@ async def test_at_most_three(
 ) -> None:
     """From `initialize` to `stopped` an editor waits for three round trips at most."""
     script = tmp_path / "working.py"
-    async with far_job(relay, script) as port, await DapClient.connect("127.0.0.1", port) as client:
+    async with far_job(relay, script) as port, await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
         editor = CountingEditor(client, script)
         await attach(editor)
         assert editor.round_trips <= LIMIT
@@ -114,7 +117,10 @@ async def test_at_most_three(
 async def test_without_prefetch(relay: LocalRelay, tmp_path: Path) -> None:
     """`--no-prefetch` switches it off: debugpy answers every request."""
     script = tmp_path / "working.py"
-    async with far_job(relay, script, prefetch=False) as port, await DapClient.connect("127.0.0.1", port) as client:
+    async with (
+        far_job(relay, script, prefetch=False) as port,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client,
+    ):
         editor = CountingEditor(client, script)
         await editor.one_by_one()
         assert editor.round_trips > LIMIT
@@ -123,8 +129,8 @@ async def test_without_prefetch(relay: LocalRelay, tmp_path: Path) -> None:
 async def test_job_that_somebody_else_debugs(relay: LocalRelay, tmp_path: Path) -> None:
     """The reason reaches the editor as the response to `attach`, which nothing has answered before."""
     script = tmp_path / "working.py"
-    async with far_job(relay, script) as port, await DapClient.connect("127.0.0.1", port) as client:
+    async with far_job(relay, script) as port, await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
         await CountingEditor(client, script).as_vscode()
-        async with await DapClient.connect("127.0.0.1", port) as second:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as second:
             with pytest.raises(RequestFailed, match=r" is held by \S+@\S+ \(since \d\d:\d\d\)"):
-                await second.attach({}, within=60)
+                await second.attach({}, within=DEADLINE)

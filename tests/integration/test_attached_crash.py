@@ -14,6 +14,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.announcement import State, TargetInfo
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import Finished, Program, program, run
 from tests.support.relay import HC, LocalRelay
@@ -69,7 +70,7 @@ class Crashing:
             targets = (claim.target for claim in self.tunnels.reachable_targets())
             return next((target for target in targets if target.state is state), None)
 
-        return await asyncio.wait_for(self.tunnels.search.wait_for(find, lambda _why: None), 60)
+        return await asyncio.wait_for(self.tunnels.search.wait_for(find, lambda _why: None), DEADLINE)
 
 
 @contextlib.asynccontextmanager
@@ -89,13 +90,13 @@ async def crashing(relay: LocalRelay, directory: Path, code: str) -> AsyncIterat
 
 async def stopped_at_the_crash(dap: DapClient) -> int:
     """Wait until the debugger stands at the exception, and return the thread."""
-    stopped = (await dap.wait_for_event("stopped", within=60))["body"]
+    stopped = (await dap.wait_for_event("stopped", within=DEADLINE))["body"]
     assert "exception" == stopped["reason"]
     return int(stopped["threadId"])
 
 
 async def leave(dap: DapClient) -> None:
-    await dap.request("disconnect", {"terminateDebuggee": False}, within=60)
+    await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 @pytest.mark.parametrize("attached_before", [False, True], ids=["attached to the crash", "attached before the crash"])
@@ -107,8 +108,8 @@ async def test_a_crash_that_somebody_looks_at_is_a_crash(
         if not attached_before:
             found.may("crash")
             await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
-        async with await DapClient.connect("127.0.0.1", found.port) as dap:
-            await dap.attach({}, exceptions=[], within=60)
+        async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
+            await dap.attach({}, exceptions=[], within=DEADLINE)
             if attached_before:
                 assert 0 == (await found.wait("attached")).status
                 found.may("crash")
@@ -119,7 +120,7 @@ async def test_a_crash_that_somebody_looks_at_is_a_crash(
             assert ("crashed", "ValueError: odd") == (target["state"], target["detail"])
             assert "@" in str(target["holder"])
             await leave(dap)
-        assert 1 == (await asyncio.wait_for(found.job.finish(), 60)).status
+        assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
 
 
 async def test_the_agent_is_killed_while_somebody_looks_at_a_crash(relay: LocalRelay, tmp_path: Path) -> None:
@@ -127,17 +128,17 @@ async def test_the_agent_is_killed_while_somebody_looks_at_a_crash(relay: LocalR
     async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
         found.may("crash")
         await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
-        async with await DapClient.connect("127.0.0.1", found.port) as dap:
-            await dap.attach({}, exceptions=[], within=60)
+        async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
+            await dap.attach({}, exceptions=[], within=DEADLINE)
             await stopped_at_the_crash(dap)
             for agent in agents_on(tmp_path / "node"):
                 agent.kill()
             await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
-        async with await DapClient.connect("127.0.0.1", found.port) as dap:
-            await dap.attach({}, exceptions=[], within=60)
+        async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
+            await dap.attach({}, exceptions=[], within=DEADLINE)
             await stopped_at_the_crash(dap)
             await leave(dap)
-        assert 1 == (await asyncio.wait_for(found.job.finish(), 60)).status
+        assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
 
 
 async def test_a_job_that_goes_on_after_a_crash_is_running(relay: LocalRelay, tmp_path: Path) -> None:
@@ -145,12 +146,12 @@ async def test_a_job_that_goes_on_after_a_crash_is_running(relay: LocalRelay, tm
     async with crashing(relay, tmp_path, IN_OTHER_THREAD) as found:
         found.may("crash")
         await found.job.line("crashed: ValueError: odd; held for up to")
-        async with await DapClient.connect("127.0.0.1", found.port) as dap:
-            await dap.attach({}, exceptions=[], within=60)
+        async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
+            await dap.attach({}, exceptions=[], within=DEADLINE)
             thread = await stopped_at_the_crash(dap)
             assert (await found.until(State.CRASHED)).attachment is not None
-            await dap.request("continue", {"threadId": thread}, within=60)
+            await dap.request("continue", {"threadId": thread}, within=DEADLINE)
             assert (await found.until(State.RUNNING)).attachment is not None
             await leave(dap)
         found.may("end")
-        assert 0 == (await asyncio.wait_for(found.job.finish(), 60)).status
+        assert 0 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.support.deadline import DEADLINE
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -33,7 +35,7 @@ def oldest(tmp_path: Path) -> Path:
     """A folder with azure-identity 1.17.0, which in front of PYTHONPATH takes the place of the installed one."""
     command = ["install", "--no-deps", "--target", str(tmp_path), f"azure-identity=={OLDEST}"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", *command], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "pip", *command], capture_output=True, text=True, timeout=3 * DEADLINE, check=False
     )
     if done.returncode and NO_INDEX.search(done.stderr):
         pytest.skip("the package index cannot be reached")
@@ -49,18 +51,17 @@ def test_declared_floor() -> None:
     assert not floor.specifier.contains("1.16.99")
 
 
-@pytest.mark.timeout(600)
 def test_credentials_with_the_oldest(oldest: Path) -> None:
     """The tests of credentials pass with azure-identity 1.17.0."""
     env = os.environ | {"PYTHONPATH": str(oldest)}
     show = "import azure.identity as a; print(a.__version__, a.__file__)"
     shown = subprocess.run(
-        [sys.executable, "-c", show], env=env, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", show], env=env, capture_output=True, text=True, check=True, timeout=DEADLINE
     )
     assert [OLDEST, str(oldest / "azure" / "identity" / "__init__.py")] == shown.stdout.split()
     options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-W", MSAL_CACHE, "--deselect", LEAVES_AZ]
-    done = subprocess.run(
+    done = subprocess.run(  # some 150 tests, one after another
         [sys.executable, "-m", "pytest", *options, *SUITES],
-        cwd=ROOT, env=env, capture_output=True, text=True, timeout=580, check=False,
+        cwd=ROOT, env=env, capture_output=True, text=True, timeout=6 * DEADLINE, check=False,
     )  # fmt: skip
     assert 0 == done.returncode, done.stdout[-6000:]

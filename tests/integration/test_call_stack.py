@@ -9,6 +9,7 @@ import pytest
 from relay_client.dap.client import DapClient
 from relay_client.demo.chaos import ChaosProxy
 from relay_core.tunnel.limits import Settings
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, debuggee_in_thread
 from tests.support.relay import LocalRelay
 from tests.support.tunnel import tunnelled_to
@@ -39,19 +40,21 @@ async def through_relay(relay: LocalRelay, port: int, *, prefetch: bool) -> Asyn
 
 async def shown(port: int, script: Path) -> list[tuple[bool, object, list[tuple[str, int]]]]:
     """Return, for each step: whether "Load More Stack Frames" is shown, `totalFrames`, and the frames."""
-    async with await DapClient.connect("127.0.0.1", port) as client:
-        capabilities = await client.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=30)
+    async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+        capabilities = await client.request(
+            "initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=DEADLINE
+        )
         await client._send("attach", {"justMyCode": True})
-        await client.wait_for_event("initialized", within=30)
-        await client.set_breakpoints(str(script), [{"line": LINE}], within=30)
-        await client.request("configurationDone", within=30)
+        await client.wait_for_event("initialized", within=DEADLINE)
+        await client.set_breakpoints(str(script), [{"line": LINE}], within=DEADLINE)
+        await client.request("configurationDone", within=DEADLINE)
         call_stack, found = CallStack(client, capabilities), []
         for _ in range(STEPS):
-            thread = (await client.wait_for_event("stopped", within=30))["body"]["threadId"]
+            thread = (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
             await call_stack.show(thread)
             frames = [(frame["name"], frame["line"]) for frame in call_stack.frames]
             found.append((call_stack.offers_more, call_stack.total, frames))
-            await client.request("next", {"threadId": thread}, within=30)
+            await client.request("next", {"threadId": thread}, within=DEADLINE)
         return found
 
 

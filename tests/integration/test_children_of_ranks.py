@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import Ranks, all_ranks_editor, line_of
 from tests.support.relay import LocalRelay
 
-pytestmark = [pytest.mark.job, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.job
 
 TRAIN = """\
 import multiprocessing
@@ -45,7 +46,7 @@ async def test_children_stop_and_step(
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
     async with Ranks(relay, script, 2, *options) as ranks, all_ranks_editor(relay) as editor:
-        await editor.dap.attach({str(ranks.script): [{"line": IN_CHILD}]}, within=120, **arguments)
+        await editor.dap.attach({str(ranks.script): [{"line": IN_CHILD}]}, within=DEADLINE, **arguments)
         await editor.until_listed(2)
         (tmp_path / "go").touch()
         stops = await editor.stops(2)
@@ -56,6 +57,6 @@ async def test_children_stop_and_step(
         assert stops.keys() == (await editor.stops(2)).keys()
         assert ["10", "20"] == [await editor.evaluate("loaded", thread) for thread in threads]
         await editor.move("continue", threads[0])
-        ended = await editor.dap.wait_for_event("exited", within=120)
+        ended = await editor.dap.wait_for_event("exited", within=DEADLINE)
         assert 0 == ended["body"]["exitCode"]
         assert ["[10]", "[20]"] == [(tmp_path / f"found-{rank}").read_text() for rank in range(2)]

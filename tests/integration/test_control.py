@@ -35,13 +35,12 @@ from relay_client.control.server import ControlServer, client_id
 from relay_client.control.service import ControlService
 from relay_client.ports.forwarder import Forwarder
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, node_of, tunnels, who_serves
 from tests.support.other_user import connecting_stranger, needs_second_user
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import running_job
-
-TIMEOUT = 60.0
 
 
 class Running:
@@ -62,7 +61,7 @@ class Running:
                     return event
             raise AssertionError("the relay-client has exited")
 
-        return await asyncio.wait_for(find(), TIMEOUT)
+        return await asyncio.wait_for(find(), DEADLINE)
 
 
 @contextlib.asynccontextmanager
@@ -81,7 +80,7 @@ async def running(relay: LocalRelay, root: Path, *ports: int) -> AsyncIterator[R
 
 
 async def request(client: ControlClient, wanted: object) -> object:
-    return await asyncio.wait_for(client.request(wanted), TIMEOUT)  # type: ignore[arg-type]
+    return await asyncio.wait_for(client.request(wanted), DEADLINE)  # type: ignore[arg-type]
 
 
 async def test_the_port_of_all_ranks(relay: LocalRelay, tmp_path: Path) -> None:
@@ -108,7 +107,7 @@ async def debugging(port: int) -> AsyncIterator[asyncio.StreamReader]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(DAP_START)
-        assert await asyncio.wait_for(reader.readline(), TIMEOUT)
+        assert await asyncio.wait_for(reader.readline(), DEADLINE)
         yield reader
     finally:
         writer.close()
@@ -131,7 +130,7 @@ async def test_the_state(relay: LocalRelay, tmp_path: Path) -> None:
             assert [port] == [opened.port for opened in status.ports]
             (node,) = status.nodes
             assert ("node-1", 1, "/job", "connected") == (node.host, node.node_rank, node.cwd, node.link)
-            assert 0 < node.round_trip < TIMEOUT
+            assert 0 < node.round_trip < DEADLINE
             (rank,) = node.targets
             assert (3, port, 44, "train.py", "running") == (rank.rank, rank.port, rank.pid, rank.script, rank.state)
             assert ((port,), True, None) == (rank.local_ports, rank.attached_here, rank.stop)
@@ -205,7 +204,7 @@ async def test_attach_opens_a_port_and_release_closes_it(relay: LocalRelay, tmp_
         async with debugging(port) as session:
             released = await request(here.client, Release(3))
             with contextlib.suppress(ConnectionError):
-                await asyncio.wait_for(session.read(), TIMEOUT)
+                await asyncio.wait_for(session.read(), DEADLINE)
         assert Released(1, (port, own)) == released
         assert [] == here.forwarder.opened
         await here.until("free")
@@ -326,7 +325,7 @@ async def test_stop(relay: LocalRelay, tmp_path: Path) -> None:
     """The program is asked to end; its connections end with it, and its file is removed."""
     async with running(relay, tmp_path / "own") as here:
         await request(here.client, Stop())
-        await asyncio.wait_for(here.service.stopping.wait(), TIMEOUT)
+        await asyncio.wait_for(here.service.stopping.wait(), DEADLINE)
         client = here.client
     with pytest.raises(ConnectionLost, match="the relay-client has exited"):
         await request(client, GetStatus())
@@ -375,7 +374,7 @@ async def test_odd_programs(relay: LocalRelay, tmp_path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(str(address.path))
         await reader.readline()
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        assert b"" == await asyncio.wait_for(reader.read(), TIMEOUT)
+        assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
         writer.close()
         await writer.wait_closed()
         with pytest.raises(UsageError, match="unknown kind of event: 'exploded'"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.auth import AccessSettings, Search, TokenSource, explain_access, find_access
+from relay_core.auth import AccessSettings, Search, TokenSource, azure_sdk, explain_access, find_access
 from relay_core.auth.identity import IDENTITIES
 from relay_core.compat import timeout
 from relay_core.errors import (
@@ -24,6 +24,7 @@ from relay_core.net.hybrid.connector import connect
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from tests.support import secrets
 from tests.support.az_cli import FakeAz
+from tests.support.deadline import DEADLINE
 from tests.support.entra import RELAY, SECRETS_USER, SENDER, VAULT
 from tests.support.entra_network import HC, NAMESPACE, VAULT_HOST, Azure
 from tests.support.managed_identity import FakeManagedIdentity
@@ -38,7 +39,14 @@ def use(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
         monkeypatch.setenv(name, value)
 
 
-async def listens(cloud: Azure, settings: AccessSettings, side: str = "agent", *, deadline: float = 10.0) -> None:
+@pytest.fixture(autouse=True)
+def _only_our_deadline_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the SDK wait for an hour, so that a deadline which does not hold is noticed."""
+    monkeypatch.setattr(azure_sdk, "CONNECT_TIMEOUT", 3600.0)
+    monkeypatch.setattr(azure_sdk, "READ_TIMEOUT", 3600.0)
+
+
+async def listens(cloud: Azure, settings: AccessSettings, side: str = "agent", *, deadline: float = DEADLINE) -> None:
     """Assert that the relay accepts what `settings` lead to, for a listener."""
     access = await find_access(settings, side=side, tls=cloud.tls, deadline=deadline)
     assert cloud.endpoint == access.endpoint
@@ -47,18 +55,17 @@ async def listens(cloud: Azure, settings: AccessSettings, side: str = "agent", *
         access.endpoint, access.credential, tls=cloud.tls, on_state=lambda _state, error: error or up.set()
     )
     async with listener:
-        await asyncio.wait_for(up.wait(), 60)
+        await asyncio.wait_for(up.wait(), DEADLINE)
         assert 1 == cloud.relay.metrics().active_listeners
 
 
 async def fails(settings: AccessSettings, cloud: Azure, kind: type[RelayDebugError], *parts: str, **options) -> None:
     """Assert that `settings` end in an error of this kind, with these parts, within the deadline."""
-    deadline = options.pop("deadline", 10.0)
-    started = time.monotonic()
+    deadline = options.pop("deadline", DEADLINE)
     with pytest.raises(kind) as caught:
-        access = await find_access(settings, side="agent", tls=cloud.tls, deadline=deadline, **options)
-        await access.credential.token(access.endpoint)
-    assert time.monotonic() - started < deadline + 3
+        async with timeout(2 * DEADLINE):  # what does not answer is silent for ever
+            access = await find_access(settings, side="agent", tls=cloud.tls, deadline=deadline, **options)
+            await access.credential.token(access.endpoint)
     assert kind is type(caught.value)
     for part in parts:
         assert part in str(caught.value)
@@ -235,7 +242,7 @@ async def test_an_az_that_is_of_no_help(cloud: Azure, monkeypatch: pytest.Monkey
     """Signed out, refused, hanging or absent: one sentence names `az`, and the hint what to type."""
     az = FakeAz(tmp_path, cloud.issuer)
     use(monkeypatch, az.environment)
-    source = TokenSource.for_side("client", deadline=1.5)
+    source = TokenSource.for_side("client", deadline=DEADLINE)
     az.log_out()
     with pytest.raises(ConfigurationError, match=r"Azure CLI: .*hint: run: az login"):
         await source.token("https://relay.azure.net/.default")
@@ -243,10 +250,9 @@ async def test_an_az_that_is_of_no_help(cloud: Azure, monkeypatch: pytest.Monkey
     with pytest.raises(Unauthorized, match=r"Azure CLI: .*AADSTS70043: The refresh token has expired;"):
         await source.token("https://relay.azure.net/.default")
     az.hang()
-    started = time.monotonic()
-    with pytest.raises(RelayUnreachable, match="Azure CLI: no answer within "):
-        await source.token("https://relay.azure.net/.default")
-    assert time.monotonic() - started < 5
+    with pytest.raises(RelayUnreachable, match="Azure CLI: no answer within [01] s"):
+        async with timeout(DEADLINE):
+            await source.token("https://relay.azure.net/.default", within=1.5)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match="Azure CLI: 'az' is not on the PATH"):
         await source.token("https://relay.azure.net/.default")
@@ -266,7 +272,7 @@ async def test_tokens_are_renewed_from_their_real_expiry(cloud: Azure, identity:
     cloud.issuer.lifetime = 3.0
     access = await find_access(FROM_ENTRA, side="agent", tls=cloud.tls)
     async with HybridConnectionListener(access.endpoint, access.credential, tls=cloud.tls):
-        async with timeout(20):
+        async with timeout(DEADLINE):
             while len(identity.requests) < 4:
                 await asyncio.sleep(0.05)
         assert (1, 1) == (
@@ -313,7 +319,7 @@ async def test_a_metadata_address_that_leads_nowhere(cloud: Azure, monkeypatch: 
             use(monkeypatch, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": f"http://127.0.0.1:{address[1]}"})
             started = time.monotonic()
             await fails(FROM_ENTRA, cloud, ConfigurationError, "managed identity: ", "this compute, or use")
-            assert time.monotonic() - started < 8
+            assert time.monotonic() - started < DEADLINE / 10
 
 
 async def test_a_refused_service_principal(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:

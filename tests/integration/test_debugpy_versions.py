@@ -10,6 +10,7 @@ from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
 from relay_client.dap.client import DapClient
 from relay_core.dap.framing import Message
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
+from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower
 from tests.support.jobs import ROOT, job
 from tests.support.listening import listening_editor
@@ -62,7 +63,7 @@ async def test_sessions(script: Path, version: str) -> None:
     code = f"""{HEAD}
     for _ in range(2):
         print(debugger.arm(), flush=True)
-        debugger.wait_for_attach(60, threading.Event())
+        debugger.wait_for_attach(3600, threading.Event())
         runpy.run_path(sys.argv[2], run_name="__main__")
         sys.stdin.readline()
         debugger.release()
@@ -70,13 +71,13 @@ async def test_sessions(script: Path, version: str) -> None:
     """
     async with job(code, version, str(script)) as running:
         for _ in range(2):
-            async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
-                await client.attach({str(script): [{"line": BREAKPOINT}]}, within=30)
-                thread = {"threadId": (await client.wait_for_event("stopped", within=30))["body"]["threadId"]}
-                await client.request("next", {**thread, PREFETCH_SET: SET}, within=30)
+            async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+                await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
+                thread = {"threadId": (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
+                await client.request("next", {**thread, PREFETCH_SET: SET}, within=DEADLINE)
                 assert {"number": "7", "square": "49"} == await prefetched_variables(client)
-                await asyncio.gather(*(client.request("continue", thread, within=30) for _ in range(2)))
-                await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+                await asyncio.gather(*(client.request("continue", thread, within=DEADLINE) for _ in range(2)))
+                await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
             assert running.process.stdin is not None
             running.process.stdin.write(b"\n")
             assert "RELEASED" == await running.line()
@@ -85,12 +86,12 @@ async def test_sessions(script: Path, version: str) -> None:
 
 async def prefetched_variables(client: DapClient) -> dict[str, str]:
     """Wait for the next stop, and return the local variables that come with it."""
-    event: Message = (await client.wait_for_event("stopped", within=30))["body"][PREFETCH_EVENT]
+    event: Message = (await client.wait_for_event("stopped", within=DEADLINE))["body"][PREFETCH_EVENT]
     while True:
         for response in event["answered"]:
             if response["command"] == "variables":
                 return {variable["name"]: variable["value"] for variable in response["body"]["variables"]}
-        event = (await client.wait_for_event(PREFETCH_EVENT, within=30))["body"]
+        event = (await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE))["body"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -99,7 +100,7 @@ async def test_listening_editors(script: Path, version: str) -> None:
     code = f"""{HEAD}
     for port in map(int, sys.stdin):
         debugger.connect(port)
-        debugger.wait_for_attach(60, threading.Event())
+        debugger.wait_for_attach(3600, threading.Event())
         runpy.run_path(sys.argv[2], run_name="__main__")
         debugger.release()
         print(debugger.state.name, flush=True)
@@ -127,15 +128,15 @@ async def test_children(script: Path, version: str, method: str) -> None:
     sys.path.insert(0, sys.argv[2])
     import work
     print(debugger.arm(follow_children=True), flush=True)
-    debugger.wait_for_attach(60, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     process = multiprocessing.get_context(sys.argv[3]).Process(target=work.work, args=[7])
     process.start()
     process.join()
     """
     async with job(code, version, str(script.parent), method) as running:
-        async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
             follower = Follower(script, BREAKPOINT)
-            await client.attach(follower.breakpoints)
+            await client.attach(follower.breakpoints, within=DEADLINE)
             await follower.follow(client)
         assert 0 == (await running.finish())[0]
     assert 1 == follower.stops

@@ -10,11 +10,11 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.control.service import RELEASED
 from relay_client.ports.forwarder import Forwarder
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, node_of, tunnels
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
-TIMEOUT = 60.0
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with 0 seconds: `close` resets the connection."""
 
@@ -25,7 +25,7 @@ async def until_free(client: Tunnels) -> None:
     def find() -> bool | None:
         return all(claim.target.attachment is None for claim in client.reachable_targets()) or None
 
-    await asyncio.wait_for(client.search.wait_for(find, lambda _why: None), TIMEOUT)
+    await asyncio.wait_for(client.search.wait_for(find, lambda _why: None), DEADLINE)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ async def test_only_a_failed_connection_is_lost(
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(DAP_START)
-        await asyncio.wait_for(reader.read(1), TIMEOUT)
+        await asyncio.wait_for(reader.read(1), DEADLINE)
         if end == "release":
             await forwarder.disconnect(port, RELEASED)
         elif end == "stop":

@@ -16,6 +16,7 @@ from relay_core.diagnosis.checks import Examination, Status
 from relay_core.hyco.sas import mint
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_server.config.model import Limits
+from tests.support.deadline import DEADLINE
 from tests.support.doctor import configure, examined_client, examined_node, failure, finding, use
 from tests.support.entra import RELAY
 from tests.support.entra_network import Azure
@@ -102,7 +103,7 @@ async def listening(relay: LocalRelay) -> AsyncIterator[HybridConnectionListener
     async with HybridConnectionListener(
         relay.endpoint, relay.listener, tls=relay.tls, on_state=lambda *_: up.set()
     ) as listener:
-        await asyncio.wait_for(up.wait(), 60)
+        await asyncio.wait_for(up.wait(), DEADLINE)
         yield listener
 
 

@@ -19,6 +19,7 @@ from relay_client.ports.local_port import LocalPort
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.dap.framing import encode
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, debuggee, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import REPOSITORY, Program, environment
@@ -49,7 +50,7 @@ async def serving(relay: LocalRelay, port: int, target_port: int) -> AsyncIterat
         yield
 
 
-async def output(editor: DapClient, part: str, within: float = 60) -> str:
+async def output(editor: DapClient, part: str, within: float = DEADLINE) -> str:
     """Return the next output of relay-client that contains `part`, without the program's name."""
 
     def matches(body: dict[str, Any]) -> bool:
@@ -67,9 +68,9 @@ async def test_an_editor_that_comes_before_the_job_is_shown_what_it_waits_for(
     async with (
         debuggee(tmp_path) as (_, target_port, _),
         forwarding(relay, port),
-        await DapClient.connect("127.0.0.1", port) as editor,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
     ):
-        answer = asyncio.ensure_future(editor.request("initialize", VSCODE, within=60))
+        answer = asyncio.ensure_future(editor.request("initialize", VSCODE, within=DEADLINE))
         line = await output(editor, "waiting for")
         assert line.startswith(f"waiting for port {port} on 'myhc' (")
         assert line.endswith(" s so far): no agent is listening yet")
@@ -93,9 +94,9 @@ async def test_a_child_that_is_not_followed_is_explained(relay: LocalRelay) -> N
         local_server(offer) as (target_port, _),
         forwarding(relay, port),
         serving(relay, port, target_port),
-        await DapClient.connect("127.0.0.1", port) as editor,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
     ):
-        attaching = asyncio.ensure_future(editor.request("attach", {"subProcess": True}))
+        attaching = asyncio.ensure_future(editor.request("attach", {"subProcess": True}, within=DEADLINE))
         line = await output(editor, "child process 7")
         assert line.startswith("child process 7 is not being debugged, because its settings differ")
         attaching.cancel()
@@ -104,10 +105,10 @@ async def test_a_child_that_is_not_followed_is_explained(relay: LocalRelay) -> N
 async def test_an_editor_that_stops_waiting_is_answered(relay: LocalRelay) -> None:
     """`disconnect` of an editor that is held is answered, and its connection is closed."""
     port = free_port()
-    async with forwarding(relay, port), await DapClient.connect("127.0.0.1", port) as editor:
+    async with forwarding(relay, port), await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
         waiting = asyncio.ensure_future(editor.request("initialize", VSCODE, within=None))
         await output(editor, "waiting for")
-        assert {} == await editor.request("disconnect", {"restart": False}, within=60)
+        assert {} == await editor.request("disconnect", {"restart": False}, within=DEADLINE)
         with pytest.raises(Exception, match="closed the connection"):
             await waiting
 
@@ -115,9 +116,12 @@ async def test_an_editor_that_stops_waiting_is_answered(relay: LocalRelay) -> No
 async def test_a_job_that_cannot_come_fails_initialize(relay: LocalRelay) -> None:
     """An editor that connects although waiting is in vain receives the sentence as the error of `initialize`."""
     port, wrong = free_port(), SasKeyCredential("send", secrets.new_key())
-    async with forwarding(relay, port, credential=wrong), await DapClient.connect("127.0.0.1", port) as editor:
+    async with (
+        forwarding(relay, port, credential=wrong),
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
+    ):
         with pytest.raises(RequestFailed, match=f"cannot debug port {port}: .*refused the credentials"):
-            await editor.request("initialize", VSCODE, within=60)
+            await editor.request("initialize", VSCODE, within=DEADLINE)
 
 
 async def test_a_held_target_names_its_holder(relay: LocalRelay, tmp_path: Path) -> None:
@@ -129,17 +133,17 @@ async def test_a_held_target_names_its_holder(relay: LocalRelay, tmp_path: Path)
         forwarding(relay, port),
         stopped_at_breakpoint(port, script),
     ):
-        async with await DapClient.connect("127.0.0.1", port) as same_client:
-            await same_client.request("initialize", VSCODE, within=60)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as same_client:
+            await same_client.request("initialize", VSCODE, within=DEADLINE)
             with pytest.raises(RequestFailed, match=r"is held by \S+@\S+ \(since \d\d:\d\d\)"):
-                await same_client.request("attach", {"connect": {"port": port}}, within=60)
+                await same_client.request("attach", {"connect": {"port": port}}, within=DEADLINE)
         async with (
             Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=QUICK) as tunnels,
             Forwarder(tunnels, [LocalPort(other, Destination(port))]),
-            await DapClient.connect("127.0.0.1", other) as other_client,
+            await DapClient.connect("127.0.0.1", other, within=DEADLINE) as other_client,
         ):
             with pytest.raises(RequestFailed, match=r"cannot debug .*: held by \S+@\S+ \(since \d\d:\d\d\)"):
-                await other_client.request("initialize", VSCODE, within=60)
+                await other_client.request("initialize", VSCODE, within=DEADLINE)
 
 
 async def test_an_interruption_of_the_tunnel_is_shown_and_the_step_is_carried_out(
@@ -163,13 +167,16 @@ async def test_a_client_that_stops_says_goodbye_to_its_editors(relay: LocalRelay
     """An editor receives the reason and `terminated` before its connection is closed."""
     port = free_port()
     async with debuggee(tmp_path) as (job, target_port, script), serving(relay, port, target_port):
-        async with forwarding(relay, port) as forwarder, await DapClient.connect("127.0.0.1", port) as editor:
-            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
-            await editor.wait_for_event("stopped", within=60)
+        async with (
+            forwarding(relay, port) as forwarder,
+            await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
+        ):
+            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=DEADLINE)
+            await editor.wait_for_event("stopped", within=DEADLINE)
             await forwarder.close()
             line = await output(editor, "this client was stopped")
             assert "this client was stopped; the job continues without a debugger" == line
-            assert "restart" not in (await editor.wait_for_event("terminated"))["body"]
+            assert "restart" not in (await editor.wait_for_event("terminated", within=DEADLINE))["body"]
         assert (0, ["1000000"]) == (await job.finish())[:2]
 
 
@@ -178,13 +185,13 @@ async def test_an_agent_that_ends_is_reported(relay: LocalRelay, tmp_path: Path)
     port = free_port()
     async with debuggee(tmp_path) as (_, target_port, script), contextlib.AsyncExitStack() as agent:
         await agent.enter_async_context(serving(relay, port, target_port))
-        async with forwarding(relay, port), await DapClient.connect("127.0.0.1", port) as editor:
-            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
-            await editor.wait_for_event("stopped", within=60)
+        async with forwarding(relay, port), await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=DEADLINE)
+            await editor.wait_for_event("stopped", within=DEADLINE)
             await agent.aclose()
             await output(editor, "the job or its agent has exited")
-            await editor.wait_for_event("terminated", within=60)
-            assert {} == await editor.request("disconnect", within=60)
+            await editor.wait_for_event("terminated", within=DEADLINE)
+            assert {} == await editor.request("disconnect", within=DEADLINE)
 
 
 @pytest.mark.parametrize(("command", "arguments"), [("terminate", {}), ("disconnect", {"terminateDebuggee": True})])
@@ -197,13 +204,13 @@ async def test_stop_does_not_end_the_job(
         debuggee(tmp_path) as (job, target_port, script),
         serving(relay, port, target_port),
         forwarding(relay, port),
-        await DapClient.connect("127.0.0.1", port) as editor,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
     ):
-        await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
-        await editor.wait_for_event("stopped", within=60)
-        await editor.request(command, arguments, within=60)
+        await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=DEADLINE)
+        await editor.wait_for_event("stopped", within=DEADLINE)
+        await editor.request(command, arguments, within=DEADLINE)
         await output(editor, "detached; the job continues")
-        await editor.wait_for_event("terminated", within=60)
+        await editor.wait_for_event("terminated", within=DEADLINE)
         assert (0, ["1000000"]) == (await job.finish())[:2]
 
 
@@ -215,10 +222,10 @@ async def test_stop_ends_the_job_if_the_user_allows_it(relay: LocalRelay, tmp_pa
         serving(relay, port, target_port),
         forwarding(relay, port, allow_terminate=True),
     ):
-        async with await DapClient.connect("127.0.0.1", port) as editor:
-            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
-            await editor.wait_for_event("stopped", within=60)
-            await editor.request("terminate", within=60)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+            await editor.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=DEADLINE)
+            await editor.wait_for_event("stopped", within=DEADLINE)
+            await editor.request("terminate", within=DEADLINE)
         assert (0, []) == (await job.finish())[:2]
 
 
@@ -227,7 +234,7 @@ import os, sys
 os.chdir("elsewhere")
 sys.path.insert(0, ROOT)
 import relay_agent
-relay_agent.start_remote_debugging("myhc", PORT, wait=60)
+relay_agent.start_remote_debugging("myhc", PORT, wait=3600)
 print("done")
 """
 """A job that changes its directory before it waits for a debugger, as hydra does."""
@@ -270,29 +277,31 @@ async def test_the_directory_of_the_job_is_the_one_that_it_was_started_in(
     local.mkdir()
     (local / "train.py").touch()
     async with changed_directory(relay, tmp_path / "node") as (job, port):
-        async with await DapClient.connect("127.0.0.1", port) as editor:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
             mappings = [{"localRoot": str(local), "remoteRoot": "."}]
             arguments = {"pathMappings": mappings} if is_given else {"workspaceFolder": str(local)}
-            found = await editor.attach({str(local / "train.py"): [{"line": 6}]}, within=60, **arguments)
+            found = await editor.attach({str(local / "train.py"): [{"line": 6}]}, within=DEADLINE, **arguments)
             assert [True] == [each["verified"] for each in found[str(local / "train.py")]]
-            stopped = await editor.wait_for_event("stopped", within=60)
+            stopped = await editor.wait_for_event("stopped", within=DEADLINE)
             await output(editor, "train.py differs from the job's file on ")
-            await editor.request("continue", {"threadId": stopped["body"]["threadId"]}, within=60)
+            await editor.request("continue", {"threadId": stopped["body"]["threadId"]}, within=DEADLINE)
             if not is_given:
                 assert f'"localRoot": "{local}", "remoteRoot": "."' in await output(editor, "has no pathMappings")
-            await editor.request("disconnect", within=60)
+            await editor.request("disconnect", within=DEADLINE)
         await job.finish()
 
 
 async def test_a_wrong_mapping_is_explained(relay: LocalRelay, tmp_path: Path) -> None:
     """Breakpoints that are not set come with the directory of the job, and with the mapping to write."""
     async with changed_directory(relay, tmp_path / "node") as (job, port):
-        async with await DapClient.connect("127.0.0.1", port) as editor:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
             mappings = [{"localRoot": "/home/me", "remoteRoot": "/wrong"}]
-            found = await editor.attach({"/home/me/train.py": [{"line": 6}]}, within=60, pathMappings=mappings)
+            found = await editor.attach({"/home/me/train.py": [{"line": 6}]}, within=DEADLINE, pathMappings=mappings)
             assert [False] == [each["verified"] for each in found["/home/me/train.py"]]
             shown = await output(editor, "breakpoints in train.py are not set: ")
             assert f" has no file /wrong/train.py. The job was started in {tmp_path / 'node'}. hint: " in shown
             assert shown.endswith('"pathMappings": [{"localRoot": "/home/me", "remoteRoot": "."}]')
-            await editor.wait_for_event("terminated", within=60)  # the job would wait longer for an earlier disconnect
+            await editor.wait_for_event(
+                "terminated", within=DEADLINE
+            )  # the job would wait longer for an earlier disconnect
         await job.finish()

@@ -13,6 +13,7 @@ import pytest
 
 from relay_agent.python_path import in_front
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone
 from tests.support.ports import free_port
 from tests.support.programs import Program
@@ -31,7 +32,7 @@ import sys
 if "node-agent" in sys.orig_argv:
     from relay_agent.node.in_agent import server
 
-    server.DRAIN_TIMEOUT = 600.0
+    server.DRAIN_TIMEOUT = 3600.0
 """
 """A `sitecustomize` with which the agent keeps an exiting job until it regards the debug session as ended."""
 
@@ -47,14 +48,14 @@ class Scene:
 
     async def end(self) -> list[tuple[str, dict[str, Any]]]:
         """Continue, and return the events from relay-client's line on."""
-        await self.editor.request("continue", {"threadId": self.thread}, within=60)
+        await self.editor.request("continue", {"threadId": self.thread}, within=DEADLINE)
         return await self.last_events()
 
     async def last_events(self) -> list[tuple[str, dict[str, Any]]]:
         """Return relay-client's lines, `exited` and `terminated`."""
         events: list[tuple[str, dict[str, Any]]] = []
         while not events or events[-1][0] != "terminated":
-            event = await self.editor.wait_for_event("output", "exited", "terminated", within=60)
+            event = await self.editor.wait_for_event("output", "exited", "terminated", within=DEADLINE)
             body = event.get("body", {})
             if event["event"] != "output" or body["output"].startswith("relay-client: the job "):
                 events.append((event["event"], body))
@@ -69,10 +70,10 @@ async def before_its_end(relay: LocalRelay, directory: Path, end: str, **variabl
     async with (
         running_job(relay, script, "--debug-port", str(port), **variables) as job,
         running_client(relay, directory, "--ports", str(port)) as client,
-        await DapClient.connect("127.0.0.1", port) as editor,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
     ):
-        await editor.attach({str(script): [{"line": 2}]}, within=60)
-        stopped = await editor.wait_for_event("stopped", within=60)
+        await editor.attach({str(script): [{"line": 2}]}, within=DEADLINE)
+        stopped = await editor.wait_for_event("stopped", within=DEADLINE)
         yield Scene(job, client, editor, stopped["body"]["threadId"])
 
 
@@ -101,7 +102,7 @@ async def test_the_editor_receives_how_the_job_has_ended(
         assert f"relay-client: {line}\n" == output[1]["output"]
         assert ("exited", {"exitCode": status}) == exited
         assert "restart" not in terminated[1]
-        await scene.editor.request("disconnect", within=60)
+        await scene.editor.request("disconnect", within=DEADLINE)
 
 
 async def test_a_job_that_is_killed_at_a_breakpoint(relay: LocalRelay, tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ async def test_a_job_does_not_wait_for_an_editor_that_stays(relay: LocalRelay, t
     """A job exits although its editor stays connected after `terminated`, without reaching any time limit."""
     (tmp_path / "sitecustomize.py").write_text(NO_LIMITS)
     search = in_front(tmp_path, os.environ.get("PYTHONPATH"))
-    without_limit = "__import__('relay_agent.node.in_job.client').node.in_job.client.LEAVE_TIMEOUT = 600"
+    without_limit = "__import__('relay_agent.node.in_job.client').node.in_job.client.LEAVE_TIMEOUT = 3600"
     async with before_its_end(relay, tmp_path, without_limit, PYTHONPATH=search) as scene:
         await scene.end()
         assert await gone(scene.job.process.pid)
@@ -131,8 +132,8 @@ async def test_relay_client_is_stopped(relay: LocalRelay, tmp_path: Path, number
     async with before_its_end(relay, tmp_path, "pass") as scene:
         scene.client.process.send_signal(number)
         text = "relay-client: this client was stopped; the job continues without a debugger"
-        await scene.editor.wait_for_event("output", matching=contains(text), within=60)
-        await scene.editor.wait_for_event("terminated", within=60)
+        await scene.editor.wait_for_event("output", matching=contains(text), within=DEADLINE)
+        await scene.editor.wait_for_event("terminated", within=DEADLINE)
         assert 0 == (await scene.client.finish()).status
         assert 0 == (await scene.job.finish()).status
 
@@ -140,28 +141,28 @@ async def test_relay_client_is_stopped(relay: LocalRelay, tmp_path: Path, number
 async def test_the_agent_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
     """An editor that honours `restart` is asked to attach again; its new connection reaches the job."""
     script, port = tmp_path / "train.py", free_port()
-    script.write_text(SCRIPT.replace(END, "__import__('time').sleep(600)"))
+    script.write_text(SCRIPT.replace(END, "__import__('time').sleep(3600)"))
     async with (
         running_job(relay, script, "--debug-port", str(port)),
         running_client(relay, tmp_path, "--ports", str(port)),
     ):
-        async with await DapClient.connect("127.0.0.1", port) as editor:
-            await editor.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=60)
-            attaching = asyncio.ensure_future(editor.request("attach", {"request": "attach"}, within=60))
-            await editor.wait_for_event("initialized", within=60)
-            await editor.request("configurationDone", within=60)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+            await editor.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=DEADLINE)
+            attaching = asyncio.ensure_future(editor.request("attach", {"request": "attach"}, within=DEADLINE))
+            await editor.wait_for_event("initialized", within=DEADLINE)
+            await editor.request("configurationDone", within=DEADLINE)
             await attaching
-            await editor.wait_for_event("process", within=60)  # of the debugger itself
+            await editor.wait_for_event("process", within=DEADLINE)  # of the debugger itself
             (agent,) = agents_on(tmp_path / "node")
             agent.kill()
             await editor.wait_for_event(
-                "output", matching=contains("the connection to the agent was lost: the agent "), within=60
+                "output", matching=contains("the connection to the agent was lost: the agent "), within=DEADLINE
             )
-            terminated = await editor.wait_for_event("terminated", within=60)
+            terminated = await editor.wait_for_event("terminated", within=DEADLINE)
             assert "restart" in terminated["body"]
-        async with await DapClient.connect("127.0.0.1", port) as again:
-            await again.attach({}, within=60)
-            await again.request("disconnect", within=60)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as again:
+            await again.attach({}, within=DEADLINE)
+            await again.request("disconnect", within=DEADLINE)
 
 
 def contains(text: str) -> Callable[[dict[str, Any]], bool]:

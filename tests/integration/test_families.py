@@ -15,11 +15,10 @@ from relay_core.agent_api.metadata import PortConflict
 from relay_core.errors import TooManyListeners
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_server.config.model import DelayProfile, HybridConnection, Limits
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, node_of, tunnels, who_serves
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay, local_relay
-
-WITHIN = 60.0
 
 
 async def until_agents(client: Tunnels, count: int) -> None:
@@ -91,9 +90,9 @@ async def test_a_place_that_becomes_free_is_used(tls_directory: Path) -> None:
         for _ in range(2):
             await stack.enter_async_context(node_of(relay, free_port()))
         await client.discover_all()
-        await asyncio.wait_for(until_agents(client, 3), WITHIN)
+        await asyncio.wait_for(until_agents(client, 3), DEADLINE)
         await leaving.aclose()
-        await asyncio.wait_for(until_agents(client, 2), WITHIN)
+        await asyncio.wait_for(until_agents(client, 2), DEADLINE)
         port = free_port()
         await stack.enter_async_context(node_of(relay, port, name="new"))
         await stack.enter_async_context(Forwarder(client, [port]))
@@ -110,14 +109,14 @@ async def test_an_agent_whose_hybrid_connection_is_deleted_moves(tls_directory: 
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"who?\n")
-        assert f"moving:{port}\n".encode() == await asyncio.wait_for(reader.readline(), WITHIN)
+        assert f"moving:{port}\n".encode() == await asyncio.wait_for(reader.readline(), DEADLINE)
         deleted = occupied(relay).index(1)
         config = relay.server.config
         left = [item for item in config.hybrid_connections if item.path != relay.endpoint.siblings[deleted].path]
         relay.server.reload(dataclasses.replace(config, hybrid_connections=tuple(left)))
         relay.server.drop_all()
         writer.write(b"who?\n")
-        assert f"moving:{port}\n".encode() == await asyncio.wait_for(reader.readline(), WITHIN)
+        assert f"moving:{port}\n".encode() == await asyncio.wait_for(reader.readline(), DEADLINE)
         writer.close()
         assert 1 == len(client.roster)
 
@@ -145,7 +144,7 @@ async def test_claims_are_exact_across_hybrid_connections(tls_directory: Path) -
         await client.discover_all()
         assert f"first:{port}" == await who_serves(port)
         expected = (PortConflict(port, "first pid 1", "second pid 2"),)
-        await asyncio.wait_for(until_reported(first, second, expected), WITHIN)
+        await asyncio.wait_for(until_reported(first, second, expected), DEADLINE)
 
 
 async def until_reported(first: Node, second: Node, expected: tuple[PortConflict, ...]) -> None:

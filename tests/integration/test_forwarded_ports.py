@@ -10,6 +10,7 @@ from relay_client.agents.roster import Destination
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import parse_forwards
 from relay_core.errors import NoListener
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, Process, agent, process, tunnels, who_serves
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -48,7 +49,7 @@ async def test_a_forward_is_quiet(
                 caplog.set_level(level if name == "relay_client" else logging.INFO, name)
             for _ in range(3):
                 assert "web" == await who_serves(local)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + DEADLINE
             while len(forwarder.connections):
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.01)

@@ -22,6 +22,7 @@ from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Token
 from relay_core.net import connect
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.streams import Handler, echo, local_server
@@ -98,19 +99,19 @@ async def test_a_debugger_stays_attached_when_the_agents_key_is_revoked(
             on_failure=failures.put_nowait,
         )
         running = asyncio.ensure_future(agent.run())
-        await asyncio.wait_for(up.wait(), 60)
+        await asyncio.wait_for(up.wait(), DEADLINE)
         tunnels = await client.enter_async_context(client_tunnels(relay))
         await client.enter_async_context(Forwarder(tunnels, [port]))
         async with echo_client(port) as editor:
             await editor.exchange(1000)
             credential.revoked = True
             relay.server.recycle_listeners()
-            assert isinstance(await asyncio.wait_for(failures.get(), 60), Unauthorized)
+            assert isinstance(await asyncio.wait_for(failures.get(), DEADLINE), Unauthorized)
             await editor.exchange(1000)
             assert not running.done()
         await client.aclose()
         with pytest.raises(Unauthorized):
-            await asyncio.wait_for(running, 60)
+            await asyncio.wait_for(running, DEADLINE)
     assert "no longer listening" in caplog.text
 
 
@@ -159,7 +160,7 @@ async def test_the_clients_end_reaches_the_target(relay: LocalRelay) -> None:
         writer.write(b"x")
         writer.close()
         await writer.wait_closed()
-        await asyncio.wait_for(ended.wait(), 60)
+        await asyncio.wait_for(ended.wait(), DEADLINE)
 
 
 async def test_an_early_editor_is_held_until_the_agent_comes(relay: LocalRelay) -> None:

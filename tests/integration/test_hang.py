@@ -9,6 +9,7 @@ from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, Process, agent, tunnels
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -32,7 +33,7 @@ def node_of(base: int, ranks: range, world: int, *, behind: int | None = None) -
 
 
 async def verdicts(
-    client: Tunnels, *, agents: int, ports: list[int] | None = None, within: float = 60
+    client: Tunnels, *, agents: int, ports: list[int] | None = None, within: float = DEADLINE
 ) -> list[JobVerdict]:
     """Return the verdicts when so many agents are known."""
     await client.search.wait_for(lambda: True if len(client.roster) == agents else None, lambda _why: None)

@@ -31,6 +31,7 @@ from relay_core.net import HybridConnectionListener, Offer, WebSocket, connect
 from relay_core.net.relay_tls import client_tls
 from relay_server.config.model import Limits
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 from tests.support.impostor import behind_a_switch, impostor
 from tests.support.relay import LocalRelay, local_relay
 
@@ -48,7 +49,7 @@ async def listening(relay: LocalRelay, **options) -> AsyncIterator[HybridConnect
     async with HybridConnectionListener(
         relay.endpoint, credential, tls=relay.tls, on_state=note, **options
     ) as listener:
-        await asyncio.wait_for(up.wait(), 60)
+        await asyncio.wait_for(up.wait(), DEADLINE)
         yield listener
 
 
@@ -234,7 +235,7 @@ async def test_a_message_that_is_too_long(relay: LocalRelay, monkeypatch: pytest
 
     async with HybridConnectionListener(relay.endpoint, relay.listener, tls=relay.tls, on_state=note) as listener:
         meeting = asyncio.ensure_future(until_met(relay, listener))
-        error = await asyncio.wait_for(errors.get(), 60)
+        error = await asyncio.wait_for(errors.get(), DEADLINE)
         monkeypatch.undo()
         await asyncio.gather(*(websocket.close() for websocket in await meeting))
     assert "the relay violated the protocol or a limit: a message is longer than 100 bytes" == str(error)
@@ -273,7 +274,7 @@ async def test_a_listener_outlasts_whatever_answers_for_the_relay(
         sender, receiver = await until_met(relay, listener)
         switch(elsewhere)
         relay.server.recycle_listeners()
-        while not isinstance(await asyncio.wait_for(failures.get(), 60), error):
+        while not isinstance(await asyncio.wait_for(failures.get(), DEADLINE), error):
             pass
         await sender.send("still here")
         assert "still here" == await receiver.receive()
@@ -294,7 +295,7 @@ async def test_an_unexpected_error_ends_a_listener(relay: LocalRelay) -> None:
     broken = BrokenCredential("listen", relay.listen_key)
     with pytest.raises(RelayDebugError) as caught:
         async with HybridConnectionListener(relay.endpoint, broken, tls=relay.tls) as listener:
-            await asyncio.wait_for(next_offer(listener), 60)
+            await asyncio.wait_for(next_offer(listener), DEADLINE)
     assert "listening on 'myhc' failed: unexpected KeyError" == caught.value.sentence
     assert caught.value.hint
 

@@ -21,6 +21,7 @@ from relay_core.net import (
     connect,
     http_headers,
 )
+from tests.support.deadline import DEADLINE
 from tests.support.relay import LocalRelay
 
 KIB = 1024
@@ -42,7 +43,7 @@ async def serving(
     async with HybridConnectionListener(
         relay.endpoint, relay.listener, handler=handler, tls=relay.tls, on_state=note
     ) as listener:
-        await asyncio.wait_for(up.wait(), 60)
+        await asyncio.wait_for(up.wait(), DEADLINE)
         yield listener
 
 
@@ -53,7 +54,7 @@ async def requested(
     """Send a request as documented: with aiohttp, and a header from `http_headers`."""
     headers = await http_headers(relay.endpoint, relay.sender) | options.pop("headers", {})
     async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)) as session,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(DEADLINE)) as session,
         session.request(method, relay.endpoint.http_url(path), headers=headers, ssl=relay.tls, **options) as response,
     ):
         yield response
@@ -120,7 +121,7 @@ async def test_bodies_are_streamed_in_both_directions(relay: LocalRelay) -> None
         yield b"fourth"
 
     async with serving(relay, handle), requested(relay, "POST", data=upload()) as response:
-        assert b"third" == await asyncio.wait_for(response.content.read(5), 60)
+        assert b"third" == await asyncio.wait_for(response.content.read(5), DEADLINE)
         sent.set()
         assert b"fourth" == await response.content.read()
 
@@ -220,7 +221,7 @@ async def test_the_number_of_requests_is_limited(relay: LocalRelay, monkeypatch)
 
     async with serving(relay, handle):
         first = asyncio.ensure_future(status())
-        await asyncio.wait_for(began.wait(), 60)
+        await asyncio.wait_for(began.wait(), DEADLINE)
         assert 503 == await status()
         proceed.set()
         assert [200, 200] == [await first, await status()]
@@ -275,9 +276,9 @@ async def test_a_sender_that_leaves_ends_the_reading_of_its_body(relay: LocalRel
 
     async with serving(relay, handle):
         sending = asyncio.ensure_future(send())
-        await asyncio.wait_for(began.wait(), 60)
+        await asyncio.wait_for(began.wait(), DEADLINE)
         sending.cancel()
-        assert 1006 == await asyncio.wait_for(ended, 60)
+        assert 1006 == await asyncio.wait_for(ended, DEADLINE)
 
 
 async def test_a_response_survives_the_loss_of_the_control_channel(relay: LocalRelay) -> None:
@@ -295,11 +296,11 @@ async def test_a_response_survives_the_loss_of_the_control_channel(relay: LocalR
 
     async with serving(relay, handle, down):
         getting = asyncio.ensure_future(get())
-        await asyncio.wait_for(began.wait(), 60)
+        await asyncio.wait_for(began.wait(), DEADLINE)
         relay.server.recycle_listeners()
-        await asyncio.wait_for(down.wait(), 60)
+        await asyncio.wait_for(down.wait(), DEADLINE)
         proceed.set()
-        assert b"still here" == await asyncio.wait_for(getting, 60)
+        assert b"still here" == await asyncio.wait_for(getting, DEADLINE)
 
 
 async def test_websockets_and_requests_share_a_listener(relay: LocalRelay) -> None:

@@ -9,6 +9,7 @@ import pytest
 from relay_client.dap.client import DapClient
 from relay_core.errors import ConnectionLost
 from tests.support.armed import REARMED, adapter, armed
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 
 
@@ -19,9 +20,9 @@ async def test_adapter_that_is_killed_at_a_breakpoint(tmp_path):
     async with job(armed(REARMED), str(script)) as running:
         for _ in range(3):
             port = int(await running.line())
-            async with await DapClient.connect("127.0.0.1", port) as client:
-                await client.attach({str(script): [{"line": 4}]}, within=30)
-                assert "breakpoint" == (await client.wait_for_event("stopped", within=30))["body"]["reason"]
+            async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+                await client.attach({str(script): [{"line": 4}]}, within=DEADLINE)
+                assert "breakpoint" == (await client.wait_for_event("stopped", within=DEADLINE))["body"]["reason"]
                 await kill_adapter(port, client)
             running.process.stdin.write(b"\n")
 
@@ -34,21 +35,21 @@ async def test_adapter_that_is_killed_during_a_step(tmp_path):
     os.mkfifo(pipe)
     async with job(armed(REARMED), str(script), str(pipe)) as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach({str(script): [{"line": 3}]}, within=30)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({str(script): [{"line": 3}]}, within=DEADLINE)
             await asyncio.to_thread(pipe.write_text, "")
             assert "after" == await running.line()
-            stopped = await client.wait_for_event("stopped", within=30)
-            await client.request("next", {"threadId": stopped["body"]["threadId"]}, within=30)
+            stopped = await client.wait_for_event("stopped", within=DEADLINE)
+            await client.request("next", {"threadId": stopped["body"]["threadId"]}, within=DEADLINE)
             await kill_adapter(port, client)
         running.process.stdin.write(b"\n")
         port = int(await running.line())
         await asyncio.to_thread(pipe.write_text, "")
         assert "after" == await running.line()
-        async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach({str(script): [{"line": 4}]}, within=30)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({str(script): [{"line": 4}]}, within=DEADLINE)
             await asyncio.to_thread(pipe.write_text, "")
-            assert "breakpoint" == (await client.wait_for_event("stopped", within=30))["body"]["reason"]
+            assert "breakpoint" == (await client.wait_for_event("stopped", within=DEADLINE))["body"]["reason"]
 
 
 RAISING = """\
@@ -78,18 +79,18 @@ async def test_uncaught_exception_after_the_adapter_was_killed(tmp_path, thread)
     os.mkfifo(pipe)
     async with job(armed(REARMED), str(script), str(pipe), thread) as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach({}, exceptions=["uncaught"], within=30)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({}, exceptions=["uncaught"], within=DEADLINE)
             await kill_adapter(port, client)
         running.process.stdin.write(b"\n")
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach({}, exceptions=["uncaught"], within=30)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({}, exceptions=["uncaught"], within=DEADLINE)
             await asyncio.to_thread(pipe.write_text, "")
-            assert "exception" == (await client.wait_for_event("stopped", within=30))["body"]["reason"]
+            assert "exception" == (await client.wait_for_event("stopped", within=DEADLINE))["body"]["reason"]
 
 
 async def kill_adapter(port: int, client: DapClient) -> None:
     psutil.Process(adapter(port)).kill()
     with pytest.raises(ConnectionLost):
-        await client.wait_for_event("never", within=30)
+        await client.wait_for_event("never", within=DEADLINE)

@@ -29,6 +29,7 @@ from relay_core.agent_api.requests import Stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from relay_core.compat import timeout
 from relay_core.errors import NoListener, TimedOut
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, Process, agent, tunnels
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -92,7 +93,7 @@ async def test_push_waits_for_a_node_that_is_late(relay: LocalRelay, caplog: pyt
     caplog.set_level(logging.WARNING)
     async with half_a_job(relay) as (client, found, late), contextlib.AsyncExitStack() as stack:
         pushing = asyncio.ensure_future(push(client))
-        async with timeout(60):
+        async with timeout(DEADLINE):
             while not caplog.messages:
                 await asyncio.sleep(0.01)
         assert ["waiting up to 30 s for ranks 0-1, which are not registered"] == caplog.messages

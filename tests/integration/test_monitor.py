@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import Ranks
 from tests.support.ports import free_port
 from tests.support.programs import Program, program, run
 from tests.support.relay import LocalRelay
 from tests.support.run_job import access, agents_on, running_client, running_job
 
-pytestmark = [pytest.mark.job, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.job
 
 LARGE = 200 * 1024 * 1024
 TRAIN = f"""\
@@ -283,5 +284,5 @@ async def until_none(node: Path) -> None:
 
 
 def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as response:
+    with urllib.request.urlopen(url, timeout=DEADLINE) as response:
         return str(response.read(), "utf-8")

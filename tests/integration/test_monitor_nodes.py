@@ -12,7 +12,7 @@ from tests.support.programs import Finished, run
 from tests.support.relay import LocalRelay
 from tests.support.run_job import access, running_job, until_registered
 
-pytestmark = [pytest.mark.job, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.job
 
 LARGE = 200 * 1024 * 1024
 ABOVE_LARGE = {f"{megabytes}M" for megabytes in range(200, 320)}

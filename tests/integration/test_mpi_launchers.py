@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import mpi
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import environment
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 90
-"""Seconds; two torchruns import torch on two cores that other tests use as well."""
 
 WHO_AM_I = """
     import json, os, sys
@@ -34,7 +33,7 @@ def run_ranks(launcher: str, n: int, *options: str) -> list[dict]:
     mpi.need(launcher)
     argv, variables = mpi.mpiexec(launcher, n, [sys.executable, "-c", program(WHO_AM_I)], options=options)
     done = subprocess.run(
-        argv, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        argv, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, check=False
     )
     assert (0, "") == (done.returncode, done.stderr)
     return sorted(map(json.loads, done.stdout.splitlines()), key=lambda identity: identity["rank"])
@@ -73,7 +72,6 @@ TRAINING = """
 """
 
 
-@pytest.mark.timeout(3 * TIMEOUT)
 def test_torchrun(tmp_path):
     """Two torchruns of two processes name four ranks on two nodes, and the node that crashed counts its restart.
 
@@ -89,11 +87,11 @@ def test_torchrun(tmp_path):
     argv += ["--local-addr", "127.0.0.1", "--max-restarts", "1", str(script), str(said)]
     nodes = [subprocess.Popen(argv, env=environment(OMP_NUM_THREADS="1"), stderr=subprocess.PIPE) for _ in range(2)]
     try:
-        stderr = [node.communicate(timeout=TIMEOUT)[1].decode() for node in nodes]
+        stderr = [node.communicate(timeout=DEADLINE)[1].decode() for node in nodes]
     finally:
         for node in nodes:
             node.terminate()  # torchrun ends its ranks then.
-            node.wait(TIMEOUT)
+            node.wait(DEADLINE)
     assert [0, 0] == [node.returncode for node in nodes], stderr
     restarts = {}
     for turn in ("first", "second"):

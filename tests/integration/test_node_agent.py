@@ -12,14 +12,12 @@ import pytest
 
 from relay_client.dap.client import Body, DapClient
 from relay_core.errors import RelayDebugError
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone
 from tests.support.relay import LocalRelay
 from tests.support.two_ranks import Rank, two_ranks
 
-pytestmark = [
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes by /proc"),
-    pytest.mark.timeout(180),
-]
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes by /proc")
 
 TERMINATE = "__import__('_pydevd_bundle.pydevd_api').pydevd_api.PyDevdAPI().terminate_process(__debugger__)"
 """What pydevd does at the `terminate` of an editor such as nvim-dap: it ends the process and its descendants."""
@@ -68,8 +66,8 @@ async def test_the_agent_is_killed_at_a_breakpoint(
         (old,) = node.tunnels.roster
         agent.kill()
         for rank in node.ranks:
-            await rank.session.wait_for_event("output", matching=says_killed, within=60)
-            await rank.session.wait_for_event("terminated", within=60)
+            await rank.session.wait_for_event("output", matching=says_killed, within=DEADLINE)
+            await rank.session.wait_for_event("terminated", within=DEADLINE)
             await rank.session.close()
         while len(node.tunnels.roster) > 1:
             await node.tunnels.search.changed.wait()
@@ -79,7 +77,7 @@ async def test_the_agent_is_killed_at_a_breakpoint(
         why = f"the agent process on {old.host} was killed; {new.name} has replaced it"
         assert f"tunnel to {old.name}: lost: {why}" in caplog.text
         for rank in node.ranks:
-            rank.session = await DapClient.connect("127.0.0.1", rank.port)
+            rank.session = await DapClient.connect("127.0.0.1", rank.port, within=DEADLINE)
             async with rank.session:
                 await rank.stop()
                 assert int(await rank.evaluate("number")) > before[rank.port - node.ranks[0].port]

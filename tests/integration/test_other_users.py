@@ -16,6 +16,7 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.socket_tables import SocketTables
 from relay_core.tunnel.events import StreamOpened
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import DiallingAgent, Node, Process, agent, node_of, process, tunnels, who_serves
 from tests.support.other_user import OTHER_UID, connecting_stranger, listening_stranger, needs_second_user
 from tests.support.ports import free_port
@@ -62,7 +63,7 @@ async def own_editor(port: int) -> AsyncIterator["asyncio.Queue[bytes]"]:
 
 async def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
     """Wait for a log line."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + DEADLINE
     while text not in caplog.text:
         assert time.monotonic() < deadline, f"not logged: {text}"
         await asyncio.sleep(0.02)
@@ -95,11 +96,11 @@ async def test_a_stranger_in_place_of_the_editor_is_not_dialled(
         async with own_editor(port) as received:
             await stack.enter_async_context(Forwarder(client, [port], may_reverse=True))
             dialling = await stack.enter_async_context(agent(relay, Node(rank), RepeatingAgent))
-            request, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
+            request, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
             await stream.write(b"hello from the job\n")
-            assert b"hello from the job\n" == await asyncio.wait_for(received.get(), 60)
+            assert b"hello from the job\n" == await asyncio.wait_for(received.get(), DEADLINE)
             await stream.close()
-            assert b"" == await asyncio.wait_for(request.read(), 60)
+            assert b"" == await asyncio.wait_for(request.read(), DEADLINE)
         while not dialling.dialled.empty():
             dialling.dialled.get_nowait()
         async with listening_stranger(port) as stranger:
@@ -107,13 +108,13 @@ async def test_a_stranger_in_place_of_the_editor_is_not_dialled(
             stream = dialling.session.open(port)  # as if the job had been faster than the check
             with pytest.raises(ConnectionLost, match="no editor is listening on port"):
                 await stream.write(b"secret\n")
-                await asyncio.wait_for(stream.read(), 60)
+                await asyncio.wait_for(stream.read(), DEADLINE)
             line = asyncio.ensure_future(stranger.readline())
-            assert b"accepted \n" == await asyncio.wait_for(line, 60)
+            assert b"accepted \n" == await asyncio.wait_for(line, DEADLINE)
         async with own_editor(port) as received:
-            _, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
+            _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
             await stream.write(b"hello again\n")
-            assert b"hello again\n" == await asyncio.wait_for(received.get(), 60)
+            assert b"hello again\n" == await asyncio.wait_for(received.get(), DEADLINE)
 
 
 async def test_without_tables_an_editor_needs_an_option(
@@ -132,9 +133,9 @@ async def test_without_tables_an_editor_needs_an_option(
             Forwarder(client, [port, free], may_reverse=True, trust_unknown=True),
             agent(relay, Node(rank), DiallingAgent) as dialling,
         ):
-            _, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
+            _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
             await stream.write(b"hello from the job\n")
-            assert b"hello from the job\n" == await asyncio.wait_for(received.get(), 60)
+            assert b"hello from the job\n" == await asyncio.wait_for(received.get(), DEADLINE)
     assert 1 == caplog.text.count("this system does not reveal which user is connecting")
 
 
@@ -163,11 +164,11 @@ async def test_another_user_of_the_node_cannot_use_the_port_to_the_editor(
         Forwarder(client, [port], may_reverse=True),
         agent(relay, Node(rank)),
     ):
-        dial_back = await asyncio.wait_for(rank.ports.get(), 60)
+        dial_back = await asyncio.wait_for(rank.ports.get(), DEADLINE)
         assert ["", ""] == [await connecting_stranger(dial_back, "evaluate\n") for _ in range(2)]
         _, writer = await asyncio.open_connection("127.0.0.1", dial_back)
         writer.write(b"the job\n")
-        assert b"the job\n" == await asyncio.wait_for(received.get(), 60)
+        assert b"the job\n" == await asyncio.wait_for(received.get(), DEADLINE)
         writer.close()
         await writer.wait_closed()
     assert 1 == caplog.text.count(f"refused a connection from another user of this machine (uid {OTHER_UID})")

@@ -15,6 +15,7 @@ from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.dap.framing import Message, encode
 from relay_core.socket_tables import SocketTables
+from tests.support.deadline import DEADLINE
 from tests.support.listening import listening_editor
 from tests.support.other_user import connecting_stranger, needs_second_user
 from tests.support.ports import free_port
@@ -25,7 +26,6 @@ from tests.support.run_job import agents_on, running_job
 pytestmark = [
     pytest.mark.skipif(not SocketTables().is_readable, reason="this system does not show who owns a socket"),
     needs_second_user,
-    pytest.mark.timeout(240),
 ]
 
 PROGRAM = """\
@@ -68,18 +68,18 @@ async def test_other_users_cannot_reach_a_followed_child(relay: LocalRelay, tmp_
     async with family(relay, tmp_path, port, method) as job, client_of(relay, port):
         await job.line("waiting up to")
         await try_as_stranger(job, tmp_path, expected=0)
-        async with await DapClient.connect("127.0.0.1", port) as editor:
-            await editor.attach({}, within=60, subProcess=True)
-            child = (await editor.wait_for_event("debugpyAttach", within=60))["body"]
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+            await editor.attach({}, within=DEADLINE, subProcess=True)
+            child = (await editor.wait_for_event("debugpyAttach", within=DEADLINE))["body"]
             await try_as_stranger(job, tmp_path, expected=2)
             async with await attached(child, tmp_path) as session:
-                stopped = await session.wait_for_event("stopped", within=60)
+                stopped = await session.wait_for_event("stopped", within=DEADLINE)
                 await try_as_stranger(job, tmp_path, expected=2)
-                await session.request("continue", {"threadId": stopped["body"]["threadId"]}, within=60)
-                await session.wait_for_event("terminated", within=60)
+                await session.request("continue", {"threadId": stopped["body"]["threadId"]}, within=DEADLINE)
+                await session.wait_for_event("terminated", within=DEADLINE)
             await job.line("child ended")
             await try_as_stranger(job, tmp_path, expected=2)
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         await try_as_stranger(job, tmp_path, expected=2)
 
 
@@ -93,16 +93,16 @@ async def test_other_users_cannot_reach_the_editor_of_a_child(relay: LocalRelay,
             Forwarder(client, [port], may_reverse=True),
         ):
             await editor.attached
-            child = (await editor.client.wait_for_event("debugpyAttach", within=60))["body"]
+            child = (await editor.client.wait_for_event("debugpyAttach", within=DEADLINE))["body"]
             await try_as_stranger(job, tmp_path, expected=1)
             async with await attached(child, tmp_path) as session:
-                stopped = await session.wait_for_event("stopped", within=60)
+                stopped = await session.wait_for_event("stopped", within=DEADLINE)
                 await try_as_stranger(job, tmp_path, expected=1)
-                await session.request("continue", {"threadId": stopped["body"]["threadId"]}, within=60)
-                await session.wait_for_event("terminated", within=60)
+                await session.request("continue", {"threadId": stopped["body"]["threadId"]}, within=DEADLINE)
+                await session.wait_for_event("terminated", within=DEADLINE)
             await job.line("child ended")
             await try_as_stranger(job, tmp_path, expected=1)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + DEADLINE
         while family_ports(job.process.pid, tmp_path / "node"):
             assert time.monotonic() < deadline, "the port to the editor is still open"
             await asyncio.sleep(0.05)
@@ -129,9 +129,9 @@ async def client_of(relay: LocalRelay, port: int) -> AsyncIterator[None]:
 
 async def attached(child: Message, directory: Path) -> DapClient:
     """Attach to a child that debugpy has announced."""
-    client = await DapClient.connect("127.0.0.1", child["connect"]["port"])
+    client = await DapClient.connect("127.0.0.1", child["connect"]["port"], within=DEADLINE)
     breakpoints = {str(directory / "program.py"): [{"line": BREAKPOINT}]}
-    await client.attach(breakpoints, within=60, subProcessId=child["subProcessId"])
+    await client.attach(breakpoints, within=DEADLINE, subProcessId=child["subProcessId"])
     return client
 
 

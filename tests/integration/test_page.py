@@ -15,6 +15,7 @@ from relay_client.control.messages import EVENTS
 from relay_client.page import server
 from relay_client.page.server import FILES, PageServer
 from relay_core.errors import LocalPortInUse
+from tests.support.deadline import DEADLINE
 from tests.support.other_user import connecting_stranger, needs_second_user
 from tests.support.page import ServedPage, running_job_of, served_page
 from tests.support.ports import free_port
@@ -180,7 +181,7 @@ async def test_an_open_page_does_not_delay_the_end(relay: LocalRelay) -> None:
             response = await browser.enter_async_context(http.get("/updates", headers=key))
             stream = updates(response)
             await anext(stream)
-            await asyncio.wait_for(stack.aclose(), 30)
+            await asyncio.wait_for(stack.aclose(), DEADLINE)
             with pytest.raises((aiohttp.ClientError, StopAsyncIteration)):
                 while True:
                     await anext(stream)

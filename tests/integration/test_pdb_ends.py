@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.pdb_jobs import PROMPT, looping, pdb, scripted
 from tests.support.terminal import CTRL_C, CTRL_D
 
@@ -50,7 +51,7 @@ async def test_job_that_waits(tmp_path):
                 time.sleep(0.01)
             open(sys.argv[2], "w").write("it waits")
         threading.Thread(target=watch, daemon=True).start()
-        debugger.wait_for_attach(60, threading.Event())
+        debugger.wait_for_attach(3600, threading.Event())
         one = 1
         two = 2
         three = 3
@@ -153,8 +154,8 @@ async def test_nothing_to_attach_to(tmp_path):
     """What cannot be attached to is an error in one sentence; the job of the one who was first is not disturbed."""
     status, out, err = await scripted(1)
     assert (status, out, err) == (12, "", "relay-client: error: nothing is listening on 127.0.0.1:1\n")
-    async with looping(tmp_path) as found, await DapClient.connect("127.0.0.1", found.port) as first:
-        await first.attach({})
+    async with looping(tmp_path) as found, await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as first:
+        await first.attach({}, within=DEADLINE)
         status, _, err = await scripted(found.port)
         assert status == 1
         assert "already being debugged" in err

@@ -23,6 +23,7 @@ from relay_core.hyco.address import Endpoint
 from relay_core.layers.piece import MAX_PARSED
 from relay_core.tunnel.limits import Settings
 from tests.support.chaos import CutSchedule
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, PROGRAM, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.layers import Alone
 from tests.support.listening import listening_editor
@@ -193,7 +194,7 @@ async def look(session: Stopped, levels: int = 1) -> dict[str, str]:
 async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the second stop every request is answered from the cache: the tunnel to the agent is stalled."""
     for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):  # on a slow machine, the editor is as slow as a person
-        monkeypatch.setattr(f"relay_client.prefetch.response_cache.{limit}", 60.0)
+        monkeypatch.setattr(f"relay_client.prefetch.response_cache.{limit}", 3600.0)
     async with (
         debuggee(tmp_path) as (_, debugger_port, script),
         tunnelled_to(relay, debugger_port, dap_only=True, settings=Settings()) as path,
@@ -229,7 +230,7 @@ async def test_job_that_prefetches(
 ) -> None:
     """The same with a job whose debugpy relay_agent started, whichever side connects."""
     for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):
-        monkeypatch.setattr(f"relay_client.prefetch.response_cache.{limit}", 60.0)
+        monkeypatch.setattr(f"relay_client.prefetch.response_cache.{limit}", 3600.0)
     port, script = free_port(), tmp_path / "counting.py"
     script.write_text(PROGRAM)
     levels = 20 if debugging is listening else 1  # an editor that listens gets single frames from debugpy only
@@ -254,7 +255,7 @@ async def test_switched_off(relay: LocalRelay) -> None:
     async with local_server(echo) as (port, _), tunnelled_to(relay, port, prefetch=False) as path:
         reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
         writer.write(data)
-        assert await asyncio.wait_for(reader.readexactly(len(data)), 60) == data
+        assert await asyncio.wait_for(reader.readexactly(len(data)), DEADLINE) == data
         writer.close()
         await writer.wait_closed()
 

@@ -8,6 +8,7 @@ import pytest
 from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.requests import Listen
 from relay_core.errors import ConnectionLost, LocalPortInUse
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import (
     DiallingAgent,
     Node,
@@ -39,15 +40,15 @@ async def test_an_editor_that_listens_is_dialled_by_the_job(relay: LocalRelay) -
     ):
         assert [free] == forwarder.opened
         async with agent(relay, Node(rank), DiallingAgent) as dialling:
-            request, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
+            request, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
             await stream.write(b"hello from the job\n")
-            assert b"hello from the job\n" == await asyncio.wait_for(answered.get(), 60)
-            assert b"initialize\n" == await asyncio.wait_for(stream.read(), 60)
+            assert b"hello from the job\n" == await asyncio.wait_for(answered.get(), DEADLINE)
+            assert b"initialize\n" == await asyncio.wait_for(stream.read(), DEADLINE)
             await stream.close()
-            assert b"" == await asyncio.wait_for(request.read(), 60)  # the session is over, and so is the request
-            _, stream = await asyncio.wait_for(dialling.dialled.get(), 60)  # the editor still listens
+            assert b"" == await asyncio.wait_for(request.read(), DEADLINE)  # the session is over, and so is the request
+            _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)  # the editor still listens
             await stream.write(b"hello again\n")
-            assert b"hello again\n" == await asyncio.wait_for(answered.get(), 60)
+            assert b"hello again\n" == await asyncio.wait_for(answered.get(), DEADLINE)
 
 
 async def test_a_port_that_is_closed_ends_its_request(relay: LocalRelay) -> None:
@@ -64,8 +65,8 @@ async def test_a_port_that_is_closed_ends_its_request(relay: LocalRelay) -> None
         agent(relay, Node(rank), DiallingAgent) as dialling,
     ):
         async with Forwarder(client, [port], may_reverse=True):
-            request, _ = await asyncio.wait_for(dialling.dialled.get(), 60)
-        assert b"" == await asyncio.wait_for(request.read(), 60)
+            request, _ = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
+        assert b"" == await asyncio.wait_for(request.read(), DEADLINE)
 
 
 async def test_an_editor_that_has_gone_refuses_the_job(relay: LocalRelay) -> None:
@@ -79,10 +80,10 @@ async def test_an_editor_that_has_gone_refuses_the_job(relay: LocalRelay) -> Non
             Forwarder(client, [port], may_reverse=True, trust_unknown=True),
             agent(relay, Node(rank), DiallingAgent) as dialling,
         ):
-            request, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
+            request, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
             with pytest.raises(ConnectionLost, match="no editor is listening on port"):
-                await asyncio.wait_for(stream.read(), 60)
-            assert b"" == await asyncio.wait_for(request.read(), 60)
+                await asyncio.wait_for(stream.read(), DEADLINE)
+            assert b"" == await asyncio.wait_for(request.read(), DEADLINE)
 
 
 async def test_a_port_of_another_relay_client_is_in_use(relay: LocalRelay) -> None:
@@ -104,6 +105,6 @@ async def test_an_agent_cannot_open_streams_by_itself(relay: LocalRelay) -> None
     ):
         await client.discover()
         client.open_request(next(iter(client.roster)).id, Listen(port))
-        _, stream = await asyncio.wait_for(dialling.dialled.get(), 60)
+        _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
         with pytest.raises(ConnectionLost, match=f"this client does not accept connections to {port}"):
-            await asyncio.wait_for(stream.read(), 60)
+            await asyncio.wait_for(stream.read(), DEADLINE)

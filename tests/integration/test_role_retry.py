@@ -18,6 +18,7 @@ from relay_core.hyco.role_grace import ROLE_PROPAGATION
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.tasks import TaskSet
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 from tests.support.entra import LISTENER, RELAY, SENDER
 from tests.support.entra_network import HC, Azure
 from tests.support.managed_identity import FakeManagedIdentity
@@ -62,7 +63,7 @@ async def test_a_role_that_arrives_in_time(cloud: Azure, identity: FakeManagedId
             up.set()
 
     async with HybridConnectionListener(access.endpoint, access.credential, tls=cloud.tls, on_state=on_state):
-        await asyncio.wait_for(up.wait(), 60)
+        await asyncio.wait_for(up.wait(), DEADLINE)
     assert 2 == len(identity.requests)
 
 
@@ -76,7 +77,7 @@ async def test_a_role_that_takes_a_while(
     agent = Agent(access.endpoint, access.credential, {}, tunnel_key=bytes(32), tls=cloud.tls, on_listening=up.set)
     async with TaskSet() as tasks:
         tasks.spawn(agent.run(), name="agent")
-        async with timeout(60):
+        async with timeout(DEADLINE):
             while len(identity.requests) < 5:
                 await asyncio.sleep(0.01)
             cloud.issuer.roles[RELAY] = [LISTENER]
@@ -97,7 +98,7 @@ async def test_a_client_waits_for_its_role(
     caplog.set_level(logging.INFO, "relay_client")
     async with TaskSet() as tasks:
         forwarding = tasks.spawn(forward(tunnels_of(access, cloud), [free_port()]), name="forward")
-        async with timeout(60):
+        async with timeout(DEADLINE):
             while len(cloud.entra.requests) < 5:
                 await asyncio.sleep(0.01)
             assert "ready on" not in caplog.text

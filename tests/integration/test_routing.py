@@ -17,6 +17,7 @@ from relay_client.ports.local_port import all_ranks_port, parse_forwards
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import (
     DAP_START,
     KEY,
@@ -35,7 +36,7 @@ AGENTS = 25
 """As many as Azure allows."""
 
 
-async def until(condition, seconds: float = 30.0) -> None:
+async def until(condition, seconds: float = DEADLINE) -> None:
     """Wait for something that other tasks do."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -99,7 +100,7 @@ async def test_a_relay_that_restarts_gives_each_tunnel_its_own_agent_back(tls_di
         for _ in range(2):
             for port, (reader, writer) in editors.items():
                 writer.write(b"?")
-                assert f"{ports[port]}:{port}\n".encode() == await asyncio.wait_for(reader.readline(), 60)
+                assert f"{ports[port]}:{port}\n".encode() == await asyncio.wait_for(reader.readline(), DEADLINE)
             if _ == 0:
                 await relay.server.kill()
                 await relay.server.start()
@@ -162,7 +163,7 @@ async def test_a_connection_ends_after_its_process(relay: LocalRelay, caplog: py
         assert b"served\n" == await reader.readline()
         served.ended.set()
         with contextlib.suppress(ConnectionError):
-            assert b"" == await asyncio.wait_for(reader.read(), 60)
+            assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
         writer.close()
         await until(lambda: "lost: the process has exited" in caplog.text)
 

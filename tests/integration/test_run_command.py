@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from relay_agent.cli.run import CODE_NOT_DEBUGGED
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
-from tests.support.run_stage import RECORDER, TIMEOUT, Stage
+from tests.support.run_stage import RECORDER, Stage
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process becomes another one on POSIX systems only")
 
@@ -56,9 +57,9 @@ async def test_a_signal_reaches_the_command(stage: Stage):
     """It is the same process, so it ends by the signal that it was sent."""
     async with stage.start("sh", "-c", "echo $$; exec sleep 60") as process:
         assert process.stdout is not None
-        assert f"{process.pid}\n".encode() == await asyncio.wait_for(process.stdout.readline(), TIMEOUT)
+        assert f"{process.pid}\n".encode() == await asyncio.wait_for(process.stdout.readline(), DEADLINE)
         process.send_signal(signal.SIGTERM)
-        assert -signal.SIGTERM == await asyncio.wait_for(process.wait(), TIMEOUT)
+        assert -signal.SIGTERM == await asyncio.wait_for(process.wait(), DEADLINE)
 
 
 @pytest.mark.parametrize("name", ["SIGPIPE", "SIGXFSZ", "SIGINT"])

@@ -18,6 +18,7 @@ from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import timeout
 from relay_core.dap.framing import Message
 from relay_core.errors import RelayDebugError
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import debuggee
 from tests.support.jobs import gone, suspend
 from tests.support.listening import listening_editor
@@ -42,7 +43,6 @@ BREAKPOINT = 9
 """The line of `number += 1`."""
 
 
-@pytest.mark.timeout(240)
 async def test_session_of_a_silent_debugger_ends(relay: LocalRelay, tmp_path: Path) -> None:
     """The editor gets the reason, the job runs on and logs it, and the next editor stops at the same breakpoint."""
     port, script = free_port(), tmp_path / "program.py"
@@ -56,8 +56,8 @@ async def test_session_of_a_silent_debugger_ends(relay: LocalRelay, tmp_path: Pa
         before = await value(client, thread, "number")
         await value(client, thread, "hang()")
         with pytest.raises(RelayDebugError):
-            await client.request("threads", within=PATIENCE + 60)
-        reason = await client.wait_for_event("output", matching=is_reason, within=60)
+            await client.request("threads", within=PATIENCE + DEADLINE)
+        reason = await client.wait_for_event("output", matching=is_reason, within=DEADLINE)
         assert "debugpy has not answered 'threads' for 30 s" in reason["body"]["output"]
         await client.close()
         await job.line("debugpy no longer responds; its session was ended")
@@ -66,7 +66,6 @@ async def test_session_of_a_silent_debugger_ends(relay: LocalRelay, tmp_path: Pa
         await client.close()
 
 
-@pytest.mark.timeout(240)
 async def test_session_of_a_listening_editor_ends_too(relay: LocalRelay, tmp_path: Path) -> None:
     """A job whose debugger hangs while it is connected to an editor that listens runs on, and can be attached to."""
     port, script = free_port(), tmp_path / "program.py"
@@ -83,7 +82,7 @@ async def test_session_of_a_listening_editor_ends_too(relay: LocalRelay, tmp_pat
             before = await editor.value("number")
             await editor.value("hang()")
             with contextlib.suppress(RelayDebugError):
-                await editor.client.request("threads", within=PATIENCE + 60)
+                await editor.client.request("threads", within=PATIENCE + DEADLINE)
             await job.line("debugpy no longer responds; its session was ended")
         async with Forwarder(tunnels, [port]):
             client, thread = await attach(port, script)
@@ -92,7 +91,6 @@ async def test_session_of_a_listening_editor_ends_too(relay: LocalRelay, tmp_pat
 
 
 @pytest.mark.parametrize("stopped", ["adapter", "job"])
-@pytest.mark.timeout(240)
 async def test_session_of_a_foreign_debugger_ends(
     relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str
 ) -> None:
@@ -113,8 +111,8 @@ async def test_session_of_a_foreign_debugger_ends(
             with monkeypatch.context() as patch:
                 patch.setattr(debugger_watch, "PATIENCE", 3.0)
                 with pytest.raises(RelayDebugError):
-                    await client.request("threads", within=60)
-                reason = await client.wait_for_event("output", matching=is_reason, within=60)
+                    await client.request("threads", within=DEADLINE)
+                reason = await client.wait_for_event("output", matching=is_reason, within=DEADLINE)
             expected = "debugpy has not answered 'threads' for 3 s; its session was ended, and you can attach again"
             assert expected in reason["body"]["output"]
             await client.close()
@@ -147,22 +145,22 @@ async def test_session_of_a_silent_child_ends(
         running_agent(relay, {port: PortTarget(port, debugger, dap_only=True)}, tunnel_key=None),
         Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
         Forwarder(tunnels, [port]),
-        await DapClient.connect("127.0.0.1", port) as parent,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as parent,
     ):
-        await parent.attach({}, within=60)
-        child = (await parent.wait_for_event("debugpyAttach", within=60))["body"]["subProcessId"]
-        async with await DapClient.connect("127.0.0.1", port) as editor:
-            await editor.attach({}, within=60, subProcessId=child)
-            stopped = await editor.wait_for_event("stopped", within=60)
+        await parent.attach({}, within=DEADLINE)
+        child = (await parent.wait_for_event("debugpyAttach", within=DEADLINE))["body"]["subProcessId"]
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+            await editor.attach({}, within=DEADLINE, subProcessId=child)
+            stopped = await editor.wait_for_event("stopped", within=DEADLINE)
             await value(editor, {"threadId": stopped["body"]["threadId"]}, "hang()")
             monkeypatch.setattr(debugger_watch, "PATIENCE", 0.5)
             with pytest.raises(RelayDebugError):
-                await editor.request("threads", within=60)
-            reason = await editor.wait_for_event("output", matching=is_reason, within=60)
+                await editor.request("threads", within=DEADLINE)
+            reason = await editor.wait_for_event("output", matching=is_reason, within=DEADLINE)
             expected = f"if the process is stopped, it stays stopped; to kill it, run 'kill {child}' on its node"
             assert expected in reason["body"]["output"]
         monkeypatch.undo()
-        await parent.request("threads", within=60)
+        await parent.request("threads", within=DEADLINE)
         os.kill(child, signal.SIGTERM)
         assert await gone(child)
 
@@ -184,9 +182,9 @@ def is_reason(body: Message) -> bool:
 async def attach(port: int, script: Path) -> tuple[DapClient, dict[str, int]]:
     """Attach, and wait until the job stands at the breakpoint."""
     async with contextlib.AsyncExitStack() as on_failure:
-        client = await on_failure.enter_async_context(await DapClient.connect("127.0.0.1", port))
-        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=60)
-        stopped = await client.wait_for_event("stopped", within=60)
+        client = await on_failure.enter_async_context(await DapClient.connect("127.0.0.1", port, within=DEADLINE))
+        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
+        stopped = await client.wait_for_event("stopped", within=DEADLINE)
         on_failure.pop_all()  # the caller closes it
     return client, {"threadId": stopped["body"]["threadId"]}
 
@@ -200,12 +198,12 @@ async def until_finalized(logs: Path) -> None:
     def is_finalized() -> bool:
         return any("Session[1] finalized" in log.read_text() for log in logs.glob("debugpy.adapter-*.log"))
 
-    async with timeout(60):
+    async with timeout(DEADLINE):
         while not await asyncio.to_thread(is_finalized):
             await asyncio.sleep(0.05)
 
 
 async def value(client: DapClient, thread: dict[str, int], expression: str) -> str:
     """Return the value of an expression where the job stands."""
-    frame = (await client.request("stackTrace", {**thread, "levels": 1}, within=60))["stackFrames"][0]["id"]
-    return (await client.request("evaluate", {"expression": expression, "frameId": frame}, within=60))["result"]
+    frame = (await client.request("stackTrace", {**thread, "levels": 1}, within=DEADLINE))["stackFrames"][0]["id"]
+    return (await client.request("evaluate", {"expression": expression, "frameId": frame}, within=DEADLINE))["result"]

@@ -9,6 +9,7 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint
+from tests.support.deadline import DEADLINE, IDLE
 from tests.support.jobs import job
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
@@ -71,7 +72,7 @@ async def test_variables_of_the_first_request_are_shown(relay: LocalRelay, tmp_p
     script = tmp_path / "slow.py"
     script.write_text(SCRIPT)
     async with run(relay, script) as port, await VariablesPane.connect("127.0.0.1", port) as pane:
-        await pane.attach({str(script): [{"line": LINE}]}, justMyCode=False, within=30)
+        await pane.attach({str(script): [{"line": LINE}]}, justMyCode=False, within=DEADLINE)
         thread = 1
         values, _ = await pane.shown()
         assert "7" == values["number"]
@@ -80,6 +81,6 @@ async def test_variables_of_the_first_request_are_shown(relay: LocalRelay, tmp_p
         await pane.step(thread)
         values, seconds = await pane.shown()
         assert ("8", "slow") == (values["number"], values["value"])
-        await pane.wait_for_event("stopped", within=30)
+        await pane.wait_for_event("stopped", within=DEADLINE)
         assert ["continued", "stopped", "variables", "continued", "stopped"] == pane.received
-        assert seconds < 2 * SECONDS
+        assert seconds < 2 * SECONDS * DEADLINE / IDLE

@@ -22,6 +22,7 @@ from relay_core.tunnel.handshake import ClientHandshake
 from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader
 from relay_core.tunnel.messages import Resume
 from relay_core.tunnel.outcomes import Refusal, Role
+from tests.support.deadline import DEADLINE
 from tests.support.relay import LocalRelay
 from tests.support.tunnel import QUICK, TunnelPath, echo_client, running_agent, tunnelled
 
@@ -55,7 +56,7 @@ async def test_keys_that_do_not_match_are_explained(
     """Different keys, and a key on one side only, end with a sentence that says which side lacks it."""
     async with running_agent(relay, {1: PortTarget(1, 1)}, tunnel_key=agent_key):
         with pytest.raises(error, match=sentence):
-            await asyncio.wait_for(begin(relay, client_key), 60)
+            await asyncio.wait_for(begin(relay, client_key), DEADLINE)
 
 
 async def test_a_search_with_another_tunnel_key_is_logged_once(
@@ -90,9 +91,9 @@ async def test_a_listener_that_closes_each_connection(relay: LocalRelay, caplog:
         client,
     ):
         tasks.spawn(close_all(listener), name="close all")
-        await asyncio.wait_for(up.wait(), 20)
+        await asyncio.wait_for(up.wait(), DEADLINE)
         with pytest.raises(ConnectionLost, match="the relay or the agent closed the connection during the handshake"):
-            await asyncio.wait_for(client.discover_all(), 60)
+            await asyncio.wait_for(client.discover_all(), DEADLINE)
     text = "because a listener on 'myhc' cannot be used: the relay or the agent closed the connection during the "
     assert text in caplog.text
 
@@ -106,7 +107,7 @@ async def test_a_stranger_with_a_send_key_leaves_the_session_alone(
         await client.exchange(1000)
         for key in (os.urandom(32), None):
             with pytest.raises(RelayDebugError):
-                await asyncio.wait_for(begin(relay, key), 60)
+                await asyncio.wait_for(begin(relay, key), DEADLINE)
         await client.exchange(100_000)
         assert path.chaos.connections == 1
     assert "different tunnel keys" in caplog.text
@@ -191,5 +192,5 @@ async def test_garbage_costs_its_own_transport_only(relay: LocalRelay) -> None:
             await websocket.send(message)
             with pytest.raises(ConnectionLost):
                 while True:
-                    await asyncio.wait_for(websocket.receive(), 60)
+                    await asyncio.wait_for(websocket.receive(), DEADLINE)
         await still_untouched(path, client)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 from tests.support.relay import HC, LocalRelay
 
 FOLDER = Path(__file__).parent
@@ -60,6 +61,6 @@ async def node(script: str, relay: LocalRelay, rule: str) -> AsyncIterator[async
 
 async def event(process: asyncio.subprocess.Process) -> dict[str, object]:
     """Return the next JSON line that the script prints."""
-    line = await asyncio.wait_for(process.stdout.readline(), 60)
+    line = await asyncio.wait_for(process.stdout.readline(), DEADLINE)
     secrets.check(line.decode())
     return json.loads(line)

@@ -11,11 +11,12 @@ import pytest
 
 from relay_core.net import HttpRequest, HttpResponse, HybridConnectionListener, http_headers
 from tests.interop.kit import event, needs, node
+from tests.support.deadline import DEADLINE
 from tests.support.relay import LocalRelay
 
 pytestmark = needs("hyco-https")
 
-LIMIT = aiohttp.ClientTimeout(60)
+LIMIT = aiohttp.ClientTimeout(DEADLINE)
 
 
 @pytest.fixture

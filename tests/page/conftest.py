@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from tests.support.deadline import DEADLINE
+
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-WITHIN = 60_000
-"""Milliseconds."""
 WIDE = {"width": 1400, "height": 900}
 
 
@@ -27,10 +27,10 @@ async def tab() -> AsyncIterator[Page]:
         pytest.skip("chromium is not installed: run `make extras`")
     errors: list[str] = []
     async with playwright.async_playwright() as running:
-        browser = await running.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = await running.chromium.launch(executable_path=chromium, args=FLAGS, timeout=DEADLINE * 1000)
         context = await browser.new_context(viewport=WIDE, permissions=["clipboard-read", "clipboard-write"])
         page = await context.new_page()
-        page.set_default_timeout(WITHIN)
+        page.set_default_timeout(DEADLINE * 1000)
         page.on("pageerror", lambda error: errors.append(str(error)))
         yield page
         await browser.close()

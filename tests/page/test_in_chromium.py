@@ -16,7 +16,6 @@ from tests.support.relay import LocalRelay
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
 
-pytestmark = pytest.mark.timeout(240)
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "page"
 NARROW = {"width": 400, "height": 800}

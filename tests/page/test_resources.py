@@ -22,7 +22,6 @@ from tests.support.run_job import access, running_job
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-pytestmark = pytest.mark.timeout(240)
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "page"
 MIB, GIB = 2**20, 2**30

@@ -21,6 +21,7 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import Program, program
 from tests.support.relay import LocalRelay
@@ -48,8 +49,6 @@ needs_torch = pytest.mark.skipif(not _installed("torch"), reason="torch is missi
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples"
-PATIENCE = 90.0
-"""Seconds for a program to get as far as it should: four processes that import torch share two cores with others."""
 
 
 @functools.cache
@@ -121,23 +120,32 @@ class Running:
 
     async def line(self, part: str) -> str:
         """Return the next line of its output that contains `part`."""
-        assert self.process.stdout is not None
-        while raw := await asyncio.wait_for(self.process.stdout.readline(), PATIENCE):
-            self._take(raw)
+        while raw := await self._next(f"a line with {part!r}"):
             if part in raw.decode():
                 return raw.decode().rstrip("\n")
         raise AssertionError(f"the program ended without {part!r}; it printed:\n{self.output}")
 
     async def finish(self) -> int:
         """Return its exit status once it has ended."""
-        assert self.process.stdout is not None
-        while raw := await asyncio.wait_for(self.process.stdout.readline(), PATIENCE):
-            self._take(raw)
-        return await asyncio.wait_for(self.process.wait(), PATIENCE)
+        while await self._next("the end of the program"):
+            pass
+        return await asyncio.wait_for(self.process.wait(), DEADLINE)
 
-    async def rest(self, within: float) -> None:
+    async def rest(self) -> None:
         """Take what it still prints until it has ended, for whoever looks for the cause of a failure."""
-        self._take((await asyncio.wait_for(self.process.communicate(), within))[0])
+        self._take((await asyncio.wait_for(self.process.communicate(), DEADLINE))[0])
+
+    async def _next(self, awaited: str) -> bytes:
+        """Return its next line, which is kept, or b"" at the end of its output."""
+        assert self.process.stdout is not None
+        try:
+            raw = await asyncio.wait_for(self.process.stdout.readline(), DEADLINE)
+        except asyncio.TimeoutError:
+            raise AssertionError(
+                f"no output for {DEADLINE:.0f} s before {awaited}; it printed:\n{self.output}"
+            ) from None
+        self._take(raw)
+        return raw
 
     def _take(self, raw: bytes) -> None:
         secrets.check(raw.decode())
@@ -164,7 +172,7 @@ async def running(*command: str, cwd: Path, env: Mapping[str, str]) -> AsyncIter
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, asyncio.TimeoutError):
                     os.killpg(process.pid, number)
-                    await program.rest(PATIENCE)  # its agent, too, has its output
+                    await program.rest()  # its agent, too, has its output
         print(program.output)
 
 
@@ -179,7 +187,7 @@ class Stopped:
     async def evaluate(self, expression: str) -> str:
         """Return the text of an expression's value where the program stands."""
         arguments = {"expression": expression, "frameId": self.frame, "context": "watch"}
-        return str((await self.client.request("evaluate", arguments))["result"])
+        return str((await self.client.request("evaluate", arguments, within=DEADLINE))["result"])
 
 
 @dataclass
@@ -192,10 +200,12 @@ class Attached:
 
     async def hit(self) -> Stopped:
         """Wait until the program stands at the breakpoint."""
-        event = await self.client.wait_for_event("stopped", "terminated", within=PATIENCE)
+        event = await self.client.wait_for_event("stopped", "terminated", within=DEADLINE)
         assert "stopped" == event["event"], f"the program ended without stopping at {self.source.name}:{self.line}"
         assert "breakpoint" == event["body"]["reason"]
-        stack = await self.client.request("stackTrace", {"threadId": event["body"]["threadId"], "levels": 1})
+        stack = await self.client.request(
+            "stackTrace", {"threadId": event["body"]["threadId"], "levels": 1}, within=DEADLINE
+        )
         top = stack["stackFrames"][0]
         assert (str(self.source), self.line) == (top["source"]["path"], top["line"])
         return Stopped(self.client, top["id"], top["name"])
@@ -222,11 +232,11 @@ async def attached(
     """
     line = line_of(source, code)
     mapping = {"localRoot": str(source.parent), "remoteRoot": str(remote_root)}
-    async with await DapClient.connect("127.0.0.1", port) as client:
+    async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
         wanted = {str(source): [{"line": line, **how}]}
-        await client.attach(wanted, within=PATIENCE, pathMappings=[mapping], justMyCode=False)
+        await client.attach(wanted, within=DEADLINE, pathMappings=[mapping], justMyCode=False)
         yield Attached(client, source, line)
-        await client.request("disconnect", {"terminateDebuggee": False})
+        await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 @contextlib.asynccontextmanager

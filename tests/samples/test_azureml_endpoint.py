@@ -24,6 +24,7 @@ from tests.samples.kit import (
     running,
     wheel,
 )
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
@@ -136,7 +137,7 @@ def deployment(*arguments: str) -> dict:
     yaml = pytest.importorskip("yaml")
     done = subprocess.run(
         [sys.executable, "deploy.py", "deployment", "--dry-run", "--wheel", str(wheel()), *arguments],
-        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=90, check=True,
+        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=DEADLINE, check=True,
     )  # fmt: skip
     return yaml.safe_load(done.stdout)
 
@@ -214,7 +215,7 @@ def deploy(known: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run deploy.py in a workspace that has these endpoints."""
     return subprocess.run(
         [sys.executable, "-c", DEPLOY, known, *arguments],
-        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=90, check=False,
+        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=DEADLINE, check=False,
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from tests.samples.kit import (
-    PATIENCE,
     SAMPLES,
     Running,
     Stopped,
@@ -15,6 +14,7 @@ from tests.samples.kit import (
     on_ports,
     running,
 )
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import run
 
@@ -41,17 +41,19 @@ async def test_debugger_at_the_raising_line():
     port = free_port()
     async with running(*on_ports(LOCAL, port), cwd=SAMPLE, env=environment()) as job:
         await job.line(f"held for up to 120 s; a debugger can attach on port {port}")
-        async with await DapClient.connect("127.0.0.1", port) as client:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             mapping = {"localRoot": str(SAMPLE), "remoteRoot": "."}
-            await client.attach({}, within=PATIENCE, pathMappings=[mapping], justMyCode=False)
-            event = await client.wait_for_event("stopped", within=PATIENCE)
+            await client.attach({}, within=DEADLINE, pathMappings=[mapping], justMyCode=False)
+            event = await client.wait_for_event("stopped", within=DEADLINE)
             assert "exception" == event["body"]["reason"]
-            stack = await client.request("stackTrace", {"threadId": event["body"]["threadId"], "levels": 1})
+            stack = await client.request(
+                "stackTrace", {"threadId": event["body"]["threadId"], "levels": 1}, within=DEADLINE
+            )
             top = stack["stackFrames"][0]
             assert (str(SCRIPT), line_of(SCRIPT, "map(float")) == (top["source"]["path"], top["line"])
             stop = Stopped(client, top["id"], top["name"])
             assert ("7", "'0.4;n/a'") == (await stop.evaluate("step"), await stop.evaluate("reading"))
-            await client.request("disconnect", {"terminateDebuggee": False})
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         await assert_its_own_end(job)
 
 

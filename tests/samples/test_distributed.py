@@ -7,7 +7,6 @@ import pytest
 
 from relay_core.compat import timeout
 from tests.samples.kit import (
-    PATIENCE,
     SAMPLES,
     breakpoint_hit,
     client_settings,
@@ -19,6 +18,7 @@ from tests.samples.kit import (
     on_ports,
     running,
 )
+from tests.support.deadline import DEADLINE
 from tests.support.programs import run
 
 SAMPLE = SAMPLES / "distributed"
@@ -69,7 +69,7 @@ async def test_hold_rank_3():
             listed = [row.split()[2:4] + row.split()[6:7] for row in rows]
             assert [[f"{rank}", f"{first + rank}", "running"] for rank in range(3)] == listed[:3]
             assert [["3", f"{first + 3}", "stopped"]] == listed[3:]
-            async with timeout(PATIENCE):  # until they have gone as far as they can
+            async with timeout(DEADLINE):  # until they have gone as far as they can
                 while "3 ranks (0-2) in all_reduce" not in (await stacks(settings)):
                     await asyncio.sleep(0.1)
         assert 0 == await job.finish()

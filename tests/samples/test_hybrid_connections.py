@@ -13,7 +13,8 @@ import pytest
 from relay_core.compat import timeout
 from relay_core.net import connect, http_headers
 from tests.support import secrets
-from tests.support.programs import DEADLINE, environment
+from tests.support.deadline import DEADLINE
+from tests.support.programs import environment
 from tests.support.relay import LocalRelay
 
 SAMPLE = Path(__file__).parents[2] / "samples/hybrid_connections"

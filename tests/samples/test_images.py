@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.kit import ROOT, SAMPLES, environment, load, wheel
+from tests.support.deadline import DEADLINE
 
 AZURE_ML = [SAMPLES / "azureml_pipeline" / "image", SAMPLES / "azureml_endpoint" / "image"]
 DOCKERFILES = [*(image / "Dockerfile" for image in AZURE_ML), SAMPLES / "container" / "Dockerfile"]
@@ -22,8 +23,8 @@ NO_INDEX = re.compile(
     r"NewConnectionError|ConnectTimeoutError|NameResolutionError|ReadTimeoutError|Max retries exceeded"
 )
 """What pip prints when it cannot reach its index."""
-TIME_LIMIT = 500
-"""Seconds for pip: without a cache it downloads wheels to read what they need."""
+TIME_LIMIT = 6 * DEADLINE
+"""For pip: without a cache it downloads wheels to read what they need."""
 
 NEEDED_BY_TORCH = [
     "filelock",
@@ -99,7 +100,6 @@ def test_torch_without_cuda():
 
 
 @pytest.mark.parametrize("image", AZURE_ML, ids=lambda path: path.parent.name)
-@pytest.mark.timeout(2 * TIME_LIMIT)
 def test_requirements_resolve(image, context, tmp_path):
     """What the image of an Azure ML sample installs fits together in its Python, with the wheel of this checkout."""
     (version,) = re.findall(r" python=(\S+) ", (image / "Dockerfile").read_text())
@@ -144,7 +144,7 @@ def again(tmp_path_factory):
     folder = tmp_path_factory.mktemp("again")
     (folder / "relay_debug-0.0.1-py3-none-any.whl").touch()
     command = [sys.executable, SAMPLES / "shared" / "build_wheel.py", folder]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(), timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(), timeout=DEADLINE)
     return done.stdout, folder
 
 
@@ -170,7 +170,6 @@ def test_command_line(again):
     assert f"{built} sha256:{samples_build.sha256(built)}\n" == printed
 
 
-@pytest.mark.timeout(TIME_LIMIT)
 def test_a_registered_name_is_not_taken(tmp_path):
     """With an extra, too, pip takes the wheel that it was given, not a newer package of that name from an index."""
     newer = tmp_path / "relay_debug-99.0-py3-none-any.whl"
@@ -200,12 +199,12 @@ def test_wheel_without_an_index(tmp_path):
     show = "import relay_agent, relay_client, relay_core, relay_server as s; print(relay_agent.__file__, s.__file__)"
     shown = subprocess.run(
         [sys.executable, "-c", show],
-        cwd=tmp_path, env=elsewhere, capture_output=True, text=True, check=True, timeout=60,
+        cwd=tmp_path, env=elsewhere, capture_output=True, text=True, check=True, timeout=DEADLINE,
     )  # fmt: skip
     assert [f"{target}/{name}/__init__.py" for name in ("relay_agent", "relay_server")] == shown.stdout.split()
     demo = subprocess.run(
         [sys.executable, "-m", "relay_client", "demo"],
-        cwd=tmp_path, env=elsewhere, capture_output=True, text=True, check=False, timeout=110,
+        cwd=tmp_path, env=elsewhere, capture_output=True, text=True, check=False, timeout=DEADLINE,
     )  # fmt: skip
     assert 0 == demo.returncode, demo.stdout + demo.stderr
     assert (target / "relay_client" / "demo" / "plain_python" / "train.py").is_file()

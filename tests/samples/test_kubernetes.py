@@ -11,7 +11,6 @@ import pytest
 
 from relay_core.compat import timeout
 from tests.samples.kit import (
-    PATIENCE,
     SAMPLES,
     Running,
     agent_settings,
@@ -22,6 +21,7 @@ from tests.samples.kit import (
 )
 from tests.support import secrets
 from tests.support.az_shim.kit import FakeAzure
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
@@ -142,7 +142,9 @@ def test_secret_out_of_the_vault(tmp_path):
         kubectl.write_text(KEEP.format(folder=tmp_path))
         kubectl.chmod(0o755)
         command = ["bash", "-euo", "pipefail", "-c", line]
-        done = subprocess.run(command, env=azure.environment(), capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            command, env=azure.environment(), capture_output=True, text=True, check=False, timeout=DEADLINE
+        )
         stored = azure.secret("relay-myhc-agent")
     secrets._keys.update(azure.key_material())
     secrets.check(done.stdout, done.stderr, *azure.calls()[-1]["argv"])
@@ -165,7 +167,7 @@ async def contained(
 
 async def exists(path: Path) -> None:
     """Wait until a file is there."""
-    async with timeout(PATIENCE):
+    async with timeout(DEADLINE):
         while not path.exists():  # noqa: ASYNC240 - one look at a local file
             await asyncio.sleep(0.02)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.kit import SAMPLES, environment, running
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 
 yaml = pytest.importorskip("yaml")
@@ -36,7 +37,7 @@ def commands(title: str) -> list[str]:
 def mounted(tmp_path: Path) -> Path:
     """The files of the Secret that README's commands make."""
     configure, create = commands("Kubernetes")
-    subprocess.run(["sh", "-euc", configure], cwd=tmp_path, env=environment(), check=True, timeout=60)
+    subprocess.run(["sh", "-euc", configure], cwd=tmp_path, env=environment(), check=True, timeout=DEADLINE)
     folder = tmp_path / "mounted"
     folder.mkdir()
     for file in re.findall(r"--from-file=(\S+)", create):
@@ -45,7 +46,7 @@ def mounted(tmp_path: Path) -> Path:
 
 
 def status_of(port: int, path: str) -> int:
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)) as connection:
         connection.request("GET", path)
         return connection.getresponse().status
 
@@ -103,7 +104,7 @@ def test_unit_is_valid(tmp_path):
     text = UNIT.read_text().replace("/opt/relay-debug/bin/relay-server", command).replace("User=relay", "User=root")
     (tmp_path / UNIT.name).write_text(text)
     arguments = ["systemd-analyze", "verify", "--man=no", str(tmp_path / UNIT.name)]
-    found = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    found = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=DEADLINE)
     assert (0, "") == (found.returncode, "".join(line for line in found.stderr.splitlines() if UNIT.name in line))
 
 

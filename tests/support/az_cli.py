@@ -15,7 +15,7 @@ with open({log!r}, "a") as log:
 with open({answers!r}) as file:
     answers = json.load(file)
 if answers["hang"]:
-    os.execv("/bin/sleep", ["sleep", "60"])
+    os.execv("/bin/sleep", ["sleep", "3600"])
 if answers["stderr"]:
     sys.exit(answers["stderr"])
 print(json.dumps(answers["tokens"][sys.argv[sys.argv.index("--resource") + 1]]))

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import Job, job
 
 PROGRAM = """\
@@ -65,7 +66,7 @@ class Stopped:
 
     async def frame(self) -> tuple[int, int]:
         """Return the id and line of the frame where the job stands."""
-        stack = await self.client.request("stackTrace", {"threadId": self._thread, "levels": 1}, within=60)
+        stack = await self.client.request("stackTrace", {"threadId": self._thread, "levels": 1}, within=DEADLINE)
         top = stack["stackFrames"][0]
         return top["id"], top["line"]
 
@@ -73,23 +74,23 @@ class Stopped:
         """Return the value of an expression in that frame."""
         frame, _ = await self.frame()
         arguments = {"expression": expression, "frameId": frame, "context": "watch"}
-        return (await self.client.request("evaluate", arguments, within=60))["result"]
+        return (await self.client.request("evaluate", arguments, within=DEADLINE))["result"]
 
     async def step(self) -> int:
         """Step over one line and return the line reached."""
-        await self.client.request("next", {"threadId": self._thread}, within=60)
-        await self.client.wait_for_event("stopped", within=60)
+        await self.client.request("next", {"threadId": self._thread}, within=DEADLINE)
+        await self.client.wait_for_event("stopped", within=DEADLINE)
         return (await self.frame())[1]
 
 
 @contextlib.asynccontextmanager
 async def stopped_at_breakpoint(port: int, script: Path) -> AsyncIterator[Stopped]:
     """Attach through 127.0.0.1:`port` and wait until `number` is 7 at the breakpoint."""
-    async with await DapClient.connect("127.0.0.1", port) as client:
-        await client.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=60)
-        event = await client.wait_for_event("stopped", within=60)
+    async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+        await client.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=DEADLINE)
+        event = await client.wait_for_event("stopped", within=DEADLINE)
         session = Stopped(client, event["body"]["threadId"])
         assert await session.value("number") == "7"
         yield session
         with contextlib.suppress(asyncio.TimeoutError):
-            await client.request("disconnect", {"terminateDebuggee": False}, within=60)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)

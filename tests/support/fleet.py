@@ -19,6 +19,7 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.tunnel import Settings
 from relay_core.tunnel.events import StreamOpened
+from tests.support.deadline import DEADLINE
 from tests.support.relay import LocalRelay
 from tests.support.streams import local_server
 from tests.support.tunnel import running_agent
@@ -172,7 +173,7 @@ async def who_serves(port: int, first: bytes = b"who?\n") -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(first)
-        return (await asyncio.wait_for(reader.readline(), 60)).decode().strip()
+        return (await asyncio.wait_for(reader.readline(), DEADLINE)).decode().strip()
     except ConnectionError:
         return ""
     finally:

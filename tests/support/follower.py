@@ -1,12 +1,14 @@
 """An editor that follows a process's children: another session for each that debugpy announces."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from relay_client.dap.client import DapClient
 from relay_core.net.tasks import cancel_and_wait
+from tests.support.deadline import DEADLINE
 
 __all__ = ["Follower"]
 
@@ -32,7 +34,8 @@ class Follower:
 
     async def follow(self, parent: DapClient) -> None:
         """Stay with the parent and its children until all have ended."""
-        while (event := await parent.wait_for_event("debugpyAttach", "terminated", within=60))["event"] != "terminated":
+        wait = functools.partial(parent.wait_for_event, "debugpyAttach", "terminated", within=DEADLINE)
+        while (event := await wait())["event"] != "terminated":
             self._sessions.append(asyncio.create_task(self._attend(event["body"])))
         await asyncio.gather(*self._sessions)
 
@@ -43,11 +46,12 @@ class Follower:
     async def _attend(self, child: dict[str, Any]) -> None:
         port = child["connect"]["port"]
         self.ports.add(port)
-        async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach(self.breakpoints, within=30, subProcessId=child["subProcessId"])
-            while (event := await client.wait_for_event("stopped", "terminated", within=60))["event"] == "stopped":
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach(self.breakpoints, within=DEADLINE, subProcessId=child["subProcessId"])
+            wait = functools.partial(client.wait_for_event, "stopped", "terminated", within=DEADLINE)
+            while (event := await wait())["event"] == "stopped":
                 self.stops += 1
                 thread = event["body"]["threadId"]
                 if self._look is not None:
                     await self._look(client, thread)
-                await client.request("continue", {"threadId": thread}, within=30)
+                await client.request("continue", {"threadId": thread}, within=DEADLINE)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.loaded_torch import start_node
 from tests.support.ports import consecutive_ports, free_port
 from tests.support.programs import environment, run
@@ -141,7 +142,7 @@ class HangJob:
 
     async def until_ready(self) -> None:
         """Wait until each rank has made the process group and completed five operations."""
-        async with timeout(150):
+        async with timeout(DEADLINE):
             while len(list(self.directory.glob("ready-*"))) < self.ranks:
                 await asyncio.sleep(0.05)
 
@@ -153,7 +154,7 @@ class HangJob:
 
     async def verdict_that(self, wanted: str) -> tuple[int, str]:
         """Return the first verdict that contains a text: a rank may need a while to get where it hangs."""
-        async with timeout(100):
+        async with timeout(DEADLINE):
             while True:
                 status, text = await self.verdict()
                 if wanted in text:

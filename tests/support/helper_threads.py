@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from relay_agent.values import deadline
+from tests.support.deadline import DEADLINE
 
 __all__ = ["no_thread_left"]
 
@@ -17,4 +18,4 @@ def no_thread_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for thread in threading.enumerate():
         if isinstance(thread, deadline._Helper):
-            thread.join(30)
+            thread.join(DEADLINE)

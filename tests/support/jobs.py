@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 60.0
 
 
 class Job:
@@ -31,14 +31,31 @@ class Job:
     async def line(self) -> str:
         """Return the next line of its stdout, or "" at its end."""
         assert self.process.stdout is not None
-        return (await asyncio.wait_for(self.process.stdout.readline(), TIMEOUT)).decode().rstrip("\n")
+        try:
+            return (await asyncio.wait_for(self.process.stdout.readline(), DEADLINE)).decode().rstrip("\n")
+        except asyncio.TimeoutError:
+            raise AssertionError(f"the job printed no line within {DEADLINE:.0f} s; {await self._wrote()}") from None
 
     async def finish(self, answer: str = "") -> tuple[int, list[str], str]:
         """Send it a last line, and return its status, the rest of its stdout, and its stderr."""
-        out, err = await asyncio.wait_for(self.process.communicate(answer.encode() + b"\n"), TIMEOUT)
+        try:
+            out, err = await asyncio.wait_for(self.process.communicate(answer.encode() + b"\n"), DEADLINE)
+        except asyncio.TimeoutError:
+            raise AssertionError(f"the job did not end within {DEADLINE:.0f} s; {await self._wrote()}") from None
         assert self.process.returncode is not None
         print(err.decode(), file=sys.stderr)
         return self.process.returncode, out.decode().splitlines(), err.decode()
+
+    async def _wrote(self) -> str:
+        """Kill the job, and return what it has written to stderr, as far as nothing else has read it."""
+        assert self.process.stderr is not None
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        written = b""
+        with contextlib.suppress(asyncio.TimeoutError):  # a process that it has started may keep stderr open
+            while data := await asyncio.wait_for(self.process.stderr.read(65536), 1):
+                written += data
+        return f"it wrote:\n{written.decode(errors='replace')}"
 
 
 @contextlib.asynccontextmanager
@@ -63,7 +80,7 @@ async def job(code: str, *arguments: str, cwd: Path | None = None, **environment
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await asyncio.wait_for(process.communicate(), TIMEOUT)
+            await asyncio.wait_for(process.communicate(), DEADLINE)
 
 
 async def run_job(code: str, *arguments: str, **environment: str) -> tuple[int, list[str], str]:
@@ -75,7 +92,7 @@ async def run_job(code: str, *arguments: str, **environment: str) -> tuple[int, 
 async def suspend(pid: int) -> None:
     """Stop a process with SIGSTOP, and wait until none of its threads runs; on a busy machine that takes a while."""
     os.kill(pid, signal.SIGSTOP)
-    async with timeout(TIMEOUT):
+    async with timeout(DEADLINE):
         while not is_stopped(pid):
             await asyncio.sleep(0.005)
 
@@ -88,7 +105,7 @@ def is_stopped(pid: int) -> bool:
 
 async def gone(pid: int) -> bool:
     """Wait until a process has ended, and say whether it did; init may take its time to reap an orphan."""
-    deadline = asyncio.get_running_loop().time() + TIMEOUT
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         while process.status() != psutil.STATUS_ZOMBIE:

@@ -9,6 +9,7 @@ from typing import Any
 
 from relay_client.dap.client import DapClient
 from relay_client.dap.tcp import TcpStream
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import Stopped
 
 __all__ = ["ListeningEditor", "listening_editor"]
@@ -29,7 +30,7 @@ class ListeningEditor:
     async def until_stopped(self) -> None:
         """Wait until a job has dialled, and stands at the breakpoint."""
         await self.attached
-        event = await self.client.wait_for_event("stopped", within=30)
+        event = await self.client.wait_for_event("stopped", within=DEADLINE)
         self._stopped = Stopped(self.client, event["body"]["threadId"])
 
     @property
@@ -44,7 +45,7 @@ class ListeningEditor:
 
     async def leave(self) -> None:
         """Let the job run on, and end the adapter, as VS Code does: the port is free then."""
-        await self.client.request("disconnect", {"terminateDebuggee": False}, within=30)
+        await self.client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         self._adapter.kill()
         await self._adapter.wait()
 
@@ -69,8 +70,8 @@ async def listening_editor(port: int, script: Path, line: int, **attach: Any) ->
     try:
         async with DapClient(TcpStream(adapter.stdout, adapter.stdin)) as client:
             attach |= {"listen": {"host": "127.0.0.1", "port": port}}
-            attaching = asyncio.create_task(client.attach({str(script): [{"line": line}]}, within=60, **attach))
-            await client.wait_for_event("debugpyWaitingForServer", within=30)
+            attaching = asyncio.create_task(client.attach({str(script): [{"line": line}]}, within=DEADLINE, **attach))
+            await client.wait_for_event("debugpyWaitingForServer", within=DEADLINE)
             yield ListeningEditor(adapter, client, attaching)
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
 from tests.support.programs import environment
 
-STARTS_WITHIN = 150.0
-"""Seconds for the import of torch; it takes two on an idle machine."""
 _addresses: list[str] = []
 """Where the process of this test run listens."""
 
@@ -74,7 +73,7 @@ async def start_node(
         log: Of their output.
         env: Their environment, without the variables that name the rank.
     """
-    async with timeout(STARTS_WITHIN):
+    async with timeout(DEADLINE):
         reader, writer = await asyncio.open_unix_connection(_addresses[-1])
         try:
             node = {"first": first, "ranks": ranks, "argv": [*arguments], "env": {**env}}

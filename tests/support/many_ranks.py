@@ -13,14 +13,12 @@ from relay_client.dap.client import Body, DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import all_ranks_port, debugger_ports
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import Program
 from tests.support.relay import LocalRelay
 from tests.support.run_job import running_job
 from tests.support.tunnel import QUICK
-
-PATIENCE = 120.0
-"""Seconds; many processes start on cores that other tests share."""
 
 
 def ports_in_a_row(count: int) -> int:
@@ -99,21 +97,21 @@ class AllRanksEditor:
 
     async def threads(self) -> dict[int, str]:
         """Request the threads, and return their names by id."""
-        found = (await self.dap.request("threads", within=PATIENCE))["threads"]
+        found = (await self.dap.request("threads", within=DEADLINE))["threads"]
         self.names = {each["id"]: each["name"] for each in found}
         return self.names
 
     async def until_listed(self, count: int) -> dict[int, str]:
         """Wait until so many main threads are listed."""
         while len([name for name in (await self.threads()).values() if "MainThread" in name]) != count:
-            await self.dap.wait_for_event("thread", within=PATIENCE)
+            await self.dap.wait_for_event("thread", within=DEADLINE)
         return self.names
 
     async def stops(self, count: int) -> dict[str, Body]:
         """Wait for the stops of so many main threads; return the bodies of the events by name of the thread."""
         found: dict[str, Body] = {}
         while len(found) < count:
-            body = (await self.dap.wait_for_event("stopped", within=PATIENCE))["body"]
+            body = (await self.dap.wait_for_event("stopped", within=DEADLINE))["body"]
             name = (await self.threads())[body["threadId"]]
             if "MainThread" in name:
                 found[name.partition(" ·")[0]] = body
@@ -122,7 +120,7 @@ class AllRanksEditor:
     async def stops_of(self, label: str) -> int:
         """Wait until the main thread of a rank stops, and return its id."""
         while True:
-            body = (await self.dap.wait_for_event("stopped", within=PATIENCE))["body"]
+            body = (await self.dap.wait_for_event("stopped", within=DEADLINE))["body"]
             if (await self.threads()).get(body["threadId"]) == f"{label} · MainThread":
                 return int(body["threadId"])
 
@@ -132,31 +130,31 @@ class AllRanksEditor:
         def matches(body: Body) -> bool:
             return body.get("output", "").startswith("relay-client: ") and part in body["output"]
 
-        event = await self.dap.wait_for_event("output", matching=matches, within=PATIENCE)
+        event = await self.dap.wait_for_event("output", matching=matches, within=DEADLINE)
         return event["body"]["output"].removeprefix("relay-client: ").rstrip()
 
     async def move(self, command: str, thread: int, **arguments: Any) -> None:
         """Send `next`, `continue` or another request for a thread."""
-        await self.dap.request(command, {"threadId": thread, **arguments}, within=PATIENCE)
+        await self.dap.request(command, {"threadId": thread, **arguments}, within=DEADLINE)
 
     async def top(self, thread: int) -> Body:
         """Return the top frame of a thread."""
         arguments = {"threadId": thread, "startFrame": 0, "levels": 20}
-        stack = await self.dap.request("stackTrace", arguments, within=PATIENCE)
+        stack = await self.dap.request("stackTrace", arguments, within=DEADLINE)
         return stack["stackFrames"][0]
 
     async def set_variable(self, thread: int, name: str, value: str) -> None:
         """Set a local variable where a thread is stopped."""
-        scopes = await self.dap.request("scopes", {"frameId": (await self.top(thread))["id"]}, within=PATIENCE)
+        scopes = await self.dap.request("scopes", {"frameId": (await self.top(thread))["id"]}, within=DEADLINE)
         where = {"variablesReference": scopes["scopes"][0]["variablesReference"]}
-        await self.dap.request("variables", where, within=PATIENCE)  # as an editor, which shows it before
-        await self.dap.request("setVariable", {**where, "name": name, "value": value}, within=PATIENCE)
+        await self.dap.request("variables", where, within=DEADLINE)  # as an editor, which shows it before
+        await self.dap.request("setVariable", {**where, "name": name, "value": value}, within=DEADLINE)
 
     async def evaluate(self, expression: str, thread: int | None = None, context: str = "repl") -> str:
         """Evaluate an expression where a thread is stopped, or a command."""
         frame = {} if thread is None else {"frameId": (await self.top(thread))["id"]}
         arguments = {"expression": expression, "context": context, **frame}
-        return (await self.dap.request("evaluate", arguments, within=PATIENCE))["result"]
+        return (await self.dap.request("evaluate", arguments, within=DEADLINE))["result"]
 
 
 @contextlib.asynccontextmanager
@@ -178,7 +176,7 @@ async def all_ranks_editor(
         )
         tunnels.keep_searching()
         await enter(Forwarder(tunnels, [all_ranks_port(port), *debugger_ports(ports)]))
-        dap = await enter(await DapClient.connect("127.0.0.1", port))
+        dap = await enter(await DapClient.connect("127.0.0.1", port, within=DEADLINE))
         yield AllRanksEditor(dap, port)
 
 
@@ -189,6 +187,6 @@ def line_of(source: str, code: str) -> int:
 
 async def until(condition: Any) -> None:
     """Wait until a condition holds."""
-    async with timeout(PATIENCE):
+    async with timeout(DEADLINE):
         while not condition():
             await asyncio.sleep(0.02)

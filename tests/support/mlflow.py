@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 
 __all__ = ["PYTHON", "ROOT", "MlflowServer", "mlflow_server", "needs_mlflow"]
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".mlflow" / "bin" / "python"
-START_TIMEOUT = 120.0
 
 needs_mlflow = pytest.mark.skipif(
     not (ROOT / ".mlflow" / ".ready").exists(), reason="mlflow and tensorboard are not installed: make extras"
@@ -41,7 +41,7 @@ class MlflowServer:
             f"{self.url}/api/2.0/mlflow/{path}", headers={"Content-Type": "application/json"}
         )
         data = json.dumps(body).encode() if body else None
-        with urllib.request.urlopen(request, data, timeout=60) as response:
+        with urllib.request.urlopen(request, data, timeout=DEADLINE) as response:
             found: dict[str, Any] = json.load(response)
         return found
 
@@ -54,7 +54,7 @@ class MlflowServer:
         """Upload artifacts of a run, and end it."""
         for path, content in files.items():
             url = f"{self.url}/api/2.0/mlflow-artifacts/artifacts/{experiment}/{run}/artifacts/{path}"
-            with urllib.request.urlopen(urllib.request.Request(url, content, method="PUT"), timeout=60):
+            with urllib.request.urlopen(urllib.request.Request(url, content, method="PUT"), timeout=DEADLINE):
                 pass
         self.call("runs/update", run_id=run, status=status, end_time=2)
 
@@ -95,7 +95,7 @@ def mlflow_server(directory: Path) -> Iterator[MlflowServer]:
 
 
 def _wait_until_ready(server: MlflowServer) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
+    deadline = time.monotonic() + DEADLINE
     while True:
         try:
             server.call("experiments/get?experiment_id=0")

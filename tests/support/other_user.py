@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.deadline import DEADLINE
+
 __all__ = ["OTHER_UID", "connecting_stranger", "listening_stranger", "lying_stranger", "needs_second_user"]
 
 OTHER_UID = 65534
@@ -25,8 +27,8 @@ os.setgid({OTHER_UID})
 os.setuid({OTHER_UID})
 host, port = sys.argv[1], int(sys.argv[2])
 """
-_CONNECT = """
-with socket.create_connection((host, port), timeout=10) as connection:
+_CONNECT = f"""
+with socket.create_connection((host, port), timeout={DEADLINE / 2}) as connection:
     received = b""
     try:
         connection.sendall(sys.argv[3].encode())
@@ -60,7 +62,7 @@ def endpoints_port(parent):
 print("looking", flush=True)
 while (found := endpoints_port(port)) is None:
     pass
-with socket.create_connection((host, found), timeout=10) as connection:
+with socket.create_connection((host, found)) as connection:
     false = {"host": "127.0.0.1", "port": 9}
     connection.sendall(json.dumps({"client": false, "server": false}).encode())
 print("reported", flush=True)
@@ -70,7 +72,7 @@ print("reported", flush=True)
 async def connecting_stranger(port: int, request: str, *, host: str = "127.0.0.1") -> str:
     """Connect to a port as another user, send a request, and return all that comes back until the connection ends."""
     async with _stranger(_CONNECT, host, str(port), request) as process:
-        output, _ = await asyncio.wait_for(process.communicate(), 60)
+        output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert 0 == process.returncode
         return output.decode().strip()
 
@@ -84,7 +86,7 @@ async def lying_stranger(job: int) -> AsyncIterator[asyncio.StreamReader]:
     """
     async with _stranger(_LIE, "127.0.0.1", str(job)) as process:
         assert process.stdout is not None
-        assert b"looking\n" == await asyncio.wait_for(process.stdout.readline(), 30)
+        assert b"looking\n" == await asyncio.wait_for(process.stdout.readline(), DEADLINE)
         yield process.stdout
 
 
@@ -93,7 +95,7 @@ async def listening_stranger(port: int) -> AsyncIterator[asyncio.StreamReader]:
     """Listen on a port as another user; what is yielded has a line `accepted BYTES` for each connection."""
     async with _stranger(_LISTEN, "127.0.0.1", str(port)) as process:
         assert process.stdout is not None
-        assert b"listening\n" == await asyncio.wait_for(process.stdout.readline(), 30)
+        assert b"listening\n" == await asyncio.wait_for(process.stdout.readline(), DEADLINE)
         yield process.stdout
 
 

@@ -17,6 +17,7 @@ from relay_client.dap.client import DapClient
 from relay_client.page.server import PageServer
 from relay_client.ports.forwarder import Forwarder
 from relay_core.dap.framing import MessageDecoder, encode
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, Process, agent, tunnels
 from tests.support.relay import LocalRelay
 from tests.support.scripted_ranks import MAIN, ScriptedRank
@@ -48,11 +49,13 @@ class ServedPage:
         subscriber = Subscriber(lambda _event: None)
         attached = await self.service.answer(Attach(rank=rank), subscriber)
         assert isinstance(attached, Attached)
-        editor = await stack.enter_async_context(await DapClient.connect("127.0.0.1", attached.local_port))
-        await editor.attach({}, within=60)
-        await editor.request("pause", {"threadId": MAIN}, within=60)
-        await editor.wait_for_event("stopped", within=60)
-        await editor.request("stackTrace", {"threadId": MAIN, "levels": 1}, within=60)
+        editor = await stack.enter_async_context(
+            await DapClient.connect("127.0.0.1", attached.local_port, within=DEADLINE)
+        )
+        await editor.attach({}, within=DEADLINE)
+        await editor.request("pause", {"threadId": MAIN}, within=DEADLINE)
+        await editor.wait_for_event("stopped", within=DEADLINE)
+        await editor.request("stackTrace", {"threadId": MAIN, "levels": 1}, within=DEADLINE)
         return editor
 
 

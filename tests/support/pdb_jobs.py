@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import textwrap
 
-from tests.support.jobs import TIMEOUT, job
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import job
 from tests.support.terminal import on_terminal
 
 PROMPT = "(rank 0) "
@@ -66,7 +67,7 @@ class Looping:
     async def runs_on(self):
         """Wait until it has got on."""
         before = self._progress.read_text()
-        deadline = asyncio.get_running_loop().time() + TIMEOUT
+        deadline = asyncio.get_running_loop().time() + DEADLINE
         while self._progress.read_text() in {before, ""}:
             assert asyncio.get_running_loop().time() < deadline, "the job stands still"
             await asyncio.sleep(0.01)
@@ -90,5 +91,5 @@ def pdb(port, **options):
 async def scripted(port, *lines, **options):
     """Run the debugger with commands from a pipe; return its status, stdout and stderr."""
     async with job(PDB, str(port), repr(options)) as running:
-        out, err = await asyncio.wait_for(running.process.communicate("\n".join(lines).encode()), TIMEOUT)
+        out, err = await asyncio.wait_for(running.process.communicate("\n".join(lines).encode()), DEADLINE)
         return running.process.returncode, out.decode(), err.decode()

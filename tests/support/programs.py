@@ -11,14 +11,13 @@ from pathlib import Path
 
 import psutil
 
-from relay_core.compat import timeout
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 
 REPOSITORY = Path(__file__).parents[2]
 PY_SPY = Path(sys.executable).with_name("py-spy")
 """Prints the stacks of a Python program; optional."""
-DEADLINE = 60.0
-"""Seconds for anything a program is asked to do; generous, because CI machines are slow at times."""
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -45,20 +44,34 @@ class Program:
 
     async def line(self, part: str) -> str:
         """Return the next line of stderr that contains `part`."""
-        async with timeout(DEADLINE):
-            while raw := await self.process.stderr.readline():
-                text = raw.decode()
-                secrets.check(text)
-                self.stderr += text
-                if part in text:
-                    return text
-        raise AssertionError(f"the program ended without {part!r}; it wrote:\n{self.stderr}")
+        try:
+            async with timeout(DEADLINE):
+                while raw := await self.process.stderr.readline():
+                    text = raw.decode()
+                    secrets.check(text)
+                    self.stderr += text
+                    if part in text:
+                        return text
+        except TIMEOUT_ERRORS:
+            with contextlib.suppress(*TIMEOUT_ERRORS):  # the beginning of a line, if there is one
+                async with timeout(0.1):
+                    self.stderr += (await self.process.stderr.read(65536)).decode(errors="replace")
+            secrets.check(self.stderr)
+            raise AssertionError(f"no line with {part!r} within {DEADLINE:.0f} s; {self._wrote()}") from None
+        raise AssertionError(f"the program ended without {part!r}; {self._wrote()}")
 
     async def finish(self, stdin: bytes = b"") -> Finished:
         """Give it all of its stdin, and wait for the end."""
-        stdout, stderr = await asyncio.wait_for(self.process.communicate(stdin or None), DEADLINE)
+        try:
+            stdout, stderr = await asyncio.wait_for(self.process.communicate(stdin or None), DEADLINE)
+        except TIMEOUT_ERRORS:
+            raise AssertionError(f"the program did not end within {DEADLINE:.0f} s; before, {self._wrote()}") from None
         secrets.check(stdout.decode(), stderr.decode())
         return Finished(self.process.returncode, stdout.decode(), self.stderr + stderr.decode())
+
+    def _wrote(self) -> str:
+        """Return what was read from its stderr so far."""
+        return f"it wrote:\n{self.stderr}"
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ import psutil
 from relay_client.demo.process import Child
 from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.net.tasks import TaskSet
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import environment
 from tests.support.run_job import agents_on
@@ -26,7 +27,6 @@ from tests.support.stepper import TRAIN, Stepper
 
 HC = "kills"
 RANKS = 2
-START_TIMEOUT = 60.0
 MARK = "TESTS_KILLS_RUN"
 """In the environment of all programs; a rank and its debug adapter have `RANK_MARK` as well."""
 RANK_MARK = "TESTS_KILLS_RANK"
@@ -83,12 +83,12 @@ class Fleet:
         """Create the relay's configuration."""
         init = ["init", f"{self.directory}/relay", "--hc", HC, "--port", str(self.relay_port)]
         child = await self._run("relay_server", *init)
-        assert 0 == await child.wait(within=START_TIMEOUT), child.output()
+        assert 0 == await child.wait(within=DEADLINE), child.output()
 
     async def targets(self) -> list[dict[str, object]]:
         """Return what `relay-client targets` finds."""
         child = await self._run("relay_client", "targets", "--json", *self._access("client"))
-        assert 0 == await child.wait(within=START_TIMEOUT), child.output()
+        assert 0 == await child.wait(within=DEADLINE), child.output()
         found: list[dict[str, object]] = json.loads("\n".join(child.lines()))["targets"]
         return found
 
@@ -99,7 +99,7 @@ class Fleet:
 
     async def _start(self, name: str, ready: str, module: str, *arguments: str, **variables: str) -> None:
         child = self.children[name] = await self._run(module, *arguments, **variables)
-        deadline = asyncio.get_running_loop().time() + START_TIMEOUT
+        deadline = asyncio.get_running_loop().time() + DEADLINE
         while ready not in child.output():
             assert child.running, child.output()
             assert asyncio.get_running_loop().time() < deadline, child.output()
@@ -122,7 +122,7 @@ class Fleet:
         if victim in self.children:
             child = self.children.pop(victim)
             child.kill()
-            await child.wait(within=START_TIMEOUT)
+            await child.wait(within=DEADLINE)
             await self.start(victim)
             return
         processes = agents_on(self.node) if victim == "agent" else self._adapters(victim.removeprefix("adapter "))
@@ -184,7 +184,7 @@ async def fleet(directory: Path) -> AsyncIterator[Fleet]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         for child in running.children.values():
-            await child.wait(within=START_TIMEOUT)
+            await child.wait(within=DEADLINE)
 
 
 @contextlib.asynccontextmanager
@@ -195,7 +195,7 @@ async def stepping(running: Fleet) -> AsyncIterator[None]:
         for stepper in running.steppers:
             tasks.spawn(stepper.run(), name=f"{stepper!r}")
         for stepper in running.steppers:
-            await asyncio.wait_for(stepper.until_steps(3), START_TIMEOUT)
+            await asyncio.wait_for(stepper.until_steps(3), DEADLINE)
         yield
 
 
@@ -221,8 +221,8 @@ async def kill_and_look(running: Fleet, victim: str) -> str:
     for stepper, count, ends in zip(steppers, sessions, must_end, strict=True):
         try:
             while ends and stepper.sessions == count:
-                await asyncio.wait_for(stepper.until_steps(1), START_TIMEOUT)
-            await asyncio.wait_for(stepper.until_steps(3), START_TIMEOUT)
+                await asyncio.wait_for(stepper.until_steps(1), DEADLINE)
+            await asyncio.wait_for(stepper.until_steps(3), DEADLINE)
         except TIMEOUT_ERRORS:
             raise AssertionError(f"killed {victim}: {stepper!r} does not step; {running.logs()}") from None
     seconds = loop.time() - started
@@ -253,7 +253,7 @@ async def look_for_remains(running: Fleet) -> str:
     for name in list(running.children):
         child = running.children.pop(name)
         await child.end()
-    await asyncio.wait_for(_until_gone(running), START_TIMEOUT)
+    await asyncio.wait_for(_until_gone(running), DEADLINE)
     assert not running.node.exists(), os.listdir(running.node)  # noqa: PTH208 - names only
     for name in ("relay", "client", *(f"rank {rank}" for rank in range(RANKS))):
         await running.start(name)
@@ -276,7 +276,7 @@ async def _until_free(running: Fleet) -> None:
         assert len(found) <= RANKS, found
         return len(found) == RANKS and not any(target.get("holder") for target in found)
 
-    deadline = asyncio.get_running_loop().time() + START_TIMEOUT
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     while not await are_free():
         assert asyncio.get_running_loop().time() < deadline, await running.targets()
     assert 1 == len(agents_on(running.node))

@@ -19,10 +19,10 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.deadline import DEADLINE
+
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-LIMIT = 15.0
-"""Seconds after which a test's single step counts as hung."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class RawConnection:
 
     async def answer(self, *, bodiless: bool = False) -> Answer:
         """Read an answer with its body, which may be chunked; `bodiless` is for the answer to a HEAD request."""
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), LIMIT)
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), DEADLINE)
         status_line, *lines = head.decode("latin-1").split("\r\n")[:-2]
         _, status, reason = status_line.split(" ", 2)
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -125,13 +125,13 @@ class RawConnection:
         elif headers.get("transfer-encoding") == "chunked":
             body = b"".join([chunk async for chunk in self.chunks()])
         else:
-            body = await asyncio.wait_for(self.reader.readexactly(int(headers.get("content-length", "0"))), LIMIT)
+            body = await asyncio.wait_for(self.reader.readexactly(int(headers.get("content-length", "0"))), DEADLINE)
         return Answer(int(status), reason, headers, body)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the chunks of a body until its end."""
-        while size := int(await asyncio.wait_for(self.reader.readline(), LIMIT), 16):
-            yield await asyncio.wait_for(self.reader.readexactly(size), LIMIT)
+        while size := int(await asyncio.wait_for(self.reader.readline(), DEADLINE), 16):
+            yield await asyncio.wait_for(self.reader.readexactly(size), DEADLINE)
             await self.reader.readexactly(2)
         await self.reader.readexactly(2)
 
@@ -139,7 +139,7 @@ class RawConnection:
         """Return what comes until the relay ends the connection in any way."""
         received = bytearray()
         try:
-            while data := await asyncio.wait_for(self.reader.read(65536), LIMIT):
+            while data := await asyncio.wait_for(self.reader.read(65536), DEADLINE):
                 received += data
         except (ConnectionError, ssl.SSLError):
             pass
@@ -149,7 +149,7 @@ class RawConnection:
         """Close the connection and wait for it."""
         self.writer.close()
         with contextlib.suppress(ConnectionError, ssl.SSLError):
-            await asyncio.wait_for(self.writer.wait_closed(), LIMIT)
+            await asyncio.wait_for(self.writer.wait_closed(), DEADLINE)
 
     def abort(self) -> None:
         """Drop the connection."""
@@ -184,7 +184,7 @@ class RawWebSocket(RawConnection):
         """Send a Close frame."""
         await self.send(CLOSE, struct.pack("!H", code) + reason.encode())
 
-    async def read_frame(self, *, limit: float = LIMIT) -> Frame:
+    async def read_frame(self, *, limit: float = DEADLINE) -> Frame:
         """Return the next frame.
 
         Raises:

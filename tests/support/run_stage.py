@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
 
-TIMEOUT = 60.0
 RECORDER = """
 import json, os, sys
 
@@ -78,7 +78,7 @@ class Stage:
     async def run(self, *command: str, stdin: bytes = b"", **how: Any) -> tuple[int | None, bytes, str]:
         """Run a command to its end, and return status, stdout and stderr."""
         async with self.start(*command, **how) as process:
-            out, err = await asyncio.wait_for(process.communicate(stdin), TIMEOUT)
+            out, err = await asyncio.wait_for(process.communicate(stdin), DEADLINE)
             return process.returncode, out, err.decode()
 
     async def python(self, *arguments: str, **how: Any) -> tuple[int | None, list[str], str]:

@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pyte
 
-from tests.support.programs import DEADLINE, environment
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from tests.support.deadline import DEADLINE
+from tests.support.programs import environment
 
 WIDTH, HEIGHT = 120, 40
 
@@ -56,16 +58,17 @@ class Screen:
 
     async def until(self, part: str) -> None:
         """Wait until something was written, if only for a moment."""
-        await self.when(lambda: part in self.text)
+        await self.when(lambda: part in self.text, awaited=repr(part))
 
-    async def when(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds."""
-        while not holds():
-            self._more.clear()
-            try:
-                await asyncio.wait_for(self._more.wait(), DEADLINE)
-            except asyncio.TimeoutError:
-                raise AssertionError("the screen shows\n" + "\n".join(self.lines)) from None
+    async def when(self, holds: Callable[[], bool], *, awaited: str = "what is awaited") -> None:
+        """Wait until something holds; `awaited` names it in the error."""
+        try:
+            async with timeout(DEADLINE):
+                while not holds():
+                    self._more.clear()
+                    await self._more.wait()
+        except TIMEOUT_ERRORS:
+            raise AssertionError(f"{awaited} is missing; the screen shows\n" + "\n".join(self.lines)) from None
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import first_completed
+from tests.support.deadline import DEADLINE
 
 TRAIN = """\
 import time
@@ -18,8 +19,6 @@ while True:
 """
 LINE = 5
 """Of `number += 1`, where it stops first."""
-PATIENCE = 60.0
-"""Seconds for a response or an event; an outage of the relay must not end a session."""
 RETRY_DELAY = 0.1
 
 
@@ -61,15 +60,15 @@ class Stepper:
             await self._changed.wait()
 
     async def _session(self) -> None:
-        async with await DapClient.connect("127.0.0.1", self._port) as dap:
-            await dap.attach(self._breakpoints, within=PATIENCE)
+        async with await DapClient.connect("127.0.0.1", self._port, within=DEADLINE) as dap:
+            await dap.attach(self._breakpoints, within=DEADLINE)
             thread = await self._stopped(dap)
             self.sessions += thread is not None
             try:
                 while thread is not None:
                     thread = await self._step(dap, thread)
             except asyncio.CancelledError:
-                await dap.request("disconnect", {"terminateDebuggee": False}, within=PATIENCE)
+                await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
                 raise
             finally:
                 self.endings += await _shown(dap)
@@ -78,17 +77,17 @@ class Stepper:
     async def _step(self, dap: DapClient, thread: int) -> int | None:
         """Step over a line; return as `_stopped` does. The session may end before the response, as editors know."""
         try:
-            request = dap.request("next", {"threadId": thread}, within=PATIENCE)
-            first = await first_completed(request, dap.wait_for_event("terminated", within=PATIENCE))
+            request = dap.request("next", {"threadId": thread}, within=DEADLINE)
+            first = await first_completed(request, dap.wait_for_event("terminated", within=DEADLINE))
             return None if isinstance(first, dict) and "event" in first else await self._stopped(dap)
         except RequestFailed as refused:
             self.endings.append(refused.sentence)
-            await dap.wait_for_event("terminated", within=PATIENCE)
+            await dap.wait_for_event("terminated", within=DEADLINE)
             return None
 
     async def _stopped(self, dap: DapClient) -> int | None:
         """Return the thread that has stopped, or None when the session has ended."""
-        event = await dap.wait_for_event("stopped", "terminated", within=PATIENCE)
+        event = await dap.wait_for_event("stopped", "terminated", within=DEADLINE)
         if event["event"] == "terminated":
             return None
         self.steps += 1

@@ -9,8 +9,9 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from tests.support.deadline import DEADLINE
+
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 60.0
 
 _ON_A_TERMINAL = """
 import os, sys
@@ -35,9 +36,9 @@ class Terminal:
     async def expect(self, text: str) -> str:
         """Wait until the program shows `text`, and return what it showed up to there."""
         try:
-            return await asyncio.wait_for(self._find(text), TIMEOUT)
+            return await asyncio.wait_for(self._find(text), DEADLINE)
         except asyncio.TimeoutError:
-            raise AssertionError(f"{text!r} was not shown, but {self._shown!r}") from None
+            raise AssertionError(f"{text!r} was not shown within {DEADLINE:.0f} s, but {self._shown!r}") from None
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
@@ -68,7 +69,10 @@ class Terminal:
 
     async def finish(self) -> tuple[int, str]:
         """Wait for the end of the program, and return its status and what it has shown."""
-        status = await asyncio.wait_for(asyncio.to_thread(self.process.wait, TIMEOUT), TIMEOUT)
+        try:
+            status = await asyncio.to_thread(self.process.wait, DEADLINE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the program did not end; it has shown {self._shown!r}") from None
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._find("\0 never"), 0.05)
         return status, self._shown
@@ -84,7 +88,7 @@ class Terminal:
             self.hang_up()
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(TIMEOUT)
+        self.process.wait(DEADLINE)
 
     async def _find(self, text: str) -> str:
         while text not in self._shown:

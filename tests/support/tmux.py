@@ -7,8 +7,9 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from relay_core.compat import timeout
-from tests.support.programs import DEADLINE, environment
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from tests.support.deadline import DEADLINE
+from tests.support.programs import environment
 
 
 class Tmux:
@@ -38,9 +39,14 @@ class Tmux:
 
     async def until(self, part: str) -> list[str]:
         """Wait until a line contains a text."""
-        async with timeout(DEADLINE):
-            while not any(part in line for line in await self.lines()):
-                await asyncio.sleep(0.1)
+        shown: list[str] = []
+        try:
+            async with timeout(DEADLINE):
+                while not any(part in line for line in shown):
+                    await asyncio.sleep(0.1 if shown else 0)
+                    shown = await self.lines()
+        except TIMEOUT_ERRORS:
+            raise AssertionError(f"{part!r} was not shown; the terminal shows\n" + "\n".join(shown)) from None
         return await self.lines()
 
 

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT, gone
 from tests.support.loaded_torch import Node, start_node
 from tests.support.ports import free_port
@@ -93,7 +94,7 @@ class TorchJob:
     async def standing(self) -> AsyncIterator[None]:
         """Have all ranks stand between the same two steps for a block."""
         (self.directory / "stand").touch()
-        async with timeout(150):
+        async with timeout(DEADLINE):
             while len(list(self.directory.glob("standing-*"))) < self.ranks:
                 await asyncio.sleep(0.02)
         yield
@@ -105,7 +106,7 @@ class TorchJob:
 
     async def finish(self) -> list[int]:
         """Wait for both launchers, and return their exit statuses."""
-        async with timeout(150):
+        async with timeout(DEADLINE):
             await asyncio.gather(*(gone(launcher.pid) for launcher in self.launchers))
             return [await launcher.wait() for launcher in self.launchers]
 

@@ -20,6 +20,7 @@ from relay_core.hyco.credential import Credential
 from relay_core.net.session.agent import Grace
 from relay_core.net.tasks import TaskSet
 from relay_core.tunnel.limits import Settings
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
 from tests.support.streams import Handler, echo, local_server
@@ -64,7 +65,7 @@ async def running_agent(
     )
     async with TaskSet() as tasks:
         tasks.spawn(agent.run(), name="agent")
-        await asyncio.wait_for(up.wait(), 20)
+        await asyncio.wait_for(up.wait(), DEADLINE)
         yield agent
 
 

@@ -12,6 +12,7 @@ import psutil
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import Program
 from tests.support.relay import LocalRelay
@@ -42,23 +43,23 @@ class Rank:
 
     async def stop(self) -> None:
         """Attach, and wait until it stops at the breakpoint."""
-        await self.session.attach({str(self.script): [{"line": LINE}]}, within=60)
+        await self.session.attach({str(self.script): [{"line": LINE}]}, within=DEADLINE)
         await self._wait_for_stop()
 
     async def step(self) -> str:
         """Step over one line, and return the value of `number` there."""
-        await self.session.request("next", {"threadId": self.thread}, within=60)
+        await self.session.request("next", {"threadId": self.thread}, within=DEADLINE)
         await self._wait_for_stop()
         return await self.evaluate("number")
 
     async def evaluate(self, expression: str) -> str:
         """Return the value of an expression in the frame where it stands."""
-        stack = await self.session.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=60)
+        stack = await self.session.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=DEADLINE)
         arguments = {"expression": expression, "frameId": stack["stackFrames"][0]["id"], "context": "repl"}
-        return (await self.session.request("evaluate", arguments, within=60))["result"]
+        return (await self.session.request("evaluate", arguments, within=DEADLINE))["result"]
 
     async def _wait_for_stop(self) -> None:
-        event = await self.session.wait_for_event("stopped", within=60)
+        event = await self.session.wait_for_event("stopped", within=DEADLINE)
         self.thread = event["body"]["threadId"]
 
 
@@ -99,7 +100,7 @@ async def two_ranks(relay: LocalRelay, directory: Path, **options: Any) -> Async
         await enter(Forwarder(tunnels, ports))
         ranks = []
         for job, port in zip(jobs, ports, strict=True):
-            session = await enter(await DapClient.connect("127.0.0.1", port))
+            session = await enter(await DapClient.connect("127.0.0.1", port, within=DEADLINE))
             ranks.append(Rank(job, port, script, session))
         await asyncio.gather(*(rank.stop() for rank in ranks))
         try:

@@ -14,6 +14,7 @@ import asyncio
 
 from relay_client.dap.client import Body, DapClient
 from relay_core.net.tasks import TaskSet
+from tests.support.deadline import DEADLINE
 
 __all__ = ["CallStack"]
 
@@ -43,7 +44,7 @@ class CallStack:
 
     async def show(self, thread: int) -> None:
         """Request and draw the stack of a thread that has just stopped, until nothing changes any more."""
-        await self._client.request("threads", within=30)
+        await self._client.request("threads", within=DEADLINE)
         self._stale, self.frames = self.frames, []
         async with TaskSet() as tasks:
             drawing = tasks.spawn(self._draw(thread), name="draw")
@@ -60,7 +61,7 @@ class CallStack:
     async def _fetch(self, thread: int, levels: int) -> None:
         start = len(self.frames)
         arguments = {"threadId": thread, "startFrame": start, "levels": levels}
-        body = await self._client.request("stackTrace", arguments, within=30)
+        body = await self._client.request("stackTrace", arguments, within=DEADLINE)
         self.total = body.get("totalFrames")
         self.frames[start:] = body["stackFrames"]
         self._at_end = len(body["stackFrames"]) < levels or self.total == len(self.frames)

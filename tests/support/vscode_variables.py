@@ -8,6 +8,7 @@ from typing import Any
 from relay_client.dap.client import DapClient
 from relay_core.dap.framing import Message
 from relay_core.net.tasks import TaskSet
+from tests.support.deadline import DEADLINE
 
 __all__ = ["VariablesPane"]
 
@@ -33,12 +34,12 @@ class VariablesPane(DapClient):
     async def step(self, thread: int) -> None:
         """Step over one line."""
         self.received.clear()
-        await self.request("next", {"threadId": thread}, within=30)
-        await self.wait_for_event("continued", within=30)
+        await self.request("next", {"threadId": thread}, within=DEADLINE)
+        await self.wait_for_event("continued", within=DEADLINE)
 
     async def shown(self) -> tuple[dict[str, str], float]:
         """Return the first variables that are shown after the next `stopped`, and the seconds since it."""
-        thread = (await self.wait_for_event("stopped", within=30))["body"]["threadId"]
+        thread = (await self.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
         started = asyncio.get_running_loop().time()
         while True:
             async with TaskSet() as tasks:
@@ -47,17 +48,17 @@ class VariablesPane(DapClient):
                 await asyncio.wait({looking, left}, return_when=asyncio.FIRST_COMPLETED)
                 if looking.done():
                     return looking.result(), asyncio.get_running_loop().time() - started
-            await self.wait_for_event("stopped", within=30)
+            await self.wait_for_event("stopped", within=DEADLINE)
 
     async def _left(self) -> None:
         """Wait until the program has continued, other than by the last step."""
         await self.wait_for_event("continued", within=None)
 
     async def _look(self, thread: int) -> dict[str, str]:
-        await self.request("threads", within=60)
-        stack = await self.request("stackTrace", {"threadId": thread, "startFrame": 0, "levels": 20}, within=60)
+        await self.request("threads", within=DEADLINE)
+        stack = await self.request("stackTrace", {"threadId": thread, "startFrame": 0, "levels": 20}, within=DEADLINE)
         await asyncio.sleep(SHOWN_AFTER)
-        scopes = (await self.request("scopes", {"frameId": stack["stackFrames"][0]["id"]}, within=60))["scopes"]
+        scopes = (await self.request("scopes", {"frameId": stack["stackFrames"][0]["id"]}, within=DEADLINE))["scopes"]
         reference = scopes[0]["variablesReference"]
-        variables = (await self.request("variables", {"variablesReference": reference}, within=60))["variables"]
+        variables = (await self.request("variables", {"variablesReference": reference}, within=DEADLINE))["variables"]
         return {variable["name"]: variable["value"] for variable in variables}

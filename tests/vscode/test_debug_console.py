@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import agents_on, running_client
@@ -70,9 +71,9 @@ async def test_a_rank_that_is_held(editor: Editor, relay: LocalRelay, tmp_path: 
     """F5 on a rank that another debugger holds opens a dialog with the holder."""
     async with (
         ready_for_f5(editor, relay, tmp_path) as (window, _, _, port),
-        await DapClient.connect("127.0.0.1", port) as other,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as other,
     ):
-        await other.attach({}, within=60)
+        await other.attach({}, within=DEADLINE)
         await window.press("F5")
         await window.until_shown(window.dialog, " is held by ")
         await window.press("Escape")

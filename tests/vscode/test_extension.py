@@ -14,12 +14,12 @@ import pytest
 import pytest_asyncio
 
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import Ranks, line_of
 from tests.support.ports import free_port
 from tests.support.programs import Program, program
 from tests.support.relay import HC, LocalRelay, local_relay
 from tests.support.run_job import access
-from tests.support.vscode.control import WITHIN
 from tests.support.vscode.editor import Editor, running_editor
 from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
 from tests.support.vscode.jobs import RANKS_PROGRAM, RANKS_SCRIPT, waiting_job
@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode-extension"), p
 
 EXTENSION = ROOT / "build" / "relay-debug.vsix"
 GPU = "terminal.integrated.gpuAcceleration"
-SOON = 10.0
-"""Seconds within which agent and relay-client try again, and a margin."""
+SOON = DEADLINE / 9
+"""Seconds: 10 on an idle machine, within which agent and relay-client try again, and a margin."""
 MAX_SIZE = 60_000
 """Bytes of the package."""
 
@@ -262,7 +262,7 @@ async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: Local
         await window.until_shown(window.variables, "square = 0")
         await window.until_shown(ranks(window), f"{SCRIPT}:{BREAKPOINT + 1}")
         assert time.monotonic() < back + SOON
-        await window.until_shown(window.console, " was restored after 2")
+        await window.until_shown(window.console, " was restored after ")
         await status_bar(window).locator(".codicon-server").wait_for()
 
 
@@ -356,7 +356,7 @@ async def test_a_line_in_a_terminal_attaches(editor: Editor, relay: LocalRelay, 
         line = window.page.locator(".terminal-wrapper.active .xterm-rows > div").filter(has_text=re.compile("^attach"))
         box = await line.bounding_box()
         await window.page.keyboard.down("Control")
-        async with timeout(WITHIN):  # until VS Code has asked for links below the pointer
+        async with timeout(DEADLINE):  # until VS Code has asked for links below the pointer
             for step in itertools.count():
                 await window.page.mouse.move(box["x"] + 20 + step % 20, box["y"] + box["height"] / 2)
                 if await window.page.locator(".xterm-cursor-pointer").count():
@@ -393,7 +393,7 @@ async def test_start_and_stop(editor: Editor, relay: LocalRelay, tmp_path: Path)
 async def write_settings(window: Window, settings: dict[str, object]) -> None:
     """Write .vscode/settings.json, and wait until VS Code has read it; the next window has none."""
     (window.workspace.folder / ".vscode" / "settings.json").write_text(json.dumps(settings))
-    async with timeout(WITHIN):
+    async with timeout(DEADLINE):
         for name, value in settings.items():
             while value != await window.control.call("setting", name=name):
                 await asyncio.sleep(0.05)

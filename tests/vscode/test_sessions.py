@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from relay_client.demo.chaos import ChaosProxy
+from tests.support.deadline import DEADLINE
 from tests.support.ports import consecutive_ports
 from tests.support.relay import LocalRelay
 from tests.support.run_job import running_client
-from tests.support.vscode.control import WITHIN
 from tests.support.vscode.editor import Editor
 from tests.support.vscode.jobs import waiting_job
 from tests.support.vscode.sessions import ready_for_f5, stopped_at_a_breakpoint
@@ -130,7 +130,7 @@ async def test_a_child_process(editor: Editor, relay: LocalRelay, tmp_path: Path
         assert "rank 0 Running" == rows[0]
         assert any(re.fullmatch("Subprocess [0-9]+ Paused On Breakpoint", row) for row in rows), rows
         await window.press("F5")
-        assert 0 == await asyncio.wait_for(job.process.wait(), WITHIN)
+        assert 0 == await asyncio.wait_for(job.process.wait(), DEADLINE)
 
 
 async def test_another_version_of_the_file(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.bench.figures.attach import JOB, client_of, direct_job, job_with_agen
 from tests.bench.programs import ROOT
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
-from tests.support.vscode.control import WITHIN
+from tests.support.deadline import DEADLINE
 from tests.support.vscode.editor import running_editor
 from tests.support.vscode.installation import NotInstalled, find_installation
 from tests.support.vscode.workspace import attach
@@ -103,7 +103,7 @@ async def _session(editor: Editor, script: Path, port: int, *, steps: int) -> tu
 
 async def _until_first_line(window: Window) -> None:
     """Wait until the variables are those of the first line: the argument alone."""
-    async with timeout(WITHIN):
+    async with timeout(DEADLINE):
         while "number = 7" not in (shown := " ".join(await window.lines(window.variables))) or "square" in shown:
             await asyncio.sleep(0.02)
 
@@ -112,5 +112,5 @@ async def _timed(window: Window, key: str, selector: str, text: str) -> float:
     """Press a key, and return the seconds until an element contains a text."""
     await window.page.evaluate(WATCH, [selector, text])
     await window.press(key)
-    async with timeout(WITHIN):
+    async with timeout(DEADLINE):
         return float(await window.page.evaluate("window.timed"))

@@ -112,6 +112,12 @@ def certificate_directory(tmp_path_factory):
     return tmp_path_factory.mktemp("certificates")
 
 
+PATIENT = Limits(
+    accept_timeout=3600.0, http_timeout=3600.0, close_timeout=3600.0, ping_interval=3600.0, drain_timeout=0.5
+)
+"""A test that does not set a limit of its own must not pass because one of these has ended a wait."""
+
+
 @pytest.fixture
 def config(certificate_directory) -> RelayConfig:
     """One hybrid connection of each kind, and rules of each kind."""
@@ -127,7 +133,7 @@ def config(certificate_directory) -> RelayConfig:
         ),
         rules=(Rule("root", frozenset({Right.MANAGE}), KEYS["root"]),),
         aliases=("relay.test",),
-        limits=Limits(drain_timeout=0.5),
+        limits=PATIENT,
     )
 
 

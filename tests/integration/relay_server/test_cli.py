@@ -17,6 +17,7 @@ import pytest
 from relay_core.hyco import ConnectionString, mint
 from relay_server.cli import main
 from tests.integration.relay_server.waiting import eventually
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.raw_websocket import (
     CLOSE,
@@ -36,7 +37,9 @@ NEW_KEY = "a-new-key-of-the-agent-xxxxxxxxxxxxx"
 
 def run(*arguments):
     """Run a command to its end."""
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ class Served:
         """Read the rest and return the exit status."""
         assert self.process.stderr is not None
         self.lines += self.process.stderr.readlines()
-        return self.process.wait(30)
+        return self.process.wait(DEADLINE)
 
 
 @pytest.fixture

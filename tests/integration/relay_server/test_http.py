@@ -16,6 +16,7 @@ from tests.integration.relay_server.http_requests import (
     respond,
     response,
 )
+from tests.support.deadline import DEADLINE
 from tests.support.raw_websocket import BINARY, CONTINUATION, TEXT, RawConnection
 
 KIB = 1024
@@ -128,7 +129,7 @@ async def test_a_streamed_response_arrives_part_by_part(relay):
     chunks = sender.chunks()
     for index in range(3):
         await websocket.send(CONTINUATION if index else BINARY, b"part %d" % index, fin=False)
-        assert b"part %d" % index == await asyncio.wait_for(anext(chunks), 60)
+        assert b"part %d" % index == await asyncio.wait_for(anext(chunks), DEADLINE)
     await websocket.send(CONTINUATION, b"")
     assert [] == [chunk async for chunk in chunks]
 

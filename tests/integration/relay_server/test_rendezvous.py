@@ -7,6 +7,7 @@ import pytest
 
 from relay_server.relaying import matchmaking
 from tests.integration.relay_server.waiting import eventually
+from tests.support.deadline import DEADLINE
 from tests.support.raw_websocket import TEXT, NotSwitched, finish_websocket, frame, open_websocket, refused
 
 
@@ -262,7 +263,7 @@ async def test_a_listener_that_leaves_before_it_accepts(relay):
     done, (waiting,) = await asyncio.wait(offers, return_when=asyncio.FIRST_COMPLETED)
     first = offers.index(done.pop())
     controls[first].writer.close()
-    offer = await asyncio.wait_for(waiting, 60)
+    offer = await asyncio.wait_for(waiting, DEADLINE)
     assert offer.address == offers[first].result().address
     await relay.accept(offer)
     await finish_websocket(sender)

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.integration.relay_server.waiting import eventually
+from tests.support.deadline import DEADLINE
 from tests.support.raw_websocket import TEXT, RawConnection, Target, finish_websocket
 
 LIMITS = {"max_unauthenticated": 12, "max_unauthenticated_per_address": 8}
@@ -15,7 +16,7 @@ LIMITS = {"max_unauthenticated": 12, "max_unauthenticated_per_address": 8}
 
 def connect_from(host: str, target: Target) -> socket.socket:
     """Open a TCP connection from an address of the loopback network, and send nothing."""
-    return socket.create_connection(("127.0.0.1", target.port), timeout=10, source_address=(host, 0))
+    return socket.create_connection(("127.0.0.1", target.port), timeout=DEADLINE, source_address=(host, 0))
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -31,8 +32,8 @@ def is_closed(connection: socket.socket) -> bool:
 @pytest.fixture
 async def relay(start_relay, monkeypatch):
     """A relay with few places, which has more patience with idle connections than these tests."""
-    monkeypatch.setattr("relay_server.gateway.HEAD_TIMEOUT", 120)
-    monkeypatch.setattr("relay_server.server.TLS_HANDSHAKE_TIMEOUT", 120)
+    monkeypatch.setattr("relay_server.gateway.HEAD_TIMEOUT", 3600)
+    monkeypatch.setattr("relay_server.server.TLS_HANDSHAKE_TIMEOUT", 3600)
     return await start_relay(limits=LIMITS)
 
 

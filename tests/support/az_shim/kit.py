@@ -15,6 +15,7 @@ from tests.support.az_shim.fake_az import Answer, answer
 from tests.support.az_shim.service import Service
 from tests.support.azure import state
 from tests.support.azure.state import sas_key
+from tests.support.deadline import DEADLINE
 
 INFRA = Path(__file__).parents[3] / "infra"
 
@@ -151,7 +152,7 @@ class FakeAzure:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE,
             check=False,
         )
         return Result(done.returncode, done.stdout, done.stderr)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.az_shim.fake_az import Answer
+from tests.support.deadline import DEADLINE
 from tests.support.entra import Issuer
 
 ROOT = Path(__file__).parents[3]
@@ -27,8 +28,6 @@ def is_installed() -> bool:
 
 
 needs_az = pytest.mark.skipif(not is_installed(), reason="azure-cli is not installed: make extras")
-STARTS_WITHIN = 120.0
-"""Seconds for one call and for the start; both take less than one on an idle machine."""
 QUIET = {"AZURE_CORE_COLLECT_TELEMETRY": "no", "AZURE_CORE_SURVEY_MESSAGE": "no", "AZ_INSTALLER": "PIP"}
 
 
@@ -95,7 +94,7 @@ class RealAz:
     def call(self, arguments: Sequence[str], environment: Mapping[str, str], cwd: Path = ROOT) -> Answer:
         """Run one command to its end."""
         with _file() as out, _file() as err, socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(STARTS_WITHIN)
+            connection.settimeout(DEADLINE)
             connection.connect(self._address)
             call = {"argv": list(arguments), "env": self._environment(environment), "cwd": str(cwd)}
             connection.sendall(json.dumps({**call, "out": str(out), "err": str(err)}).encode() + b"\n")

@@ -22,6 +22,7 @@ from pathlib import Path
 from relay_server.config import certificates as server_tls
 from relay_server.config.model import TlsSettings
 from tests.support.azure.web import Reply, Request, request
+from tests.support.deadline import DEADLINE
 
 NAMES = (
     "management.azure.com",
@@ -92,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
     """First the proxy's side of a connection, then, after CONNECT, that of the named host."""
 
     protocol_version = "HTTP/1.1"
-    timeout = 60
+    timeout = DEADLINE
     disable_nagle_algorithm = True
     server: _Server
     host = ""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.deadline import DEADLINE
+
 __all__ = ["Control", "ControlServer", "Report", "control_server"]
 
-WITHIN = 60.0
-"""Seconds for anything a window is asked to do; generous, because a starting VS Code keeps both cores busy."""
 LINE_LIMIT = 32 * 1024 * 1024
 """Bytes; a message may hold a whole source file."""
 
@@ -54,7 +54,10 @@ class Control:
         number = next(self._numbers)
         self._answers[number] = asyncio.get_running_loop().create_future()
         self._writer.write(json.dumps({"id": number, "operation": operation, **arguments}).encode() + b"\n")
-        return await asyncio.wait_for(self._answers[number], WITHIN)
+        try:
+            return await asyncio.wait_for(self._answers[number], DEADLINE)
+        except asyncio.TimeoutError:
+            raise AssertionError(f"the window has not answered {operation!r}; {self._last()}") from None
 
     async def report(self, wanted: Callable[[Report], bool], *, after: int = 0) -> Report:
         """Return the first report that is wanted, of those from number `after` on; waits for it if needed."""
@@ -63,10 +66,17 @@ class Control:
             return next((each for each in self.reports[after:] if wanted(each)), None)
 
         async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(find), WITHIN)
+            try:
+                await asyncio.wait_for(self._changed.wait_for(find), DEADLINE)
+            except asyncio.TimeoutError:
+                raise AssertionError(f"the debug session has not reported what is awaited; {self._last()}") from None
         found = find()
         assert found is not None
         return found
+
+    def _last(self) -> str:
+        """Return the last reports, one on each line."""
+        return "\n".join(["its last reports:", *(str(report)[:300] for report in self.reports[-20:])])
 
     async def receive(self) -> None:
         """Read until the window is closed."""
@@ -101,7 +111,10 @@ class ControlServer:
     async def window(self, folder: Path) -> Control:
         """Return the connection of the window that shows a folder, and forget it: the next one is another window."""
         async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(lambda: str(folder) in self._windows), WITHIN)
+            try:
+                await asyncio.wait_for(self._changed.wait_for(lambda: str(folder) in self._windows), DEADLINE)
+            except asyncio.TimeoutError:
+                raise AssertionError(f"no window shows {folder}, but {list(self._windows)}") from None
         return self._windows.pop(str(folder))
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

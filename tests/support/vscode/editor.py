@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.programs import environment
 from tests.support.vscode.control import ControlServer, control_server
@@ -57,8 +58,8 @@ SETTINGS = {
     "workbench.tips.enabled": False,
 }
 VIEWPORT = {"width": 1500, "height": 1000}
-START_TIMEOUT = 60.0
 END_TIMEOUT = 10.0
+"""Seconds until a server that was asked to end is killed."""
 
 
 class Editor:
@@ -113,6 +114,7 @@ class Editor:
 
     async def _open(self) -> Window:
         page = await self._browser.new_page(viewport=VIEWPORT, reduced_motion="reduce")
+        page.set_default_timeout(DEADLINE * 1000)
         await page.goto(f"{self._url}/?folder={self.workspace.folder}")
         window = Window(page, await self._controls.window(self.workspace.folder), self.workspace)
         await window.ready()
@@ -146,7 +148,9 @@ async def running_editor(
         async_playwright() as playwright,
     ):
         chromium = str(installation.chromium)
-        browser = await playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        browser = await playwright.chromium.launch(
+            executable_path=chromium, args=CHROMIUM_FLAGS, timeout=DEADLINE * 1000
+        )
         try:
             workspace = Workspace(directory / "project")
             yield Editor(url, browser, controls, workspace, artefacts, _client_directory(directory))
@@ -181,7 +185,7 @@ async def _server(
             address += ["--enable-proposed-api", "ms-python.debugpy"]  # Microsoft's builds allow it in product.json
         server = await _start([*command, *address], log.fileno(), variables)
         try:
-            await asyncio.wait_for(_accepts(port), START_TIMEOUT)
+            await asyncio.wait_for(_accepts(port), DEADLINE)
             yield f"http://127.0.0.1:{port}"
         finally:
             await _end(server)

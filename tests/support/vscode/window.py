@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support import secrets
-from tests.support.vscode.control import WITHIN, Control
+from tests.support.deadline import DEADLINE
+from tests.support.vscode.control import Control
 from tests.support.vscode.workspace import SCRIPT, Workspace
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Window"]
 
-MILLISECONDS = WITHIN * 1000
-SESSION_ENDS_WITHIN = 10.0
-"""Seconds."""
 CLEARED_BY = (
     ("workbench.action.tasks.terminate", "terminateAll"),
     ("workbench.debug.viewlet.action.removeAllBreakpoints",),
@@ -61,7 +59,6 @@ class Window:
 
     async def ready(self) -> None:
         """Wait until it shows the files of the folder."""
-        self.page.set_default_timeout(MILLISECONDS)
         await self.page.locator(".explorer-folders-view .monaco-list-row").first.wait_for()
 
     async def clear(self) -> None:
@@ -77,7 +74,7 @@ class Window:
 
     async def _until_stopped_sessions_are_gone(self) -> None:
         """Wait until VS Code has stopped every session: meanwhile F5 does nothing, although the toolbar is hidden."""
-        deadline = time.monotonic() + SESSION_ENDS_WITHIN
+        deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
             named = {
                 what: {report.session_id for report in self.control.reports if report.what == what}
@@ -111,7 +108,7 @@ class Window:
 
     async def until_shown(self, part: "Locator", text: str) -> list[str]:
         """Wait until the rows of a part contain a text, and return them."""
-        deadline = time.monotonic() + WITHIN
+        deadline = time.monotonic() + DEADLINE
         while text not in " ".join(lines := await self.lines(part)):
             assert time.monotonic() < deadline, f"{text!r} is not shown, but {lines}"
             await asyncio.sleep(0.1)

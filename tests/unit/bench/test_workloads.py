@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.programs import Programs
 from tests.bench.workloads import ABSENT
+from tests.support.deadline import DEADLINE
 
 
 @pytest.mark.parametrize("work", ["tight_loop", "tiny_calls"])
@@ -25,4 +26,4 @@ async def test_a_job_that_ends_early(tmp_path):
         programs.talking("tests.bench.workloads", "no such work", "nothing") as job,
     ):
         with pytest.raises(RuntimeError, match="no such work"):
-            await asyncio.wait_for(job.hear(), 30)
+            await asyncio.wait_for(job.hear(), DEADLINE)

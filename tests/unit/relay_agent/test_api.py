@@ -2,12 +2,12 @@
 
 import dataclasses
 import re
-import time
 
 import pytest
 
 from relay_agent import start_remote_debugging, start_remote_debugging_from_args
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone, job, run_job
 from tests.support.secrets import new_key
 
@@ -77,11 +77,10 @@ def test_names_of_the_old_package(capfd, monkeypatch):
 async def test_agent_gives_up():
     """The wait ends with the agent, the job runs at full speed again, and logs why it is not debugged."""
     code = CALL + "print(sys.gettrace())"
-    started = time.monotonic()
-    status, out, err = await run_job(code, "--is-debug", "true", "--debug-relay-connection-name", "myhc")
+    arguments = ["--is-debug", "true", "--debug-relay-connection-name", "myhc", "--debug-wait", "3600"]
+    status, out, err = await run_job(code, *arguments)
     assert (status, out) == (0, ["False", "None"])
     assert f"{CONTINUING}: no connection string is configured" in err
-    assert time.monotonic() - started < 20
 
 
 async def test_hints_name_the_arguments_of_the_job(relay, tmp_path):
@@ -100,7 +99,7 @@ async def test_the_connection_string_names_the_hybrid_connection(relay, tmp_path
     code = CALL + (
         "from relay_agent.debuggee import process\n"
         "client = process.current().node_client\n"
-        "print(client.listening.wait(30), {'relay_core.auth', 'asyncio'} & set(sys.modules))"
+        "print(client.listening.wait(3600), {'relay_core.auth', 'asyncio'} & set(sys.modules))"
     )
     environment = {"RELAY_CONNECTION_STRING_FILE": secret, "RELAY_CA_FILE": str(relay.ca_file)}
     status, out, err = await run_job(code, "--is-debug", "--debug-ranks=none", **environment)
@@ -176,19 +175,19 @@ async def test_attached_at_the_second_call(relay, tmp_path):
         from relay_agent.debuggee.debugger import debugger
         settings = dict(connection_string_file=sys.argv[1], ca_file=sys.argv[2])
         print(relay_agent.start_remote_debugging("myhc", wait=0, **settings), flush=True)
-        process.current().node_client.registered.wait(20)
+        process.current().node_client.registered.wait(3600)
         agent = process.current().node_client.agent_pid
         print(agent, debugger.arm(), flush=True)
         for _ in range(2):
-            print(relay_agent.start_remote_debugging("myhc", wait=30, **settings), flush=True)
+            print(relay_agent.start_remote_debugging("myhc", wait=3600, **settings), flush=True)
         print(process.current().node_client.agent_pid == agent)
         sys.stdin.readline()
     """
     async with job(code, str(relay.connection_file(tmp_path, "listen")), str(relay.ca_file)) as running:
         assert await running.line() == "False"
         agent, port = map(int, (await running.line()).split())
-        client = await DapClient.connect("127.0.0.1", port)
-        await client.attach({})
+        client = await DapClient.connect("127.0.0.1", port, within=DEADLINE)
+        await client.attach({}, within=DEADLINE)
         assert [await running.line() for _ in range(2)] == ["True"] * 2
         await client.close()
         status, out, err = await running.finish()
@@ -253,10 +252,10 @@ async def test_a_breakpoint_after_a_wait_that_would_have_ended_the_job(relay, tm
     )
     environment = {"RELAY_CONNECTION_STRING_FILE": secret, "RELAY_CA_FILE": str(relay.ca_file)}
     async with job(code, *arguments, **environment) as running:
-        async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
-            await client.attach({})
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
             assert await running.line() == "running"
-            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         assert (await running.finish())[:2] == (0, ["running"])
 
 
@@ -279,7 +278,7 @@ async def test_a_refused_key(relay, tmp_path):
     arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-ranks=none"]
     refused = dataclasses.replace(relay, listen_key=new_key())
     secret = str(refused.connection_file(tmp_path, "listen"))
-    code = CALL + "from relay_agent.debuggee import process; process.current().node_client.hopeless.wait(30)"
+    code = CALL + "from relay_agent.debuggee import process; process.current().node_client.hopeless.wait(3600)"
     environment = {"RELAY_CONNECTION_STRING_FILE": secret, "RELAY_CA_FILE": str(relay.ca_file)}
     _, _, err = await run_job(code, *arguments, **environment)
     possible = [line for line in err.splitlines() if "can attach" in line]
@@ -303,7 +302,7 @@ async def test_failure_of_what_nobody_waits_for(tmp_path):
         import relay_agent
         from relay_agent.debuggee import process
         relay_agent.start_remote_debugging("myhc", 5678, wait=0)
-        print(process.current().node_client.hopeless.wait(30))
+        print(process.current().node_client.hopeless.wait(3600))
     """
     place = tmp_path / ("long" * 25)
     status, out, err = await run_job(code, RELAY_CONNECTION_STRING="Endpoint=sb://x/", RELAY_NODE_DIR=str(place))

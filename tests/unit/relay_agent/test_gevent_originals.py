@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent import gevent_originals
+from tests.support.deadline import DEADLINE
 
 JOB_SIDE = (
     "collectives",
@@ -51,9 +52,9 @@ from relay_agent.gevent_originals import os, queue, socket, subprocess, threadin
 print(monkey.is_module_patched("threading"), sys.modules["threading"].Thread is not threading.Thread)
 arrived = queue.SimpleQueue()
 threading.Thread(target=lambda: arrived.put(subprocess.run(["true"]).returncode), daemon=True).start()
-print(arrived.get(timeout=60), socket.socketpair()[0].__class__.__module__)
+print(arrived.get(timeout=3600), socket.socketpair()[0].__class__.__module__)
 """
-FORK = """
+FORK = f"""
 import _thread, os, time
 os.environ["GEVENT_SUPPORT"] = "True"
 from relay_agent import gevent_originals
@@ -70,7 +71,7 @@ started.acquire()
 child = os.fork()
 if not child:
     os._exit(0 if gevent_originals.os.getpid() else 1)
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + {DEADLINE / 2}
 while not (ended := os.waitpid(child, os.WNOHANG))[0]:
     if time.monotonic() > deadline:
         os.kill(child, 9)
@@ -136,7 +137,7 @@ for name, work in (("queue", lambda: gevent_originals.queue.SimpleQueue.__name__
 
 def _output(code: str) -> str:
     command = [sys.executable, "-c", f"import sys\n{code}"]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE).stdout
 
 
 def test_nothing_is_copied_without_gevent() -> None:

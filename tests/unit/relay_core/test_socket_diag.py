@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from relay_core.socket_diag import find_connection
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
 from tests.support.other_user import OTHER_UID, needs_second_user
 
@@ -94,6 +95,6 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
 def test_no_right_is_needed() -> None:
     """A user without any rights sees the sockets of others."""
     output = subprocess.run(
-        [sys.executable, "-c", AS_OTHER_USER], capture_output=True, check=True, text=True, timeout=60
+        [sys.executable, "-c", AS_OTHER_USER], capture_output=True, check=True, text=True, timeout=DEADLINE
     )
     assert "0\n" == output.stdout

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from tests.support.az_shim.kit import INFRA
+from tests.support.deadline import DEADLINE
 
 
 def test_deletes_hybrid_connection_and_secrets(deployed, names):
@@ -89,7 +90,7 @@ def test_asks_on_a_terminal(deployed, names, answer, code, left):
             stdin=theirs,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE,
             check=False,
         )
     finally:

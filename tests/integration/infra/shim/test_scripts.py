@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.az_shim.kit import CONFLICT, INFRA
+from tests.support.deadline import DEADLINE
 
 SCRIPTS = ["create_relay.sh", "rotate_keys.sh", "delete_relay.sh"]
 EXTRA = {"create_relay.sh": (), "rotate_keys.sh": ("--phase", "secondary"), "delete_relay.sh": ("--yes",)}
@@ -170,10 +171,10 @@ def test_killed_in_the_middle(azure, number):
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    assert reached.wait(timeout=30)
+    assert reached.wait(timeout=DEADLINE)
     assert list(azure.tmp.rglob("wanted"))
     os.killpg(child.pid, number)
-    assert child.wait(timeout=30) in {130, 143, -number}
+    assert child.wait(timeout=DEADLINE) in {130, 143, -number}
     assert [] == list(azure.tmp.iterdir())
 
 

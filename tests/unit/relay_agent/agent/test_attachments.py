@@ -10,6 +10,7 @@ from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost
 from relay_core.layers.stop_observer import ObservedStop, Place
+from tests.support.deadline import DEADLINE
 
 
 class Driver:
@@ -110,7 +111,7 @@ async def test_a_debugger_that_has_ended_is_not_waited_for():
         await asyncio.sleep(0)
         assert not waiting.done()
         driver.session.unacknowledged = 0
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, DEADLINE)
 
 
 async def test_an_announcement_that_fails_leaves_no_holder():
@@ -139,11 +140,11 @@ async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch
             stream.stopped(ObservedStop("step", 1, Place(r"C:\src\train.py", line)))
         assert attachments.attachment(DEBUGGEE).stopped_at == "train.py:43"
         assert announced.empty()
-        stop = await asyncio.wait_for(announced.get(), 10)
+        stop = await asyncio.wait_for(announced.get(), DEADLINE)
         assert stop.activity == "stopped at train.py:43"
         assert stop.resumed_since is None
         stream.stopped(None)
-        resumed = await asyncio.wait_for(announced.get(), 10)
+        resumed = await asyncio.wait_for(announced.get(), DEADLINE)
         assert resumed.activity == "running"
         assert stop.stopped_since <= resumed.resumed_since <= time.time()
 

@@ -11,10 +11,11 @@ import pytest
 
 from relay_agent.agent import dial
 from relay_agent.agent.dial import serve_stream
-from relay_agent.agent.layers.adapter_greeting import GREETING_LIMIT
+from relay_agent.agent.layers import adapter_greeting
 from relay_agent.agent.port_targets import PortTarget, parse_targets
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import Traffic
+from tests.support.deadline import DEADLINE
 from tests.support.other_user import listening_stranger, needs_second_user
 from tests.support.ports import free_port
 from tests.support.streams import echo, local_server, read_all, stream_pair
@@ -147,8 +148,11 @@ async def test_the_greeting_is_read_before_the_adapter_is_closed() -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "broken"])
-async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(how: str) -> None:
+async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a debugger disconnects during debugpy's greeting, debugpy sees that only after its greeting."""
+    monkeypatch.setattr(adapter_greeting, "GREETING_LIMIT", 3600.0)
 
     async def greeting_in_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(len(INITIALIZE))
@@ -157,7 +161,7 @@ async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(how: str
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(reader.read(), 0.1)
         writer.write(b'Sockets"}')
-        assert b"" == await asyncio.wait_for(reader.read(), GREETING_LIMIT / 2)
+        assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
         greeted.set()
 
     left, greeted = asyncio.Event(), asyncio.Event()
@@ -171,7 +175,7 @@ async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(how: str
         else:
             ours.abort()
         left.set()
-        await asyncio.wait_for(greeted.wait(), 10)
+        await asyncio.wait_for(greeted.wait(), DEADLINE)
         with contextlib.suppress(ConnectionLost):
             await serving
 
@@ -208,7 +212,7 @@ async def test_a_debugger_with_a_new_port_is_found() -> None:
         serving = asyncio.ensure_future(serve_stream(target, theirs, Traffic()))
         await ours.write(INITIALIZE)
         await ours.write_eof()
-        assert b"hello" + INITIALIZE == await asyncio.wait_for(read_all(ours), 10)
+        assert b"hello" + INITIALIZE == await asyncio.wait_for(read_all(ours), DEADLINE)
         await serving
 
 
@@ -280,4 +284,4 @@ async def test_another_user_cannot_take_the_port_of_a_debugger() -> None:
         refused = f"cannot connect to 127.0.0.1:{port}: another user's program accepted the connection"
         with pytest.raises(ConnectionLost, match=refused):
             await serve_stream(DebuggedProcess(1, port, dap_only=True), theirs, Traffic())
-        assert b"Content-Length" not in await asyncio.wait_for(stranger.readline(), 30)
+        assert b"Content-Length" not in await asyncio.wait_for(stranger.readline(), DEADLINE)

@@ -7,6 +7,7 @@ import pytest
 from relay_agent.agent import stop_announcements
 from relay_agent.agent.stop_announcements import StopAnnouncer, Stops
 from relay_core.layers.stop_observer import ObservedStop, Place
+from tests.support.deadline import DEADLINE
 
 
 def test_a_process_is_stopped_since_its_first_report() -> None:
@@ -46,7 +47,7 @@ async def test_changes_in_a_quick_sequence_are_announced_once(monkeypatch: pytes
             announcer.announce_later()
             last = loop.time()
             await asyncio.sleep(0)
-        assert await asyncio.wait_for(announced.get(), 10) >= last
+        assert await asyncio.wait_for(announced.get(), DEADLINE) >= last
         assert announced.empty()
 
 

@@ -25,7 +25,7 @@ WATCHED = """\
 @pytest.mark.parametrize(
     ("work", "expected"),
     [
-        ("time.sleep(60)", "blocked"),
+        ("time.sleep(3600)", "blocked"),
         ("threading.Event().wait()", "blocked"),
         ("while True:\n        pass", "running Python"),
         ("while True:\n        x = sum(range(10))", "running Python"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.debuggee.adapter_report import report_through_file
+from tests.support.deadline import DEADLINE
 
 
 def test_only_the_file_is_a_report() -> None:
@@ -58,6 +59,6 @@ def test_other_threads_and_times_are_not_affected() -> None:
             serving.start()
             with socket.create_connection(server.getsockname()) as client:
                 client.sendall(b"request")
-            serving.join(30)
+            serving.join(DEADLINE)
     assert [b"request"] == accepted
     assert before is socket.socket.accept

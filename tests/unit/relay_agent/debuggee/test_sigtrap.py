@@ -56,7 +56,7 @@ async def test_signal_in_code_that_may_hold_a_lock():
     errors.raise_trap = raise_trap
     errors.held = held
     errors.locked()
-    print(held.wait(30))
+    print(held.wait(3600))
     """
     assert (0, ["False", "True"], "") == await run_job(INSTALL + code)
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 
 CODE = """
@@ -16,7 +17,7 @@ CODE = """
         def run(self):
             for _ in range(2):
                 print(debugger.arm(), flush=True)
-                print(debugger.wait_for_attach(60, threading.Event()), flush=True)
+                print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
                 if sys.stdin.readline() == "go\\n":
                     gate.put(7)
                     sys.stdin.readline()
@@ -37,15 +38,15 @@ async def test_thread_that_waits_all_the_time(tmp_path: Path) -> None:
     script.write_text(PROGRAM)
     async with job(CODE, str(script)) as running:
         assert running.process.stdin is not None
-        async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
-            await client.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
             assert "True" == await running.line()  # a shorter attach could go unnoticed
-            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         running.process.stdin.write(b"\n")
-        async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
-            await client.attach({str(script): [{"line": 2}]}, within=30)
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+            await client.attach({str(script): [{"line": 2}]}, within=DEADLINE)
             assert "True" == await running.line()
             running.process.stdin.write(b"go\n")
-            assert await client.wait_for_event("stopped", within=15)
-            await client.request("disconnect", {"terminateDebuggee": False}, within=30)
+            assert await client.wait_for_event("stopped", within=DEADLINE)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         assert (0, [], "") == await running.finish()

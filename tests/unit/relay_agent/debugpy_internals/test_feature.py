@@ -11,6 +11,7 @@ from relay_agent.debugpy_internals import table
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Feature
 from relay_client.dap.client import DapClient
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT, job
 
 if sys.version_info >= (3, 11):
@@ -26,7 +27,7 @@ CODE = """
     from relay_agent.node.in_job.connect import _unpatched_by_pydevd
     for _ in range(int(sys.argv[3])):
         print(debugger.arm(), flush=True)
-        debugger.wait_for_attach(60, threading.Event())
+        debugger.wait_for_attach(3600, threading.Event())
         runpy.run_path(sys.argv[1])
         sys.stdin.readline()
         debugger.release()
@@ -110,7 +111,7 @@ async def output_of_sessions_without(tmp_path: Path, *names: str) -> str:
     script.write_text(PROGRAM)
     async with job(CODE, str(script), " ".join(names), str(sessions)) as running:
         for _ in range(sessions):
-            async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
+            async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
                 await use(client, script)
             assert running.process.stdin is not None
             running.process.stdin.write(b"\n")
@@ -143,22 +144,22 @@ def test_documented_versions():
 
 async def use(client: DapClient, script: Path) -> None:
     """Debug the program with one breakpoint."""
-    await client.attach({str(script): [{"line": BREAKPOINT}]}, within=60)
-    thread = {"threadId": (await client.wait_for_event("stopped", within=60))["body"]["threadId"]}
-    await client.request("continue", thread, within=60)
-    await client.wait_for_event("stopped", within=60)
+    await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
+    thread = {"threadId": (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
+    await client.request("continue", thread, within=DEADLINE)
+    await client.wait_for_event("stopped", within=DEADLINE)
     assert {"number": "7"} == await variables(client, thread)
     await client.request(
         "next",
         {**thread, PREFETCH_SET: {"after": 5, "questions": [template.as_json() for template in TEMPLATES]}},
-        within=60,
+        within=DEADLINE,
     )
-    stopped = (await client.wait_for_event("stopped", within=60))["body"]
+    stopped = (await client.wait_for_event("stopped", within=DEADLINE))["body"]
     if PREFETCH_EVENT in stopped:
         await all_answered(client, stopped[PREFETCH_EVENT])
     assert {"number": "7", "square": "49"} == await variables(client, thread)
-    await client.request("continue", thread, within=60)
-    await client.request("disconnect", {"terminateDebuggee": False}, within=60)
+    await client.request("continue", thread, within=DEADLINE)
+    await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 async def all_answered(client: DapClient, event: dict[str, Any]) -> None:
@@ -169,12 +170,12 @@ async def all_answered(client: DapClient, event: dict[str, Any]) -> None:
         answered |= {response["request_seq"] for response in event["answered"]}
         if asked <= answered:
             return
-        event = (await client.wait_for_event(PREFETCH_EVENT, within=60))["body"]
+        event = (await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE))["body"]
 
 
 async def variables(client: DapClient, thread: dict[str, int]) -> dict[str, str]:
-    top = (await client.request("stackTrace", {**thread, "levels": 1}, within=60))["stackFrames"][0]
-    scopes = (await client.request("scopes", {"frameId": top["id"]}, within=60))["scopes"]
+    top = (await client.request("stackTrace", {**thread, "levels": 1}, within=DEADLINE))["stackFrames"][0]
+    scopes = (await client.request("scopes", {"frameId": top["id"]}, within=DEADLINE))["scopes"]
     reference = {"variablesReference": scopes[0]["variablesReference"]}
-    found = (await client.request("variables", reference, within=60))["variables"]
+    found = (await client.request("variables", reference, within=DEADLINE))["variables"]
     return {variable["name"]: variable["value"] for variable in found}

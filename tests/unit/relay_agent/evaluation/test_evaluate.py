@@ -11,6 +11,7 @@ from relay_agent.evaluation import evaluate as module
 from relay_agent.evaluation.evaluate import MAX_RUNNING, start_evaluation
 from relay_agent.values import deadline
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
+from tests.support.deadline import DEADLINE
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ def no_thread_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for thread in threading.enumerate():
         if isinstance(thread, deadline._Helper):
-            thread.join(30)
+            thread.join(DEADLINE)
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def value_of(request: Evaluate) -> Value:
     found: queue.SimpleQueue[Value] = queue.SimpleQueue()
     helper = threading.Thread(target=start_evaluation, args=(request, found.put))
     helper.start()
-    value = found.get(timeout=60)
-    helper.join(60)
+    value = found.get(timeout=DEADLINE)
+    helper.join(DEADLINE)
     return value
 
 

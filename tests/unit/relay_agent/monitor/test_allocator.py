@@ -8,6 +8,7 @@ import pytest
 
 from relay_agent.monitor.allocator import KEYS, summed
 from relay_core.agent_api.resources.usage import AllocatorUsage
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import run_job
 from tests.support.programs import REPOSITORY, environment
 from tests.support.torch_job import needs_torch
@@ -48,7 +49,9 @@ def with_torch(code: str) -> list[str]:
     code = f"import sys, torch\nfrom relay_agent.monitor.allocator import read_allocator\n{code}"
     command = [sys.executable, "-c", code]
     env = environment(PYTHONPATH=str(REPOSITORY))
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=100, env=env).stdout.splitlines()
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=DEADLINE, env=env
+    ).stdout.splitlines()
 
 
 @needs_torch

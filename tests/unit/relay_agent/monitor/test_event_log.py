@@ -8,6 +8,7 @@ import pytest
 
 from relay_agent.monitor.event_log import EventLog, scalars_of
 from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
+from tests.support.deadline import DEADLINE
 from tests.support.mlflow import PYTHON, needs_mlflow
 
 READ = """\
@@ -28,7 +29,9 @@ def test_tensorboard_reads_it(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "Diagnostics" / "events.out.tfevents.100.node-0.1", 99.0)
     for step in (1, 2, 300):
         log.append(100.0 + step, step, {"node/cpu_percent": step / 2, "gpu_0 (ü)/busy": 1e9})
-    found = subprocess.run([PYTHON, "-c", READ, tmp_path / "Diagnostics"], check=True, capture_output=True, timeout=100)
+    found = subprocess.run(
+        [PYTHON, "-c", READ, tmp_path / "Diagnostics"], check=True, capture_output=True, timeout=DEADLINE
+    )
     assert {
         "node/cpu_percent": [[101.0, 1, 0.5], [102.0, 2, 1.0], [400.0, 300, 150.0]],
         "gpu_0 (ü)/busy": [[101.0, 1, 1e9], [102.0, 2, 1e9], [400.0, 300, 1e9]],

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay_agent.monitor.prometheus import MetricsServer, as_text
 from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 
 GPU = GpuUsage('H200 "SXM"', 0.5, 2**30, 2**31)
@@ -63,7 +64,7 @@ async def response(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     try:
-        return await asyncio.wait_for(reader.read(), 60)
+        return await asyncio.wait_for(reader.read(), DEADLINE)
     finally:
         writer.close()
 

@@ -9,6 +9,7 @@ import pytest
 from relay_agent.node import exit_status as module
 from relay_agent.node.exit_status import parse_stat
 from relay_agent.node.in_agent.process_exit import ProcessExit
+from tests.support.deadline import DEADLINE
 
 
 @pytest.fixture(params=["kept by the system", "before Linux 6.15"])
@@ -17,7 +18,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(module, "KEPT_SINCE", (1000, 0))
 
 
-async def exit_status(pid: int, within: float = 60) -> int | None:
+async def exit_status(pid: int, within: float = DEADLINE) -> int | None:
     with ProcessExit(pid) as process:
         return await process.status(within=within)
 

@@ -13,6 +13,7 @@ from relay_agent.prefetch.in_process import PydevdPrefetcher
 from relay_client.dap.client import DapClient
 from relay_core.dap.framing import Message
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 
 TEMPLATES = [
@@ -26,7 +27,7 @@ CODE = """
     import runpy, threading
     from relay_agent.debuggee.debugger import debugger
     print(debugger.arm(), flush=True)
-    debugger.wait_for_attach(30, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     runpy.run_path(sys.argv[1])
 """
 SCRIPT = """\
@@ -55,21 +56,21 @@ print("and another")
 
 async def stopped(client: DapClient) -> Message:
     """Return the body of the next stop."""
-    return (await client.wait_for_event("stopped", within=30))["body"]
+    return (await client.wait_for_event("stopped", within=DEADLINE))["body"]
 
 
 async def step(client: DapClient, thread: int, **argument: object) -> Message:
     """Let the next line run, by a request to which an agent has added a prefetch set."""
-    await client.request("next", {"threadId": thread, PREFETCH_SET: argument}, within=30)
+    await client.request("next", {"threadId": thread, PREFETCH_SET: argument}, within=DEADLINE)
     return await stopped(client)
 
 
 @contextlib.asynccontextmanager
 async def attached(port: int) -> AsyncIterator[DapClient]:
     """Debug."""
-    async with await DapClient.connect("127.0.0.1", port) as client:
-        await client.attach({}, within=30)
-        assert await client.wait_for_event(IN_PROCESS, within=30)
+    async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+        await client.attach({}, within=DEADLINE)
+        assert await client.wait_for_event(IN_PROCESS, within=DEADLINE)
         yield client
 
 
@@ -99,12 +100,12 @@ async def test_responses_follow_the_stop(tmp_path: Path):
             assert [request["command"] for request in asked.values()] == ["stackTrace", "threads"]
             answers: dict[str, Message] = {}
             while len(answers) < len(TEMPLATES):
-                events.append((await client.wait_for_event(PREFETCH_EVENT, within=30))["body"])
+                events.append((await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE))["body"])
                 asked |= {request["seq"]: request for request in events[-1]["asked"]}
                 answers |= {asked[answer["request_seq"]]["command"]: answer for answer in events[-1]["answered"]}
             assert {argument["after"]} == {body["after"] for body in events}
             for request in asked.values():
-                asked_now = await client.request(request["command"], request["arguments"], within=30)
+                asked_now = await client.request(request["command"], request["arguments"], within=DEADLINE)
                 assert without_new_ids(asked_now) == without_new_ids(answers[request["command"]]["body"])
             variables = answers["variables"]["body"]["variables"]
             assert ("number", "7") in [(variable["name"], variable["value"]) for variable in variables]
@@ -116,7 +117,7 @@ async def test_response_that_is_too_large(tmp_path: Path):
         await step(client, (await stopped(client))["threadId"], after=5, **THE_SET)
         answers: dict[str, Message] = {}
         while len(answers) < len(TEMPLATES):
-            event = await client.wait_for_event(PREFETCH_EVENT, within=60)
+            event = await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE)
             answers |= {answer["command"]: answer for answer in event["body"]["answered"]}
         assert [command for command, answer in answers.items() if not answer["success"]] == ["variables"]
         assert re.match("the response is 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
@@ -135,7 +136,7 @@ class Debugger:
 
     def _process(self, _debugger: object, contents: str) -> None:
         self.begins.set()
-        assert self.may_end.wait(30)
+        assert self.may_end.wait(DEADLINE)
         self.done.append(json.loads(contents)["command"])
 
 
@@ -180,12 +181,12 @@ def test_prefetch_requests_are_processed_before_the_next_request():
 
     writer, reader = threading.Thread(target=queued.send, args=[None]), threading.Thread(target=resume)
     writer.start()
-    assert debugger.begins.wait(30)
+    assert debugger.begins.wait(DEADLINE)
     reader.start()
     reader.join(0.05)  # time for one that does not wait
     debugger.may_end.set()
     for thread in (reader, writer):
-        thread.join(30)
+        thread.join(DEADLINE)
         assert not thread.is_alive()
     assert debugger.done == ["stackTrace", "threads", "next"]
 

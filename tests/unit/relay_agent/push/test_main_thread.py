@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.support.deadline import DEADLINE
+
 PRELUDE = """
 import sys, threading, time
 from relay_agent.push.main_thread import Hold, call_in_main_thread
@@ -37,7 +39,7 @@ def run(body):
 def output(code: str) -> str:
     """Return what a program prints that begins with the prelude."""
     done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, timeout=DEADLINE, check=False
     )
     assert "" == done.stderr
     return done.stdout.strip()
@@ -50,8 +52,8 @@ counts = []
 def body():
     counts.append(outer())
 def test():
-    held = Hold(CODES, time.monotonic() + 60)
-    print(held.wait(hold(), time.monotonic() + 60).value, held.place)
+    held = Hold(CODES, time.monotonic() + 3600)
+    print(held.wait(hold(), time.monotonic() + 3600).value, held.place)
     number = len(counts)
     time.sleep(0.1)
     print(number == len(counts), held.end(lambda frame: print(frame.f_code.co_name)))
@@ -69,9 +71,9 @@ def outer_loop():
     run(inner)
 CODES = {id(outer_loop.__code__): "outer_loop", id(inner.__code__): "inner"}
 def test():
-    held = Hold(CODES, time.monotonic() + 60)
-    print(held.wait(Push("1", Phase.HOLD, seconds=0.3), time.monotonic() + 60).value)
-    print(held.wait(hold(nested=True), time.monotonic() + 60).value, held.place)
+    held = Hold(CODES, time.monotonic() + 3600)
+    print(held.wait(Push("1", Phase.HOLD, seconds=0.3), time.monotonic() + 3600).value)
+    print(held.wait(hold(nested=True), time.monotonic() + 3600).value, held.place)
     held.end()
 outer_loop()
 """
@@ -87,11 +89,11 @@ def body():
     outer()
     inner()
 def test():
-    held = Hold(CODES, time.monotonic() + 60)
-    held.wait(hold(function="outer"), time.monotonic() + 60)
+    held = Hold(CODES, time.monotonic() + 3600)
+    held.wait(hold(function="outer"), time.monotonic() + 3600)
     number = len(counts)
-    print(held.wait(hold(function="outer", again=True), time.monotonic() + 60).value, len(counts) - number)
-    print(held.wait(hold(function="inner"), time.monotonic() + 60).value, held.place, len(counts) - number)
+    print(held.wait(hold(function="outer", again=True), time.monotonic() + 3600).value, len(counts) - number)
+    print(held.wait(hold(function="inner"), time.monotonic() + 3600).value, held.place, len(counts) - number)
     held.end()
 run(body)
 """
@@ -121,8 +123,8 @@ def test_job_with_a_profile_function():
     code = """
 mine = lambda *arguments: None
 def test():
-    held = Hold(CODES, time.monotonic() + 60)
-    held.wait(hold(), time.monotonic() + 60)
+    held = Hold(CODES, time.monotonic() + 3600)
+    held.wait(hold(), time.monotonic() + 3600)
     print(held.obstacle)
 sys.setprofile(mine)
 run(outer)
@@ -141,7 +143,7 @@ def test():
         print(threading.current_thread() is threading.main_thread())
         done.set()
     call_in_main_thread(call)
-    done.wait(60)
+    done.wait(3600)
 def body():
     {work}
 run(body)

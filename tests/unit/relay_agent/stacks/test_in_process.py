@@ -11,6 +11,7 @@ import pytest
 
 from relay_agent.stacks import in_process, local_values
 from relay_core.agent_api.stacks import ThreadStack
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import run_job
 
 OURS = Path(in_process.__file__).parent.parent
@@ -23,11 +24,11 @@ def parked():
 
     def waiting_room(number, label):
         arrived.set()
-        leave.wait(30)
+        leave.wait(DEADLINE)
 
     thread = threading.Thread(target=waiting_room, args=(7, "blue"), name="parked")
     thread.start()
-    arrived.wait(30)
+    arrived.wait(DEADLINE)
     yield thread
     leave.set()
     thread.join()
@@ -155,7 +156,7 @@ def test_repr_that_never_returns(monkeypatch):
 
     class Endless:
         def __repr__(self):
-            leave.wait(30)
+            leave.wait(DEADLINE)
             return "late"
 
     def look(value, after=5):

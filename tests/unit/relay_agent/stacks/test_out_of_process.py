@@ -14,7 +14,8 @@ import pytest
 from relay_agent.stacks import out_of_process
 from relay_agent.stacks.out_of_process import Dump, parse_dump, stacks_of
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
-from tests.support.jobs import TIMEOUT, gone, job, suspend
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import gone, job, suspend
 
 MEMBER = """
 import json, threading, time
@@ -31,8 +32,8 @@ print(number, flush=True)
 """
 HANGS = {
     "deadlocked": "lock = threading.Lock()\nlock.acquire()\ndef hang():\n    lock.acquire()",
-    "sleeping in C": "import ctypes\ndef hang():\n    ctypes.CDLL(None).sleep(60)",
-    "sleeping in C with the GIL": "import ctypes\ndef hang():\n    while True: ctypes.PyDLL(None).sleep(60)",
+    "sleeping in C": "import ctypes\ndef hang():\n    ctypes.CDLL(None).sleep(3600)",
+    "sleeping in C with the GIL": "import ctypes\ndef hang():\n    while True: ctypes.PyDLL(None).sleep(3600)",
     "busy in C with the GIL": "import itertools\ndef hang():\n    sum(itertools.repeat(1, 10**12))",
 }
 
@@ -75,7 +76,7 @@ async def silent():
 
 async def until_it_hangs(asked, how, count=1, **options):
     """Ask until the process has come to where that many of its threads hang, and this rung answers."""
-    deadline = asyncio.get_running_loop().time() + TIMEOUT
+    deadline = asyncio.get_running_loop().time() + DEADLINE
     while True:
         found = await asked.stacks(**options)
         functions = [thread.frames[-1].function for thread in found.threads if thread.frames]
@@ -172,7 +173,7 @@ async def test_forked_child_is_not_its_parent(tmp_path, no_py_spy):
     code = """
         import os
         if not (child := os.fork()):
-            time.sleep(60)
+            time.sleep(3600)
         print(child, flush=True)
         sys.stdin.read()
         os.kill(child, 9)
@@ -201,7 +202,7 @@ async def test_stopped_process(tmp_path, no_py_spy, monkeypatch):
         os.kill(asked.pid, signal.SIGCONT)
         while asked.dump.path.stat().st_size == header:
             await asyncio.sleep(0.01)
-        monkeypatch.setattr(out_of_process, "DUMP_TIMEOUT", TIMEOUT)
+        monkeypatch.setattr(out_of_process, "DUMP_TIMEOUT", DEADLINE)
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
         assert found.how == "faulthandler"
         assert [thread.main for thread in found.threads].count(True) == 1

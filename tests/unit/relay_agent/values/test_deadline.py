@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from relay_agent.values.deadline import TooLate, call_within
+from tests.support.deadline import DEADLINE
 
 NUMBER = contextvars.ContextVar("NUMBER", default=1)
 
@@ -27,7 +28,7 @@ def test_late_call_is_abandoned():
     assert call.is_running
     assert 4 == call_within(30, lambda: 4)
     may_end.set()
-    assert call.finished.acquire(timeout=30)
+    assert call.finished.acquire(timeout=DEADLINE)
     assert not call.is_running
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from relay_agent.values.presentation import describe
+from tests.support.deadline import DEADLINE
 
 
 def shown(library: str, expression: str, **names: Any) -> str | None:
@@ -70,7 +71,9 @@ torch.distributed.destroy_process_group()
 def test_distributed_tensor():
     """A DTensor has its global shape, its placement on the mesh, and the shape of the local part."""
     pytest.importorskip("torch", reason="torch is missing: make extras installs it", exc_type=ImportError)
-    run = subprocess.run([sys.executable, "-c", DISTRIBUTED], capture_output=True, text=True, timeout=100, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", DISTRIBUTED], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
     assert "DTensor[8, 2] float32 cpu S(0) of [1], local [8, 2]\n" == run.stdout, run.stderr
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from relay_agent.values import slow
 from relay_agent.values.slow import BUDGET, MAX_LATE, REPR_DEADLINE, within_deadline
+from tests.support.deadline import DEADLINE
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def test_late_text_is_named(forever: threading.Event):
     assert "text" == within_deadline(str, lambda: "text")
     call = slow._late[int]
     forever.set()
-    assert call.finished.acquire(timeout=30)
+    assert call.finished.acquire(timeout=DEADLINE)
     assert "text" == within_deadline(int, lambda: "text")
 
 
@@ -51,16 +52,14 @@ def test_threads_are_limited(forever: threading.Event):
 
 
 def test_budget_of_many():
-    """Many texts that are slow but in time share a budget: together they take little longer than that."""
+    """Many texts that are slow but in time share a budget: once it is used up, others are not waited for."""
 
     def compute() -> str:
         time.sleep(0.75 * REPR_DEADLINE)
         return "text"
 
-    started = time.monotonic()
     texts = [within_deadline(type(f"Kind{number}", (), {}), compute) for number in range(28)]
-    assert time.monotonic() - started < 28 * 0.75 * REPR_DEADLINE / 2
-    assert "text" == texts[0]
+    assert 1 <= texts.count("text") <= 14  # the budget is enough for four, and refills between two calls
     assert texts[-1].startswith("<Slow: ")
     assert BUDGET > REPR_DEADLINE
 
@@ -84,4 +83,4 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_forked_child_has_nothing_late():
     """In a forked child, a call that is late in its parent does not keep values of that type from being shown."""
-    assert 7 == subprocess.run([sys.executable, "-c", FORK], timeout=60, check=False).returncode
+    assert 7 == subprocess.run([sys.executable, "-c", FORK], timeout=DEADLINE, check=False).returncode

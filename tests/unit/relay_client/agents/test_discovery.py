@@ -22,6 +22,7 @@ from relay_core.errors import ConnectionLost, NoListener, Rejected, RelayDebugEr
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
 from relay_core.net.session.secure_channel import WrongTunnelKey
 from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader, misdirected
+from tests.support.deadline import DEADLINE
 
 THOROUGH, BACKGROUND = SearchEffort(8), SearchEffort(1)
 
@@ -332,7 +333,7 @@ async def test_a_successor_is_looked_for_while_an_attempt_hangs(monkeypatch: pyt
         connect, relay.begin, lambda: {"dead": None}, client_id="me", path="myhc", on_missed=searched.set
     )
     resuming = asyncio.ensure_future(discovery.dial_agent("dead"))
-    await asyncio.wait_for(searched.wait(), 30)
+    await asyncio.wait_for(searched.wait(), DEADLINE)
     hanging.set()
     with pytest.raises(RelayUnreachable):
         await resuming

@@ -13,6 +13,7 @@ from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugEr
 from relay_core.hyco.address import Endpoint
 from relay_core.net.session.secure_channel import WrongTunnelKey
 from relay_core.net.websocket.connection import WebSocket
+from tests.support.deadline import DEADLINE
 from tests.unit.relay_client.agents.test_discovery import Connection, Relay, names
 
 THOROUGH = SearchEffort(8)
@@ -146,6 +147,6 @@ async def test_a_search_ends_when_nothing_more_is_wanted() -> None:
     def wanted() -> SearchEffort | None:
         return None if family.known else THOROUGH
 
-    error = await asyncio.wait_for(family.discovery.search(wanted), 20)
+    error = await asyncio.wait_for(family.discovery.search(wanted), DEADLINE)
     assert error is None
     assert family.known

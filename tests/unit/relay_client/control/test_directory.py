@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress, UnixAddress
+from tests.support.deadline import DEADLINE
 
 
 def closed(listening: tuple[socket.socket, Address]) -> Address:
@@ -36,7 +37,7 @@ def test_without_unix_sockets(missing: str, tmp_path: Path, monkeypatch: pytest.
     directory = ControlDirectory(tmp_path / "own")
     listener, address = directory.listen("1a2b3c4d")
     assert isinstance(address, TcpAddress)
-    with listener, socket.create_connection(("127.0.0.1", address.port), timeout=10):
+    with listener, socket.create_connection(("127.0.0.1", address.port), timeout=DEADLINE):
         assert [address] == list(directory.addresses())
     assert 0o600 == stat.S_IMODE(address.path.stat().st_mode)
     assert 64 == len(address.token)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.control.peer_user import is_own_user
+from tests.support.deadline import DEADLINE
 from tests.support.other_user import OTHER_UID, needs_second_user
 
 _CONNECT = """
@@ -46,9 +47,9 @@ async def test_a_process_of_another_user(tmp_path: Path) -> None:
         listener.listen()
         path.chmod(0o666)
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", _CONNECT, str(path), str(OTHER_UID))
-        listener.settimeout(60)
+        listener.settimeout(DEADLINE)
         connection, _ = await asyncio.to_thread(listener.accept)
         with connection:
             assert not is_own_user(connection)
             connection.send(b"x")
-        await asyncio.wait_for(process.wait(), 60)
+        await asyncio.wait_for(process.wait(), DEADLINE)

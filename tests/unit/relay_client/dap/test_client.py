@@ -9,6 +9,7 @@ import pytest
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.errors import ConnectionLost, ProtocolError
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 from tests.support.ports import free_port
 from tests.support.streams import stream_pair
@@ -24,7 +25,7 @@ def work(number):
     return doubled
 
 print(debugger.arm(), flush=True)
-debugger.wait_for_attach(30, threading.Event())
+debugger.wait_for_attach(3600, threading.Event())
 print(sum(work(number) for number in range(10)))
 """
 
@@ -66,21 +67,28 @@ async def test_session_with_debugpy(tmp_path):
     script.write_text(SCRIPT)
     async with (
         job(f"import runpy; runpy.run_path({str(script)!r})") as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
     ):
-        taken = await client.attach({str(script): [{"line": 5, "condition": "number == 7"}]}, justMyCode=False)
+        taken = await client.attach(
+            {str(script): [{"line": 5, "condition": "number == 7"}]}, justMyCode=False, within=DEADLINE
+        )
         assert [one["verified"] for one in taken[str(script)]] == [True]
-        thread = (await client.wait_for_event("stopped"))["body"]["threadId"]
-        frame = (await client.request("stackTrace", {"threadId": thread}))["stackFrames"][0]
+        thread = (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
+        frame = (await client.request("stackTrace", {"threadId": thread}, within=DEADLINE))["stackFrames"][0]
         assert (frame["name"], frame["line"]) == ("work", 5)
-        await client.request("next", {"threadId": thread})
-        stopped = await client.wait_for_event("stopped", matching=lambda body: body["reason"] == "step")
-        frame = (await client.request("stackTrace", {"threadId": stopped["body"]["threadId"]}))["stackFrames"][0]
-        result = await client.request("evaluate", {"expression": "doubled", "frameId": frame["id"]})
+        await client.request("next", {"threadId": thread}, within=DEADLINE)
+        stopped = await client.wait_for_event(
+            "stopped", matching=lambda body: body["reason"] == "step", within=DEADLINE
+        )
+        thread = stopped["body"]["threadId"]
+        frame = (await client.request("stackTrace", {"threadId": thread}, within=DEADLINE))["stackFrames"][0]
+        result = await client.request("evaluate", {"expression": "doubled", "frameId": frame["id"]}, within=DEADLINE)
         assert (frame["line"], result["result"]) == (6, "14")
         with pytest.raises(RequestFailed, match="the debugger refused 'evaluate': .*nonsense"):
-            await client.request("evaluate", {"expression": "nonsense", "frameId": frame["id"], "context": "watch"})
-        await client.request("disconnect", {"terminateDebuggee": False})
+            await client.request(
+                "evaluate", {"expression": "nonsense", "frameId": frame["id"], "context": "watch"}, within=DEADLINE
+            )
+        await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         assert await running.finish() == (0, ["90"], "")
 
 
@@ -88,11 +96,11 @@ async def test_second_debugger_is_refused_at_once():
     """Where a debugger is attached already, attaching fails with debugpy's reason and not with a time-out."""
     async with job(SCRIPT + "sys.stdin.readline()") as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as first:
-            await first.attach({})
-            async with await DapClient.connect("127.0.0.1", port) as second:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as first:
+            await first.attach({}, within=DEADLINE)
+            async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as second:
                 with pytest.raises(RequestFailed, match="the debugger refused 'attach': .*already being debugged"):
-                    await second.attach({}, within=20)
+                    await second.attach({}, within=DEADLINE)
         await running.finish()
 
 
@@ -140,9 +148,11 @@ async def test_lost_connection_ends_every_wait():
     async with connected(hang_up) as client:
         results = await asyncio.wait_for(
             asyncio.gather(
-                client.request("threads", within=60), client.wait_for_event("x", within=60), return_exceptions=True
+                client.request("threads", within=3600),
+                client.wait_for_event("x", within=3600),
+                return_exceptions=True,
             ),
-            10,
+            DEADLINE,
         )
         assert [type(result) for result in results] == [ConnectionLost] * 2
         with pytest.raises(ConnectionLost):
@@ -174,7 +184,7 @@ async def test_requests_of_the_adapter_are_refused():
         asked.put_nowait(answers[0])
 
     async with connected(ask):
-        answer = await asyncio.wait_for(asked.get(), 10)
+        answer = await asyncio.wait_for(asked.get(), DEADLINE)
     assert (answer["request_seq"], answer["success"], answer["command"]) == (5, False, "runInTerminal")
 
 

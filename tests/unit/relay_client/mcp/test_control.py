@@ -7,6 +7,7 @@ import pytest
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.mcp.control import _Session
 from relay_core.dap.framing import MessageDecoder, encode
+from tests.support.deadline import DEADLINE
 
 
 async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -22,7 +23,7 @@ async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 async def test_a_refused_request_to_resume() -> None:
     """A rank whose debugger refuses to resume it is still stopped, in the same thread."""
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    async with server, await DapClient.connect(*server.sockets[0].getsockname()) as client:
+    async with server, await DapClient.connect(*server.sockets[0].getsockname(), within=DEADLINE) as client:
         session = _Session(3, client)
         session.thread = 7
         with pytest.raises(RequestFailed, match="not now"):

@@ -10,6 +10,7 @@ import pytest
 from relay_client.push import saves
 from relay_client.push.saves import QUIET_SECONDS, FileState, SaveDetector, on_each_save
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 
 OLD, NEW, NEWER = FileState(1, 10, 7), FileState(2, 10, 7), FileState(3, 12, 8)
 
@@ -60,7 +61,7 @@ async def test_save_during_an_action(tmp_path: Path, monkeypatch: pytest.MonkeyP
     known = FileState.of(path)
     path.write_text("22")
     task = asyncio.ensure_future(on_each_save(path, known, action))
-    async with timeout(60):
+    async with timeout(DEADLINE):
         await watching.wait()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):

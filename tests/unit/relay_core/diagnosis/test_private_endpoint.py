@@ -10,6 +10,7 @@ import pytest
 from relay_core.diagnosis.checks import Skipped
 from relay_core.diagnosis.private_endpoint import check_ports, check_private_endpoint
 from relay_core.errors import RelayUnreachable
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 
 
@@ -49,7 +50,7 @@ async def test_a_client_needs_no_further_ports() -> None:
 
 async def test_a_refused_connection_is_an_answer() -> None:
     """A port without a service shows that packets arrive."""
-    found = await check_ports("127.0.0.1", [free_port()], within=5)
+    found = await check_ports("127.0.0.1", [free_port()], within=DEADLINE)
     assert "the private endpoint 127.0.0.1 answers on the rendezvous ports" == found
 
 

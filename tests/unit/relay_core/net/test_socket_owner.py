@@ -8,6 +8,7 @@ import pytest
 from relay_core.net.socket_owner import PeerCheck
 from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
 from relay_core.socket_tables import SocketTables
+from tests.support.deadline import DEADLINE
 from tests.support.other_user import OTHER_UID, connecting_stranger, needs_second_user
 
 
@@ -29,7 +30,7 @@ async def test_a_stranger_is_refused_and_logged_once() -> None:
         port = server.sockets[0].getsockname()[1]
         assert ["", ""] == [await connecting_stranger(port, "evaluate") for _ in range(2)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert b"welcome\n" == await asyncio.wait_for(reader.readline(), 20)
+        assert b"welcome\n" == await asyncio.wait_for(reader.readline(), DEADLINE)
         writer.close()
         await writer.wait_closed()
         for endpoint in accepted:

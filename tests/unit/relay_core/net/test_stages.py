@@ -6,6 +6,7 @@ import pytest
 
 from relay_core.errors import RelayUnreachable
 from relay_core.net.stages import answers, connect_tcp, resolve
+from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.streams import echo, local_server
 
@@ -27,7 +28,7 @@ async def test_a_port_that_accepts() -> None:
     """The address that accepted the connection is returned."""
     async with local_server(echo) as (port, _):
         assert "127.0.0.1" == await connect_tcp("localhost", port)
-        assert await answers("127.0.0.1", port, within=5)
+        assert await answers("127.0.0.1", port, within=DEADLINE)
 
 
 async def test_a_closed_port() -> None:
@@ -35,7 +36,7 @@ async def test_a_closed_port() -> None:
     port = free_port()
     with pytest.raises(RelayUnreachable, match=f"cannot connect to localhost:{port}: connection refused"):
         await connect_tcp("localhost", port)
-    assert await answers("127.0.0.1", port, within=5)
+    assert await answers("127.0.0.1", port, within=DEADLINE)
 
 
 async def test_a_name_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -310,7 +310,6 @@ TestAnyNetwork.settings = for_some(200)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
 class TestAnyNetworkForLong(AnyNetwork.TestCase):
     settings = for_some(6000)
 
@@ -327,7 +326,6 @@ def test_random_walks(block: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
 @pytest.mark.parametrize("block", range(10, 110))
 def test_random_walks_for_long(block: int) -> None:
     """Two hundred thousand longer ones do not either."""

@@ -9,6 +9,7 @@ import warnings
 import pytest
 
 from relay_server.connection.acceptor import Acceptor
+from tests.support.deadline import DEADLINE
 
 
 class Accepted:
@@ -27,7 +28,7 @@ async def test_a_connection_comes_with_its_address() -> None:
     accepted = Accepted()
     port = await accepted.acceptor.open("127.0.0.1", 0)
     with socket.create_connection(("127.0.0.1", port)) as client:
-        connection, *address = await asyncio.wait_for(accepted.sockets.get(), 10)
+        connection, *address = await asyncio.wait_for(accepted.sockets.get(), DEADLINE)
         with connection:
             assert list(client.getsockname()) == address
             assert (False, socket.IPPROTO_TCP) == (connection.getblocking(), connection.proto)
@@ -50,7 +51,7 @@ async def test_all_addresses_of_a_host_have_one_port(monkeypatch: pytest.MonkeyP
     port = await accepted.acceptor.open("several.test", 0)
     for host in ("127.0.0.1", "127.0.0.2"):
         with socket.create_connection((host, port)):
-            connection, _, _ = await asyncio.wait_for(accepted.sockets.get(), 10)
+            connection, _, _ = await asyncio.wait_for(accepted.sockets.get(), DEADLINE)
             connection.close()
     await accepted.acceptor.close()
 

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import Job, job
 
 PARENT = """
@@ -17,7 +18,7 @@ PARENT = """
     sys.path.insert(0, sys.argv[1])
     import child
     print(debugger.arm(follow_children=True), flush=True)
-    debugger.wait_for_attach(30, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     if sys.argv[2] == "exec":
         process = subprocess.Popen([sys.executable, child.__file__])
         print(process.pid, flush=True)
@@ -55,11 +56,11 @@ async def announced(
     (directory / "child.py").write_text(CHILD)
     async with job(PARENT, str(directory), method, **variables) as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
             pid = int(await running.line())
             event = await client.wait_for_event(
-                "debugpyAttach", matching=lambda child: child["subProcessId"] == pid, within=30
+                "debugpyAttach", matching=lambda child: child["subProcessId"] == pid, within=DEADLINE
             )
             yield running, client, event["body"]
 
@@ -76,11 +77,11 @@ async def test_editor_that_does_not_attach(tmp_path: Path, method: str) -> None:
     """After the limit the child runs, although its parent's editor is still there, which can attach to it now, too."""
     async with announced(tmp_path, method, DEBUGPY_PROCESS_SPAWN_TIMEOUT="1") as (running, client, child):
         assert "the child runs" == await running.line()
-        async with await DapClient.connect("127.0.0.1", child["connect"]["port"]) as session:
+        async with await DapClient.connect("127.0.0.1", child["connect"]["port"], within=DEADLINE) as session:
             breakpoints = {str(tmp_path / "child.py"): [{"line": IN_LOOP}]}
-            await session.attach(breakpoints, within=30, subProcessId=child["subProcessId"])
-            await session.wait_for_event("stopped", within=30)
-            await session.request("disconnect", {"terminateDebuggee": False}, within=30)
+            await session.attach(breakpoints, within=DEADLINE, subProcessId=child["subProcessId"])
+            await session.wait_for_event("stopped", within=DEADLINE)
+            await session.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         await client.close()
         stderr = await end(running, tmp_path)
     assert "no debugger attached within 1 s; continuing\n" in stderr
@@ -89,11 +90,11 @@ async def test_editor_that_does_not_attach(tmp_path: Path, method: str) -> None:
 @in_every_way
 async def test_editor_that_leaves(tmp_path: Path, method: str) -> None:
     """The child runs soon after the editor has left, and the next editor can attach to its parent."""
-    async with announced(tmp_path, method) as (running, client, child):
+    async with announced(tmp_path, method, DEBUGPY_PROCESS_SPAWN_TIMEOUT="3600") as (running, client, child):
         await client.close()
         assert "the child runs" == await running.line()
-        async with await DapClient.connect("127.0.0.1", child["connect"]["port"]) as again:
-            await again.attach({}, within=30)
+        async with await DapClient.connect("127.0.0.1", child["connect"]["port"], within=DEADLINE) as again:
+            await again.attach({}, within=DEADLINE)
         stderr = await end(running, tmp_path)
     assert "the debugger disconnected before it attached to this process; continuing\n" in stderr
 
@@ -101,7 +102,7 @@ async def test_editor_that_leaves(tmp_path: Path, method: str) -> None:
 @in_every_way
 async def test_adapter_that_ends(tmp_path: Path, method: str) -> None:
     """The child runs as soon as its connection to debugpy's adapter has ended."""
-    async with announced(tmp_path, method) as (running, _, child):
+    async with announced(tmp_path, method, DEBUGPY_PROCESS_SPAWN_TIMEOUT="3600") as (running, _, child):
         listeners = [found for found in psutil.net_connections("tcp") if found.status == psutil.CONN_LISTEN]
         (adapter,) = {found.pid for found in listeners if found.laddr.port == child["connect"]["port"]}
         psutil.Process(adapter).kill()

@@ -4,13 +4,14 @@ import asyncio
 from pathlib import Path
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 
 CODE = """
     import runpy, threading
     from relay_agent.debuggee.debugger import debugger
     print(debugger.arm(), flush=True)
-    debugger.wait_for_attach(30, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     runpy.run_path(sys.argv[1])
 """
 PROGRAM = """\
@@ -41,12 +42,12 @@ async def test_pressing_continue_twice(tmp_path: Path):
     script.write_text(PROGRAM)
     async with (
         job(CODE, str(script)) as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
     ):
-        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=30)
+        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
         for _ in range(STOPS):
-            thread = {"threadId": (await client.wait_for_event("stopped", within=30))["body"]["threadId"]}
-            await asyncio.gather(*(client.request("continue", thread, within=30) for _ in range(2)))
+            thread = {"threadId": (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
+            await asyncio.gather(*(client.request("continue", thread, within=DEADLINE) for _ in range(2)))
 
 
 async def test_continue_of_a_running_job(tmp_path: Path):
@@ -55,8 +56,8 @@ async def test_continue_of_a_running_job(tmp_path: Path):
     script.write_text(PROGRAM)
     async with (
         job(CODE, str(script)) as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
     ):
-        await client.attach({}, within=30)
-        await client.request("continue", {"threadId": 1}, within=30)
-        assert (await client.request("threads", {}, within=30))["threads"]
+        await client.attach({}, within=DEADLINE)
+        await client.request("continue", {"threadId": 1}, within=DEADLINE)
+        assert (await client.request("threads", {}, within=DEADLINE))["threads"]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 
 PARENT = """
@@ -10,10 +11,10 @@ PARENT = """
     os.environ["PYTHONPATH"] = os.pathsep.join([sys.path[0], sys.argv[1]])
     from relay_agent.debuggee.debugger import debugger
     print(debugger.arm(follow_children=True), flush=True)
-    debugger.wait_for_attach(30, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     process = subprocess.Popen([sys.executable, sys.argv[1] + "/child.py"])
     try:
-        print("exited with", process.wait(20), flush=True)
+        print("exited with", process.wait(3600), flush=True)
     except subprocess.TimeoutExpired:
         process.kill()
         print("did not exit", process.wait(), flush=True)
@@ -68,8 +69,8 @@ async def test_process_exits(tmp_path: Path) -> None:
     (tmp_path / "child.py").write_text(CHILD)
     async with (
         job(PARENT, str(tmp_path)) as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
     ):
-        await client.attach({}, within=30)
+        await client.attach({}, within=DEADLINE)
         assert "the child runs" == await running.line()
         assert "exited with 7" == await running.line()

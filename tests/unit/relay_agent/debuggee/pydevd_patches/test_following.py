@@ -7,6 +7,7 @@ import pytest
 
 from relay_client.dap.client import DapClient
 from relay_core.net.tasks import cancel_and_wait
+from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower
 from tests.support.jobs import gone, job
 
@@ -29,7 +30,7 @@ def has_debugger(_number):
 if __name__ == "__main__":
     method = sys.argv[1]
     print(debugger.arm(), flush=True)
-    debugger.wait_for_attach(60, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     for task in work, has_debugger:
         with multiprocessing.get_context(method).Pool(2) as pool:
             print(pool.map(task, range(4), chunksize=1), flush=True)
@@ -50,7 +51,7 @@ if sys.argv[1] == "child":
 else:
     from relay_agent.debuggee.debugger import debugger
     print(debugger.arm(), flush=True)
-    debugger.wait_for_attach(60, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     subprocess.run([sys.executable, __file__, "child"], check=True)
     print("ended", flush=True)
     sys.stdin.readline()
@@ -76,15 +77,15 @@ async def test_an_editor_that_follows_stops_in_children(script: Path, method: st
     """With `subProcess`, each worker is offered and stops; after the session, workers have no debugger at all."""
     async with job(RUN, str(script), method) as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as client:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             follower = Follower(script, LINE)
-            await client.attach(follower.breakpoints, within=60, subProcess=True)
+            await client.attach(follower.breakpoints, within=DEADLINE, subProcess=True)
             following = asyncio.create_task(follower.follow(client))
             assert await running.line() == "[0, 1, 4, 9]"
             assert await running.line() == "joined"
             await cancel_and_wait(following)
             await follower.leave()
-            await client.request("disconnect", within=60)
+            await client.request("disconnect", within=DEADLINE)
         assert 4 == follower.stops
         running.process.stdin.write(b"\n")
         assert await running.line() == "[False, False, False, False]"
@@ -99,15 +100,15 @@ async def test_an_editor_continues_a_script_that_the_job_starts(tmp_path: Path) 
     script.write_text(PARENT)
     async with job(RUN, str(script), "parent") as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as client:
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             follower = Follower(script, LINE_OF_CHILD)
-            await client.attach({}, within=60, subProcess=True)
+            await client.attach({}, within=DEADLINE, subProcess=True)
             following = asyncio.create_task(follower.follow(client))
             assert await running.line() == "49"
             assert await running.line() == "ended"
             await cancel_and_wait(following)
             await follower.leave()
-            await client.request("disconnect", within=60)
+            await client.request("disconnect", within=DEADLINE)
         assert 1 == follower.stops
         status, _, errors = await running.finish()
         assert (0, "") == (status, errors)
@@ -121,11 +122,11 @@ async def test_an_editor_that_does_not_follow_has_no_children(
     """Without `subProcess`, workers run through the breakpoint and are not offered."""
     async with job(RUN, str(script), method) as running:
         port = int(await running.line())
-        async with await DapClient.connect("127.0.0.1", port) as client:
-            await client.attach({str(script): [{"line": LINE}]}, within=60, **arguments)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({str(script): [{"line": LINE}]}, within=DEADLINE, **arguments)
             assert await running.line() == "[0, 1, 4, 9]"
             assert await running.line() == "joined"
             running.process.stdin.write(b"\n")
             assert await running.line() == "[False, False, False, False]"
-            await client.request("disconnect", within=60)
+            await client.request("disconnect", within=DEADLINE)
         assert (await running.finish())[0] == 0

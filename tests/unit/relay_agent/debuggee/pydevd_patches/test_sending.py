@@ -7,6 +7,7 @@ import pytest
 from relay_agent.debuggee.pydevd_patches.sending import KEPT_OUTPUT, shortened
 from relay_client.dap.client import DapClient, RequestFailed
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT
+from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower
 from tests.support.jobs import gone, job
 
@@ -15,7 +16,7 @@ CODE = """
     from relay_agent.debuggee.debugger import debugger
     stdout, sys.stdout = sys.stdout, open(os.devnull, "w")
     print(debugger.arm(), file=stdout, flush=True)
-    debugger.wait_for_attach(30, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     breakpoint()
     print("x" * 20_000_000)
     breakpoint()
@@ -27,17 +28,22 @@ IS_PROMPT = "__import__('pydevd').get_global_debugger().writer.sock.getsockopt(6
 
 async def test_output_is_cut_and_answers_are_refused():
     """20 MB of printed text come as their beginning, 20 MB of an answer as an error, and others at once."""
-    async with job(CODE) as running, await DapClient.connect("127.0.0.1", int(await running.line())) as client:
-        await client.attach({}, redirectOutput=True, within=30)
-        stopped = await client.wait_for_event("stopped", within=30)
-        await client.request("continue", {"threadId": stopped["body"]["threadId"]}, within=30)
-        printed = await client.wait_for_event("output", matching=lambda body: body["output"].startswith("x"), within=30)
+    async with (
+        job(CODE) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
+    ):
+        await client.attach({}, redirectOutput=True, within=DEADLINE)
+        stopped = await client.wait_for_event("stopped", within=DEADLINE)
+        await client.request("continue", {"threadId": stopped["body"]["threadId"]}, within=DEADLINE)
+        printed = await client.wait_for_event(
+            "output", matching=lambda body: body["output"].startswith("x"), within=DEADLINE
+        )
         text, note = printed["body"]["output"].split("\n", 1)
         assert KEPT_OUTPUT == len(text)
         assert note.startswith("[truncated by relay-agent: the output is 20,000,")
-        stopped = await client.wait_for_event("stopped", within=30)
+        stopped = await client.wait_for_event("stopped", within=DEADLINE)
         arguments = {"threadId": stopped["body"]["threadId"], "levels": 1}
-        frame = (await client.request("stackTrace", arguments, within=30))["stackFrames"][0]["id"]
+        frame = (await client.request("stackTrace", arguments, within=DEADLINE))["stackFrames"][0]["id"]
         with pytest.raises(RequestFailed, match="the response is 20,000,[0-9]+ bytes long, but debugpy's limit is"):
             await evaluate(client, frame, "'x' * 20_000_000")
         assert "1" == await evaluate(client, frame, IS_PROMPT)
@@ -69,7 +75,7 @@ PARENT = """
     sys.path.insert(0, sys.argv[1])
     import child
     print(debugger.arm(follow_children=True), flush=True)
-    debugger.wait_for_attach(30, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     process = multiprocessing.get_context(sys.argv[2]).Process(target=child.work)
     process.start()
     process.join()
@@ -86,18 +92,17 @@ async def test_children_that_are_followed(tmp_path: Path, method: str):
     looked = []
 
     async def look(client: DapClient, thread: int) -> None:
-        frame = (await client.request("stackTrace", {"threadId": thread, "levels": 1}, within=30))["stackFrames"][0][
-            "id"
-        ]
+        stack = await client.request("stackTrace", {"threadId": thread, "levels": 1}, within=DEADLINE)
+        frame = stack["stackFrames"][0]["id"]
         looked.append(await evaluate(client, frame, IS_PROMPT))
-        assert await client.wait_for_event(IN_PROCESS, within=30)
+        assert await client.wait_for_event(IN_PROCESS, within=DEADLINE)
         with pytest.raises(RequestFailed, match="the response is 20,000,[0-9]+ bytes"):
             await evaluate(client, frame, "'x' * 20_000_000")
 
     async with job(PARENT, str(tmp_path), method) as running:
-        async with await DapClient.connect("127.0.0.1", int(await running.line())) as client:
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
             follower = Follower(script, IN_WORK, look)
-            await client.attach(follower.breakpoints)
+            await client.attach(follower.breakpoints, within=DEADLINE)
             await follower.follow(client)
             assert await gone(running.pid)
         assert (await running.finish())[0] == 0
@@ -106,4 +111,4 @@ async def test_children_that_are_followed(tmp_path: Path, method: str):
 
 async def evaluate(client: DapClient, frame: int, expression: str) -> str:
     arguments = {"expression": expression, "frameId": frame, "context": "clipboard"}
-    return (await client.request("evaluate", arguments, within=30))["result"]
+    return (await client.request("evaluate", arguments, within=DEADLINE))["result"]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 
 CODE = """
@@ -13,7 +14,7 @@ CODE = """
     from relay_agent.debuggee.debugger import debugger
     print(debugger.arm(), flush=True)
     sys.modules["pydevd"].TIMEOUT_SLOW = 3600  # a thread that is not woken stays
-    debugger.wait_for_attach(30, threading.Event())
+    debugger.wait_for_attach(3600, threading.Event())
     runpy.run_path(sys.argv[1])
 """
 WORKERS = """
@@ -48,14 +49,14 @@ async def debugged(directory: Path, code: str) -> AsyncIterator[DapClient]:
     script.write_text(code)
     async with (
         job(CODE, str(script)) as running,
-        await DapClient.connect("127.0.0.1", int(await running.line())) as client,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
     ):
-        await client.attach({}, within=30)
+        await client.attach({}, within=DEADLINE)
         yield client
 
 
 async def stopped(client: DapClient) -> dict[str, int]:
-    return {"threadId": (await client.wait_for_event("stopped", within=30))["body"]["threadId"]}
+    return {"threadId": (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
 
 
 async def test_step_and_continue_wake_every_thread(tmp_path: Path):
@@ -63,10 +64,10 @@ async def test_step_and_continue_wake_every_thread(tmp_path: Path):
     async with debugged(tmp_path, WORKERS) as client:
         thread = await stopped(client)
         for _ in range(10):
-            await client.request("next", thread, within=30)
+            await client.request("next", thread, within=DEADLINE)
             assert thread == await stopped(client)
-        await client.request("continue", thread, within=30)
-        await client.request("pause", thread, within=30)
+        await client.request("continue", thread, within=DEADLINE)
+        await client.request("pause", thread, within=DEADLINE)
         await stopped(client)
 
 
@@ -74,7 +75,9 @@ async def test_commands_that_come_together(tmp_path: Path):
     """A stopped thread carries out one after the other, and waits after the last."""
     async with debugged(tmp_path, ALONE) as client:
         thread = await stopped(client)
-        frame = (await client.request("stackTrace", thread, within=30))["stackFrames"][0]["id"]
+        frame = (await client.request("stackTrace", thread, within=DEADLINE))["stackFrames"][0]["id"]
         for _ in range(5):
-            asked = [client.request("evaluate", {"expression": "1", "frameId": frame}, within=30) for _ in range(9)]
+            asked = [
+                client.request("evaluate", {"expression": "1", "frameId": frame}, within=DEADLINE) for _ in range(9)
+            ]
             assert ["1"] * 9 == [answer["result"] for answer in await asyncio.gather(*asked)]

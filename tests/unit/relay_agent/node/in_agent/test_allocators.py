@@ -6,6 +6,7 @@ import pytest
 
 from relay_agent.node.in_agent.allocators import Allocators
 from relay_core.agent_api.resources.usage import AllocatorUsage
+from tests.support.deadline import DEADLINE
 
 NUMBERS = AllocatorUsage(6, 8, 7, 2, 1)
 
@@ -45,7 +46,7 @@ async def test_a_rank_that_does_not_answer() -> None:
     assert {5679: NUMBERS} == await allocators.read()
     assert "<Allocators, 1 pending>" == repr(allocators)
     allocators._timeout = 3600
-    assert {5679: NUMBERS} == await asyncio.wait_for(allocators.read(), 60)
+    assert {5679: NUMBERS} == await asyncio.wait_for(allocators.read(), DEADLINE)
     assert 1 == stuck.requests
     stuck.can_answer.set()
     while repr(allocators) != "<Allocators, 0 pending>":
@@ -58,7 +59,7 @@ async def test_a_rank_that_does_not_answer() -> None:
 async def test_no_process() -> None:
     """A node without processes has no numbers, and `read` does not wait."""
     allocators = Allocators(list, timeout=3600)
-    assert {} == await asyncio.wait_for(allocators.read(), 60)
+    assert {} == await asyncio.wait_for(allocators.read(), DEADLINE)
     await allocators.close()
 
 

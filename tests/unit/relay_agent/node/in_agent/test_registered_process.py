@@ -9,6 +9,7 @@ import pytest
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
+from tests.support.deadline import DEADLINE
 
 
 async def test_an_exit_counts_after_the_debugger_had_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +24,7 @@ async def test_an_exit_counts_after_the_debugger_had_time(monkeypatch: pytest.Mo
     process.exited()
     await asyncio.sleep(0)
     assert not ended.done()
-    assert "the process on port 5678 (pid 1, train.py) has exited" == await asyncio.wait_for(ended, 20)
+    assert "the process on port 5678 (pid 1, train.py) has exited" == await asyncio.wait_for(ended, DEADLINE)
     await writer.wait_closed()
     far.close()
 
@@ -34,7 +35,7 @@ async def test_silent_process_is_not_asked_to_evaluate(monkeypatch: pytest.Monke
     near, far = socket.socketpair()
     _, writer = await asyncio.open_connection(sock=near)
     process = RegisteredProcess(writer, 1, {"port": 5678, "rank": 0})
-    value = await asyncio.wait_for(process.evaluate(Evaluate("weight", seconds=600, selection=Selection())), 20)
+    value = await asyncio.wait_for(process.evaluate(Evaluate("weight", seconds=3600, selection=Selection())), DEADLINE)
     assert Value((Member(5678, 0),), error="no answer within 0.05 s", is_silent=True) == value
     assert ["check"] == [json.loads(line)["ask"] for line in far.recv(4096).splitlines()]
     process.exited()

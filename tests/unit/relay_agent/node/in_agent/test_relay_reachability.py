@@ -12,6 +12,7 @@ from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.in_agent.relay_reachability import Reach
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized, UntrustedCertificate
+from tests.support.deadline import DEADLINE
 
 DOWN = RelayUnreachable("connection refused", hint="check the network")
 
@@ -23,7 +24,7 @@ class Process:
         self._reader = reader
 
     async def message(self) -> dict:
-        return json.loads(await asyncio.wait_for(self._reader.readline(), 20))
+        return json.loads(await asyncio.wait_for(self._reader.readline(), DEADLINE))
 
 
 @contextlib.asynccontextmanager

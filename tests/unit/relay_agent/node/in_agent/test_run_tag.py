@@ -15,6 +15,7 @@ from relay_agent.node.in_agent import run_tag
 from relay_agent.node.in_agent.run_tag import RunTag
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 
 RECORD = "import json, sys; open(sys.argv[1], 'a').write(json.dumps(sys.argv[2:]) + '\\n')"
 FAIL = "import sys; print('RestException'); sys.exit(1)"
@@ -31,7 +32,7 @@ class Recorded(RunTag):
 
     async def written(self, count: int) -> list[list[str]]:
         """Return what was written, once there are this many lines."""
-        async with timeout(30):
+        async with timeout(DEADLINE):
             while not self.file.exists() or self.file.read_text().count("\n") < count:
                 await asyncio.sleep(0.02)
         return [json.loads(line) for line in self.file.read_text().splitlines()]
@@ -85,7 +86,7 @@ async def test_a_failure_is_logged_once(tag: Recorded, caplog: pytest.LogCapture
     """A server that refuses the tag costs one line with the type of the error."""
     tag.code = FAIL
     async with running(tag):
-        async with timeout(30):
+        async with timeout(DEADLINE):
             for port in (5679, 5680):
                 tag.update(waiting(port))
                 while tag._written != tag._wanted or not tag._failed:

@@ -10,6 +10,7 @@ import pytest
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_core.errors import ConfigurationError, RelayUnreachable
+from tests.support.deadline import DEADLINE
 
 
 class Gate:
@@ -40,7 +41,7 @@ def test_nothing_is_started_past_a_gate(tmp_path, monkeypatch):
     with gate.lock:
         connecting = threading.Thread(target=try_to_connect)
         connecting.start()
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(DEADLINE)
         assert not directory.root.exists()
         lock = directory.try_lock()
     assert lock is not None

@@ -13,6 +13,7 @@ from relay_client.ports.whole_job.processes import ProcessKey, announced_exit_co
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.ending import Ending
 from relay_core.net.tasks import TaskSet
+from tests.support.deadline import DEADLINE
 
 PORT, PID = 5678, 41
 PROCESS: ProcessKey = ("agent", PORT, PID)
@@ -53,17 +54,17 @@ async def test_ending_that_is_announced_later(ending: Ending, code: int | None) 
             await asyncio.sleep(0)
             assert not waiting.done()
         tunnels.put(endings=(ending,))
-        assert code == await asyncio.wait_for(waiting, 20)
+        assert code == await asyncio.wait_for(waiting, DEADLINE)
 
 
 @pytest.mark.parametrize(("pid", "is_running"), [(PID, True), (PID + 1, False)])
 async def test_process_that_is_running(pid: int, is_running: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is still announced is not waited for; one that has been restarted on its port is another one."""
-    monkeypatch.setattr(processes, "ENDING_PATIENCE", 30.0 if is_running else 0.05)
+    monkeypatch.setattr(processes, "ENDING_PATIENCE", 3600.0 if is_running else 0.05)
     async with TaskSet() as tasks:
         tunnels = Announced(tasks)
         tunnels.put(targets=(target(pid),), endings=())
-        assert await asyncio.wait_for(announced_exit_code(tunnels, PROCESS), 20) is None  # type: ignore[arg-type]
+        assert await asyncio.wait_for(announced_exit_code(tunnels, PROCESS), DEADLINE) is None  # type: ignore[arg-type]
 
 
 async def test_agent_that_disappears() -> None:
@@ -75,4 +76,4 @@ async def test_agent_that_disappears() -> None:
         await asyncio.sleep(0)
         tunnels.roster.remove("agent")
         tunnels.search.announce_change()
-        assert await asyncio.wait_for(waiting, 20) is None
+        assert await asyncio.wait_for(waiting, DEADLINE) is None

@@ -10,6 +10,7 @@ from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.tasks import TaskSet
+from tests.support.deadline import DEADLINE
 from tests.support.streams import Sink
 from tests.support.tunnel_link import connected
 
@@ -174,7 +175,7 @@ async def test_an_ended_session_takes_nothing(pair: Pair) -> None:
 async def test_a_cancelled_goodbye_stays_cancelled(pair: Pair, turns: int) -> None:
     """Who is cancelled while it waits for the end of a session is cancelled, however close behind that comes."""
     pair.up.room.clear()
-    closing = asyncio.ensure_future(pair.client.close("bye", within=60))
+    closing = asyncio.ensure_future(pair.client.close("bye", within=DEADLINE))
     await asyncio.sleep(0)
     pair.client.abort("gone")
     for _ in range(turns):
@@ -187,7 +188,7 @@ async def test_a_cancelled_goodbye_stays_cancelled(pair: Pair, turns: int) -> No
 async def test_requests_in_messages(pair: Pair) -> None:
     """A request in a message is answered in the other driver, and fails when the session is over."""
     pair.agent.exchanges._on_request = lambda body, respond: respond(body[::-1]) if body else None
-    assert b"cba" == await asyncio.wait_for(pair.client.exchanges.request(b"abc"), 20)
+    assert b"cba" == await asyncio.wait_for(pair.client.exchanges.request(b"abc"), DEADLINE)
     waiting = asyncio.ensure_future(pair.client.exchanges.request(b""))
     await asyncio.sleep(0)
     pair.client.abort("enough")

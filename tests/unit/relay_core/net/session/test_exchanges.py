@@ -7,6 +7,7 @@ import pytest
 
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.session.exchanges import KEPT, MAX_BODY, Exchanges, Respond
+from tests.support.deadline import DEADLINE
 
 
 class Link:
@@ -66,7 +67,7 @@ async def test_every_request_is_executed_once(seed: int) -> None:
         link.respond()
         link.client.transport_attached()
         await asyncio.sleep(0)
-    assert [body[::-1] for body in bodies] == await asyncio.wait_for(asyncio.gather(*requests), 20)
+    assert [body[::-1] for body in bodies] == await asyncio.wait_for(asyncio.gather(*requests), DEADLINE)
     assert sorted(bodies) == sorted(link.executed)
 
 

@@ -13,6 +13,7 @@ from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from tests.support.deadline import DEADLINE
 from tests.support.streams import echo, local_server, read_all, stream_pair
 
 
@@ -70,7 +71,7 @@ async def test_a_broken_stream_resets_the_local_connection() -> None:
         ours.abort()
         with pytest.raises(ConnectionLost):
             await carry_bytes(local, theirs)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), DEADLINE)
 
 
 async def test_a_reset_local_connection_aborts_the_stream() -> None:
@@ -103,7 +104,7 @@ async def test_cancelling_never_waits_for_a_reader() -> None:
             while True:
                 await asyncio.wait_for(ours.write(bytes(1 << 20)), 0.5)
         carrying.cancel()
-        done, _ = await asyncio.wait({carrying}, timeout=5)
+        done, _ = await asyncio.wait({carrying}, timeout=DEADLINE)
         assert carrying in done
 
 

@@ -6,8 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 
 from relay_core.net.streams.endpoint import READ_SIZE, UNREAD_LIMIT, LocalEndpoint, listen_local
-
-WAIT = 20
+from tests.support.deadline import DEADLINE
 
 
 class Handler:
@@ -45,12 +44,12 @@ class Handler:
     async def until(self, what: str) -> None:
         while what not in self.happened:
             self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), WAIT)
+            await asyncio.wait_for(self.changed.wait(), DEADLINE)
 
     async def until_size(self, size: int) -> None:
         while len(self.data) < size:
             self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), WAIT)
+            await asyncio.wait_for(self.changed.wait(), DEADLINE)
 
 
 @contextlib.asynccontextmanager
@@ -103,7 +102,7 @@ async def test_end_that_came_early() -> None:
     async with connection() as (endpoint, _, program):
         program.write(b"last")
         program.write_eof()
-        await asyncio.wait_for(endpoint.ended.wait(), WAIT)
+        await asyncio.wait_for(endpoint.ended.wait(), DEADLINE)
         handler = Handler()
         endpoint.deliver_to(handler)
         assert (b"last", ["eof"]) == (handler.data, handler.happened)
@@ -137,7 +136,7 @@ async def test_a_slow_program_pauses_writing() -> None:
             endpoint.write(bytes(1 << 20))
             size += 1 << 20
         endpoint.write_eof()
-        assert size == len(await asyncio.wait_for(reader.read(), WAIT))
+        assert size == len(await asyncio.wait_for(reader.read(), DEADLINE))
         await handler.until("resumed")
         assert ["paused", "resumed"] == handler.happened
 
@@ -187,4 +186,4 @@ async def test_bytes_after_the_end_are_dropped() -> None:
         endpoint.write(b"last")
         endpoint.write_eof()
         endpoint.write(b"too late")
-        assert b"last" == await asyncio.wait_for(reader.read(), WAIT)
+        assert b"last" == await asyncio.wait_for(reader.read(), DEADLINE)

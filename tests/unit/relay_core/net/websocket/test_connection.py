@@ -19,6 +19,7 @@ from relay_core.ws.frames import (
     encode_frame,
     encode_message,
 )
+from tests.support.deadline import DEADLINE
 
 
 class Socket(asyncio.Transport):
@@ -83,7 +84,7 @@ async def test_nothing_is_written_after_a_failed_write(caplog: pytest.LogCapture
     for _ in range(10):
         websocket.write(b"message")
     assert not websocket.has_room
-    await asyncio.wait_for(lost.wait(), 20)
+    await asyncio.wait_for(lost.wait(), DEADLINE)
     assert [] == caplog.messages
 
 
