@@ -141,13 +141,14 @@ class AgentSearch:
         effort, removed = THOROUGH, roster.removed
         reported = NO_AGENT  # the command itself has reported that it found no agent
         while True:
+            if roster.removed != removed:
+                reported, removed = "", roster.removed
             try:
                 await self.find(lambda: None, effort)
             except RelayDebugError as error:
                 logger.debug("searched for agents: %s", error)
-                if roster.removed != removed:
-                    reported, removed = "", roster.removed
-                if not len(roster):
+                # If the last agent was removed in the meantime, the error may date from before: "no other agents".
+                if not len(roster) and roster.removed == removed:
                     reported = _report(error, reported)
             effort = BACKGROUND
             schedule.searched(now())

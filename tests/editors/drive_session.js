@@ -1,5 +1,21 @@
-// Drives a debug session as VS Code's own tests of debug adapters do, and prints what it has seen as JSON.
+// Drives a debug session as VS Code's own tests of debug adapters do, and prints what it has seen as JSON. Its log is on
+// stderr. The kit sets no time limits when it connects to a port, and drops events for which nobody waits; therefore each
+// wait begins before the request that leads to the event.
 const { DebugClient } = require('@vscode/debugadapter-testsupport');
+
+class LoggingClient extends DebugClient {
+  async send(command, args) {
+    console.error(`request ${command}`);
+    const response = await super.send(command, args);
+    console.error(`response ${command}`);
+    return response;
+  }
+
+  emit(event, ...args) {
+    console.error(`event ${event}, ${this.listenerCount(event)} waiting`);
+    return super.emit(event, ...args);
+  }
+}
 
 async function locals(client, frameId) {
   const { body: { scopes } } = await client.scopesRequest({ frameId });
@@ -8,16 +24,19 @@ async function locals(client, frameId) {
 }
 
 async function main({ port, configuration, path, line }) {
-  const client = new DebugClient('', '', 'debugpy');
+  const client = new LoggingClient('', '', 'debugpy');
   await client.start(port);
   const { body: capabilities } = await client.initializeRequest();
+  const initialized = client.waitForEvent('initialized');
   const attached = client.attachRequest(configuration);
-  await client.waitForEvent('initialized');
+  await initialized;
   const { body: { breakpoints } } = await client.setBreakpointsRequest({ source: { path }, breakpoints: [{ line }] });
-  await client.configurationDoneRequest();
-  await attached;
+  const [stopped] = await Promise.all([
+    client.assertStoppedLocation('breakpoint', { path, line }),
+    client.configurationDoneRequest(),
+    attached,
+  ]);
   const seen = { capable: capabilities.supportsConfigurationDoneRequest, verified: breakpoints.map((each) => each.verified) };
-  const stopped = await client.assertStoppedLocation('breakpoint', { path, line });
   seen.before = await locals(client, stopped.body.stackFrames[0].id);
   let frameId;
   for (let steps = 0; steps < 3; steps++) {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs import DEADLINE
+from tests.support.deadline import DEADLINE
 
 FOLDER = Path(__file__).parent
 NODE = shutil.which("node")
@@ -30,9 +30,11 @@ async def drive(plan: dict[str, object]) -> dict[str, object]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+    end = asyncio.get_running_loop().call_later(DEADLINE, process.kill)  # so that its log can be shown
     try:
-        out, err = await asyncio.wait_for(process.communicate(json.dumps(plan).encode()), DEADLINE)
+        out, err = await process.communicate(json.dumps(plan).encode())
     finally:
+        end.cancel()
         if process.returncode is None:
             process.kill()
             await process.communicate()

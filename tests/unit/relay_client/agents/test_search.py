@@ -1,11 +1,17 @@
-"""Facts about searches for agents that begin because an agent was missed."""
+"""Facts about searches for agents: those that begin because an agent was missed, and what repeated ones report."""
 
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from relay_client.agents.discovery import SearchEffort
+from relay_client.agents.roster import Roster
 from relay_client.agents.search import START_INTERVAL, AgentSearch
+from relay_core.agent_api.announcement import AgentId, AgentInfo
+from relay_core.errors import NoListener, RelayDebugError
 from relay_core.net.tasks import TaskSet
+from tests.support.deadline import DEADLINE
 
 
 class Searches:
@@ -25,10 +31,44 @@ async def test_agent_that_is_missed_again_at_once() -> None:
     searches = Searches()
     async with TaskSet() as tasks:
         search = AgentSearch(searches, tasks)
+        begun = asyncio.get_running_loop().time()
         for _ in range(5):
             search.start()
-        first, second = [await asyncio.wait_for(searches.times.get(), 20) for _ in range(2)]
-        assert second - first >= START_INTERVAL - 0.01
+        second = [await asyncio.wait_for(searches.times.get(), DEADLINE) for _ in range(2)][1]
+        assert second - begun >= START_INTERVAL - 0.01
         assert searches.times.empty()
         search.start()
-        assert await asyncio.wait_for(searches.times.get(), 20) - second >= START_INTERVAL - 0.01
+        assert await asyncio.wait_for(searches.times.get(), DEADLINE) - begun >= 2 * START_INTERVAL - 0.01
+
+
+class Leaving:
+    """Stands for a Discovery whose only agent leaves when its first search has ended, before the caller knows."""
+
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
+        self.texts = iter(["there are no other agents on 'myhc'", "no agent is listening on 'myhc'"])
+        self.searched = asyncio.Event()
+        """Set when the outcome of both searches has been dealt with."""
+        roster.put(AgentInfo(AgentId("a"), "node-0"), 0.0)
+
+    async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
+        """Return the reasons in turn."""
+        asyncio.get_running_loop().call_soon(self.roster.remove, AgentId("a"))
+        if (text := next(self.texts, None)) is None:
+            self.searched.set()
+            await asyncio.Event().wait()
+        return NoListener(str(text))
+
+
+async def test_agent_that_leaves_at_the_end_of_a_search(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log states what a search finds after the agent has left, not what the search before it has found."""
+    monkeypatch.setattr("relay_client.agents.search_schedule.SHORT", 0.01)
+    caplog.set_level("INFO")
+    roster = Roster()
+    searches = Leaving(roster)
+    async with TaskSet() as tasks:
+        tasks.spawn(AgentSearch(searches, tasks).repeat(roster), name="search")
+        await asyncio.wait_for(searches.searched.wait(), DEADLINE)
+    assert ["no agent is listening on 'myhc'; waiting for a job"] == caplog.messages

@@ -25,9 +25,17 @@ from relay_core.ws.frames import (
 )
 from tests.support.raw_websocket import frame, masked
 
+
+class Payload(bytes):
+    """Bytes with a short repr, because hypothesis warns when it prints an example of more than 30,000 characters."""
+
+    def __repr__(self):
+        return super().__repr__() if len(self) <= 1000 else f"<{len(self)} bytes>"
+
+
 MASKS = st.binary(min_size=4, max_size=4)
 PAYLOADS = st.binary(max_size=300) | st.sampled_from([125, 126, 127, 65535, 65536, 3 * MAX_PAYLOAD + 5]).map(
-    lambda size: bytes(range(256)) * (size // 256) + bytes(range(size % 256))
+    lambda size: Payload(bytes(range(256)) * (size // 256) + bytes(range(size % 256)))
 )
 
 
@@ -72,8 +80,8 @@ def frame_sequences(draw):
                 expected.append(Ping(payload) if control == PING else Pong(payload))
             last = index == len(pieces) - 1
             data += frame(CONTINUATION if index else opcode, piece, fin=last, mask=draw(MASKS))
-        expected.append((opcode, 0, b"".join(pieces)))
-    return bytes(data), expected
+        expected.append((opcode, 0, Payload(b"".join(pieces))))
+    return Payload(data), expected
 
 
 @given(frame_sequences(), st.lists(st.integers(0), max_size=8))
