@@ -16,16 +16,20 @@ def write_line(text: str) -> None:
     unbuffered.
 
     While something collects what is written to stderr, as torch does during an uncaught exception, the line goes to the
-    process's own stderr: what is collected may be shown much later, or never.
+    process's own stderr: what is collected may be shown much later, or never. It also goes there if the job's stream
+    does not take it. If that fails, too, the line is lost, because nothing here may end the job.
     """
     stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
-    if type(stream) is io.StringIO:
-        stream = sys.__stderr__
-    if stream is not None:
-        # As `relay_core.value_parsers.escape_controls`, which a developer could step into.
-        line = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
-        stream.write(f"relay-agent: {line}\n")
-        stream.flush()
+    # As `relay_core.value_parsers.escape_controls`, which a developer could step into.
+    line = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
+    for candidate in (None if type(stream) is io.StringIO else stream, sys.__stderr__):
+        if candidate is not None:
+            try:
+                candidate.write(f"relay-agent: {line}\n")
+                candidate.flush()
+            except Exception:  # noqa: BLE001, S112 - whatever the job has put there or closed; the disk may be full
+                continue
+            return
 
 
 def report_failure(error: object) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import time
 from dataclasses import replace
 
 from relay_agent.agent.targets import TargetGone
+from relay_agent.node.exit_status import read_status
 from relay_agent.node.protocol import (
     Answer,
     AskFields,
@@ -87,7 +89,7 @@ class RegisteredProcess:
         self._writer = writer
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
-        self._has_exited = asyncio.Event()
+        self._has_left = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<RegisteredProcess port {self.logical_port} pid {self.pid} {self.info.state.value}>"
@@ -228,7 +230,7 @@ class RegisteredProcess:
             RelayDebugError: the process answered with an error.
         """
         if self._writer.is_closing():
-            raise TargetGone(f"the process on port {self} has exited")
+            raise TargetGone(self._gone())
         number = next(self._numbers)
         answered = self._pending[number] = asyncio.get_running_loop().create_future()
         self.send({"ask": what, "id": number, **(arguments or AskFields())})
@@ -252,23 +254,35 @@ class RegisteredProcess:
         if pending is not None and not pending.done():
             pending.set_result(answer)
 
-    def exited(self) -> None:
-        """Fail all pending requests, because the process has exited."""
+    def left(self) -> None:
+        """Fail all pending requests, because the process has exited or closed its connection."""
         for pending in self._pending.values():
             if not pending.done():
-                pending.set_exception(TargetGone(f"the process on port {self} has exited"))
-        self._has_exited.set()
+                pending.set_exception(TargetGone(self._gone()))
+        self._has_left.set()
         self._writer.close()
 
+    async def until_left(self, *, within: float) -> None:
+        """Wait until the agent has noticed that the process has exited or closed its connection."""
+        with contextlib.suppress(*TIMEOUT_ERRORS):
+            async with timeout(within):
+                await self._has_left.wait()
+
     async def until_ended(self) -> str:
-        """Wait until `DEBUGGER_END_TIMEOUT` seconds after the process has exited; return a sentence that states this.
+        """Wait until `DEBUGGER_END_TIMEOUT` seconds after the process has left; return a sentence that states this.
 
         debugpy's adapter is a separate process. If the job's process is killed while a debugger is attaching or
         stepping, the adapter does not always end the debugger's session.
         """
-        await self._has_exited.wait()
+        await self._has_left.wait()
         await asyncio.sleep(DEBUGGER_END_TIMEOUT)
-        return f"the process on port {self} has exited"
+        return self._gone()
+
+    def _gone(self) -> str:
+        """Return what is known about a process that has left: it may have closed the connection and run on."""
+        has_exited, _ = read_status(self.pid, None)
+        how = "exited" if has_exited else "closed its connection to the agent, or is exiting"
+        return f"the process on port {self} has {how}"
 
     def send(self, message: Message) -> None:
         """Send the process a message, unless the connection is closed."""

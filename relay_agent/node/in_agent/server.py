@@ -52,6 +52,8 @@ DRAIN_TIMEOUT = 1.5
 EXIT_TIMEOUT = 5.0
 """Seconds for a process to exit after it has closed its connection; one that has not exited by then may have executed
 another program. After `Leave`, a process only has to finalize its interpreter and release its memory."""
+REGISTERED_TWICE = 5.0
+"""Seconds in which the agent notices that a process has closed the connection with which it had registered before."""
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred of SO_PEERCRED: pid, uid, gid (unix(7))."""
 
@@ -215,25 +217,32 @@ class _NodeServer:
                 return
             record = message["register"]
             process = RegisteredProcess(writer, _peer_pid(writer) or record.get("pid", 0), record)
+            await self._until_free(process)
             if not self._processes.admit(process, message):
                 await writer.drain()
                 return
             try:
                 await self._follow(process, reader)
             finally:
-                process.exited()
+                process.left()
                 self._processes.remove(process)
         except OSError:
             pass  # the process was killed
         finally:
             writer.close()
 
+    async def _until_free(self, process: RegisteredProcess) -> None:
+        """If a process has lost its connection and registers anew, wait until its former registration has ended."""
+        former = self._processes.find(process.logical_port)
+        if isinstance(former, RegisteredProcess) and former.pid == process.pid:
+            await former.until_left(within=REGISTERED_TWICE)
+
     async def _follow(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         """Serve a process until it exits or closes its connection, and announce how it exited."""
         with ProcessExit(process.pid) as process_exit:
             await first_completed(self._listen(process, reader), process_exit.wait())
             self._processes.leave(process)  # another process may now register its port
-            process.exited()
+            process.left()
             status = await process_exit.status(within=STATUS_TIME_AFTER_LEAVE if process.is_exiting else STATUS_TIME)
             if status is None:
                 self._processes.on_change()

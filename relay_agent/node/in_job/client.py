@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relay_agent.exceptions import describe_exception
-from relay_agent.gevent_originals import prepare_imports, socket, threading, time
+from relay_agent.gevent_originals import prepare_imports, threading, time
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
+from relay_agent.node.in_job.connection import AgentConnection
 from relay_agent.node.protocol import (
     Access,
     AnswerFields,
@@ -117,7 +118,7 @@ class NodeClient:
         self._sending = threading.Lock()
         self._gate = threading.Lock()
         """Held while an agent is being started; acquired permanently when this process exits."""
-        self._connection: socket.socket | None = None
+        self._connection: AgentConnection | None = None
         self._leaving = False
         self._pong = threading.Event()
         self._done = threading.Event()
@@ -139,14 +140,7 @@ class NodeClient:
     def is_connected(self) -> bool:
         """Whether the agent is running, even if the helper thread has not noticed its exit yet."""
         with self._sending:
-            if self._connection is None:
-                return False
-            try:
-                return bool(self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-            except BlockingIOError:
-                return True
-            except OSError:
-                return False
+            return self._connection is not None and self._connection.is_open()
 
     def is_futile(self, *, within: float) -> bool:
         """Return whether no debugger can attach, after waiting up to `within` seconds to find out."""
@@ -221,9 +215,7 @@ class NodeClient:
     def _serve(self, directory: NodeDirectory) -> bool:
         """Register with one agent, and handle its messages until it exits; return whether it has listened."""
         has_listened = False
-        connection = connect_or_start(directory, self._gate)
-        # An agent that is killed before it has accepted the connection causes an OSError.
-        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
+        with contextlib.closing(connect_or_start(directory, self._gate)) as connection:
             registration: Registration = {
                 "register": self._target,
                 "access": self._access,
@@ -236,12 +228,13 @@ class NodeClient:
                 "sources": self._sources,
             }
             with self._sending:  # the registration must be the first message
-                connection.sendall(encode(registration))
+                if not connection.send(encode(registration)):  # the agent was killed before it accepted the connection
+                    return False
                 self._connection = connection
                 self.connections += 1
             self._end_lost_debugging()
             try:
-                for line in lines:
+                for line in connection.lines():
                     message = decode(line)
                     has_listened = has_listened or "listening" in message
                     self._receive(message)
@@ -308,20 +301,14 @@ class NodeClient:
     def _send_line(self, line: bytes) -> bool:
         """Send a message if an agent is connected; a later agent receives the current state with the registration."""
         with self._sending:
-            if self._connection is None:
-                return False
-            try:
-                self._connection.sendall(line)
-            except OSError:
-                return False
-            return True
+            return self._connection is not None and self._connection.send(line)
 
     def _drop_connection(self) -> None:
         """Close the parent's connection in a forked child, so that the connection ends when the parent exits."""
         connection, self._connection = self._connection, None
         self._sending = threading.Lock()
         if connection is not None:
-            os.close(connection.detach())  # `close` would have no effect while the file object of `makefile` is open
+            connection.close()
 
 
 def _error(sentence: str, message: Message) -> RelayDebugError:

@@ -25,6 +25,7 @@ from typing import Any
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.gevent_originals import os, socket, subprocess, threading, time
 from relay_agent.node.directory import STARTER_VARIABLE, NodeDirectory
+from relay_agent.node.in_job.connection import AgentConnection
 from relay_agent.python_path import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
@@ -37,7 +38,7 @@ BACKLOG = 1024
 """Number of connections that the socket queues; all ranks of a node start at the same time."""
 
 
-def connect_or_start(directory: NodeDirectory, gate: threading.Lock) -> socket.socket:
+def connect_or_start(directory: NodeDirectory, gate: threading.Lock) -> AgentConnection:
     """Return a connection to the node's agent; start the agent if there is none.
 
     Args:
@@ -62,13 +63,14 @@ def connect_or_start(directory: NodeDirectory, gate: threading.Lock) -> socket.s
         time.sleep(RETRY_INTERVAL)
 
 
-def _connect(directory: NodeDirectory) -> socket.socket | None:
+def _connect(directory: NodeDirectory) -> AgentConnection | None:
     """Return a connection to the agent; None if no agent is listening or the directory does not exist."""
     with contextlib.ExitStack() as at_failure:
-        connection = at_failure.enter_context(socket.socket(socket.AF_UNIX))
+        connected = at_failure.enter_context(socket.socket(socket.AF_UNIX))
         try:
-            connection.connect(str(directory.socket_path))
+            connected.connect(str(directory.socket_path))
             directory.require_private()
+            connection = AgentConnection(connected)
         except OSError:
             return None
         at_failure.pop_all()

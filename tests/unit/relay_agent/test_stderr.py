@@ -3,6 +3,8 @@
 import io
 import sys
 
+import pytest
+
 from relay_agent.stderr import report_failure, write_line
 
 
@@ -33,6 +35,28 @@ def test_no_stderr(monkeypatch):
     """A process without stderr, such as one of pythonw or a daemon, is not disturbed."""
     monkeypatch.setattr(sys, "stderr", None)
     write_line("no stderr")
+
+
+class Broken(io.StringIO):
+    def write(self, _text):
+        raise OSError(28, "No space left on device")
+
+
+class Closed(io.TextIOWrapper):
+    def __init__(self):
+        super().__init__(io.BytesIO())
+        self.close()
+
+
+@pytest.mark.parametrize("stream", [Broken(), Closed(), object()], ids=["broken", "closed", "not a stream"])
+def test_a_stream_that_takes_nothing(monkeypatch, capfd, stream):
+    """What the job has broken neither ends a thread of the job nor hides the line from its log."""
+    monkeypatch.setattr(sys, "__stderr__", sys.stderr)
+    monkeypatch.setattr(sys, "stderr", stream)
+    write_line("there")
+    monkeypatch.setattr(sys, "__stderr__", stream)
+    write_line("nowhere")
+    assert "relay-agent: there\n" == capfd.readouterr().err
 
 
 def test_past_a_debugger(monkeypatch, capfd):

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -11,20 +14,27 @@ from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
 from tests.support.deadline import DEADLINE
 
+GONE = subprocess.Popen([sys.executable, "-c", ""])
+GONE.wait()
 
-async def test_an_exit_counts_after_the_debugger_had_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions of a process are ended some time after its exit, with its name, and not before."""
+
+@pytest.mark.parametrize(
+    ("pid", "how"), [(GONE.pid, "exited"), (os.getpid(), "closed its connection to the agent, or is exiting")]
+)
+async def test_an_exit_counts_after_the_debugger_had_time(monkeypatch: pytest.MonkeyPatch, pid: int, how: str) -> None:
+    """Sessions of a process are ended some time after it has left, and not before; its exit is stated if it is true."""
     monkeypatch.setattr("relay_agent.node.in_agent.registered_process.DEBUGGER_END_TIMEOUT", 0.05)
     near, far = socket.socketpair()
     _, writer = await asyncio.open_connection(sock=near)
-    process = RegisteredProcess(writer, 1, {"port": 5678, "script": "train.py"})
+    process = RegisteredProcess(writer, pid, {"port": 5678, "script": "train.py"})
     ended = asyncio.ensure_future(process.until_ended())
     await asyncio.sleep(0)
     assert not ended.done()
-    process.exited()
+    process.left()
     await asyncio.sleep(0)
     assert not ended.done()
-    assert "the process on port 5678 (pid 1, train.py) has exited" == await asyncio.wait_for(ended, DEADLINE)
+    expected = f"the process on port 5678 (pid {pid}, train.py) has {how}"
+    assert expected == await asyncio.wait_for(ended, DEADLINE)
     await writer.wait_closed()
     far.close()
 
@@ -38,6 +48,6 @@ async def test_silent_process_is_not_asked_to_evaluate(monkeypatch: pytest.Monke
     value = await asyncio.wait_for(process.evaluate(Evaluate("weight", seconds=3600, selection=Selection())), DEADLINE)
     assert Value((Member(5678, 0),), error="no answer within 0.05 s", is_silent=True) == value
     assert ["check"] == [json.loads(line)["ask"] for line in far.recv(4096).splitlines()]
-    process.exited()
+    process.left()
     await writer.wait_closed()
     far.close()

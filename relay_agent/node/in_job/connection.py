@@ -1,0 +1,92 @@
+"""The socket to the node's agent, which is used only while its descriptor still belongs to it.
+
+A program may close descriptors that it has not opened: `os.closerange`, or a library that turns it into a daemon. The
+kernel then gives the same number to the next file that the program opens. Bytes that are sent to that number would get
+into the program's file, and closing it would lose what the program writes. So the number is used only if it still
+refers to the socket of the beginning; otherwise the connection counts as lost, and the number is left alone. A number
+far above the usual ones would not help: `os.closerange` takes all of them.
+
+The check cannot be joined with the system call that follows it. A program that closes and opens files between the two
+gets bytes of one message at most; a call that is already waiting keeps the socket.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from relay_agent.gevent_originals import socket
+
+__all__ = ["AgentConnection"]
+
+CHUNK = 256 * 1024
+"""Bytes read at once; a file that is pushed is one message."""
+
+
+class AgentConnection:
+    """A connection to the agent that does not touch files of the job.
+
+    Args:
+        connected: A connected socket; this object owns it.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.settimeout(None)  # the job may have set `socket.setdefaulttimeout`
+        self._socket = connected
+        self._identity = _identity(connected.fileno())
+
+    def __repr__(self) -> str:
+        return f"<AgentConnection {'own' if self.is_own else 'lost'}>"
+
+    @property
+    def is_own(self) -> bool:
+        """True if the descriptor still refers to the socket."""
+        number = self._socket.fileno()
+        try:
+            return number >= 0 and _identity(number) == self._identity
+        except OSError:  # it is closed
+            return False
+
+    def is_open(self) -> bool:
+        """Return whether the agent has not closed the connection."""
+        try:
+            return self.is_own and bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def send(self, line: bytes) -> bool:
+        """Send a message, and return whether that was possible."""
+        try:
+            if self.is_own:
+                self._socket.sendall(line)
+                return True
+        except OSError:
+            pass
+        return False
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the agent's messages until the connection ends or is lost."""
+        begun = b""
+        while chunk := self._receive():
+            *complete, begun = (begun + chunk).split(b"\n")
+            yield from complete
+
+    def close(self) -> None:
+        """Close the socket; a descriptor that belongs to the job by now stays open."""
+        is_own = self.is_own
+        number = self._socket.detach()  # otherwise the socket object would close the number when it is collected
+        if is_own:
+            os.close(number)
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(CHUNK) if self.is_own else b""
+        except OSError:
+            return b""
+
+
+def _identity(number: int) -> tuple[int, int]:
+    status = os.fstat(number)
+    return status.st_dev, status.st_ino
