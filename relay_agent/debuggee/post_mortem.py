@@ -11,6 +11,10 @@ traceback in the log before deciding whether to attach. torch replaces the hook 
 torch's hook calls the previous hook, collects its output, and prints this output at the end with the rank in front of
 each line. This module prints the output in the same form before the hold.
 
+Others replace the hooks without calling the previous one (typer, rich, a job's own). Then the main thread is held when
+the interpreter begins to exit: Python has stored the exception, and its traceback keeps the frames. A thread is held
+after the hook that replaced this module's.
+
 Until a crash, nothing is imported or traced. After the hold, the process exits as it would without this module, with
 the same traceback and exit status. SystemExit and KeyboardInterrupt do not count as crashes. Workers of
 multiprocessing, whose exceptions are always caught, can use `hold_on_crash`. A forked child is held only if it calls
@@ -25,8 +29,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import FrameType, TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from relay_agent import gevent_originals
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
@@ -98,6 +103,48 @@ def install(
 
     sys.excepthook = crashed
     threading.excepthook = thread_crashed
+    _hold_after_other_hooks()
+
+
+def _hold_after_other_hooks() -> None:
+    """Hold at an exception whose hook is not this module's any more; does nothing after a hold.
+
+    Nothing public is early enough: when `atexit` functions run, the main thread counts as ended, and debugpy exits.
+    """
+    python: Any = threading  # both names exist in all versions up to 3.14
+    if hasattr(python, "_register_atexit"):
+        python._register_atexit(_hold_at_exit)  # noqa: SLF001 - see above; `concurrent.futures` also needs it
+    if hasattr(python, "_make_invoke_excepthook"):
+        make = python._make_invoke_excepthook  # noqa: SLF001 - each new thread calls it
+        python._make_invoke_excepthook = partial(_make_holding, make)  # noqa: SLF001 - likewise
+
+
+def _make_holding(make: Callable[[], Callable[[threading.Thread], None]]) -> Callable[[threading.Thread], None]:
+    """Return a function that calls the hook of `threading` and then holds; a thread calls it for its exception."""
+    invoke = make()
+
+    def invoke_and_hold(thread: threading.Thread) -> None:
+        error = sys.exc_info()[1]
+        invoke(thread)
+        if error is not None:
+            _post_mortem(error, is_uncaught=True)
+
+    return invoke_and_hold
+
+
+def _hold_at_exit() -> None:
+    error = getattr(sys, "last_value", None)  # Python sets it before it calls the hook
+    if error is not None and _ends_the_program(error):
+        _post_mortem(error, is_uncaught=True)
+
+
+def _ends_the_program(error: BaseException) -> bool:
+    """Whether an exception has left the program; pytest and IPython also store those that they have caught."""
+    if error.__traceback__ is None:
+        return False
+    outermost = error.__traceback__.tb_frame
+    is_script = outermost.f_code.co_name == "<module>" and outermost.f_globals.get("__name__") == "__main__"
+    return is_script or outermost.f_code.co_name == "_run_module_as_main"  # python -m
 
 
 def _hold_and_call(error: BaseException | None, hook: Callable[[], object], *, prints_only: bool) -> None:

@@ -1,6 +1,7 @@
 """Facts about a process that is held at its first uncaught exception: real processes, real debugpy."""
 
 import signal
+from textwrap import indent as indent_text
 
 import pytest
 
@@ -133,6 +134,56 @@ async def test_own_hook_still_runs():
     assert out[0].startswith("ValueError: x ")
     assert out[1:] == ["own x"]
     assert "Traceback" not in err
+
+
+RICH = "import rich.traceback; rich.traceback.install()\n"
+OWN = "sys.excepthook = lambda kind, error, traceback: print('own', error)\n"
+
+
+@pytest.mark.parametrize("hook", [RICH, OWN], ids=["rich", "own"])
+async def test_hook_that_replaces_ours(hook):
+    """If a later hook does not call the previous one, the process is held when it exits, at the frame that raised."""
+    code = HOLD.format(seconds=3600) + hook + CRASH
+    async with job(code + "divide(21)\n") as running:
+        if hook is OWN:
+            assert "own division by zero" == await running.line()
+        what, port = (await running.line()).rsplit(maxsplit=1)
+        assert what == "ZeroDivisionError: division by zero"
+        async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
+            stop = await Stop.of(client)
+            assert ("divide", "42") == (stop.place[0], await stop.value("secret"))
+            await stop.go_on()
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        status, out, _ = await running.finish()
+    assert (status, out) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "try: divide(1)\nexcept ZeroDivisionError as error: sys.last_value = error\n",
+        "try: divide(1)\nexcept ZeroDivisionError as error: sys.last_value = error.with_traceback(None)\n",
+    ],
+    ids=["other outermost frame", "no traceback"],
+)
+async def test_stored_exception_that_was_caught(code):
+    """An exception that a tool has caught and stored is no crash."""
+    main = "def main():\n" + indent_text(code, "    ") + "main()\n"
+    status, out, _ = await run_job(HOLD.format(seconds=3600) + CRASH + main)
+    assert (status, out) == (0, [])
+
+
+async def test_hook_of_threads_that_replaces_ours():
+    """A thread is held after a later hook that does not call the previous one, once in the process."""
+    code = HOLD.format(seconds=0.1) + (
+        "threading.excepthook = lambda arguments: print('own', arguments.exc_value, flush=True)\n"
+        "for _ in range(2):\n"
+        "    thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()\n"
+    )
+    status, out, _ = await run_job(code)
+    assert (status, len(out), out[0], out[2]) == (0, 3, "own division by zero", "own division by zero")
+    assert out[1].startswith("ZeroDivisionError: division by zero ")
 
 
 async def test_thread_that_crashes():
