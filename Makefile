@@ -118,7 +118,7 @@ bench: $(READY)
 # What some tests and samples need and nobody should have to download for the rest: torch, data frames, gevent, Azure ML's SDK,
 # MPI, Azure ML's inference server, MLflow, TensorBoard, the Azure CLI, a real VS Code in a browser, and what editors read and debug with.
 extras: $(READY) mpi .inference-server/.ready .azure-cli/.ready .mlflow/.ready $(EDITORS_READY) $(VENV)/.vscode neovim tmux .nvim-dap/.ready vsix
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[ml,values,gevent]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'eventlet>=0.36' -e '.[ml,values,gevent]'
 
 # Three real MPI launchers for the tests of ranks, each in a separate environment because all of them are called
 # mpiexec. Without a network the tests that need them are skipped with the reason.

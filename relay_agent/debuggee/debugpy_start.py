@@ -15,6 +15,7 @@ from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STATE, STOPPED_THREADS
 from relay_agent.gevent_originals import subprocess_in_use, threading
+from relay_core.errors import RelayDebugError
 
 __all__ = ["connect", "find_adapter_port", "listen", "load"]
 
@@ -41,7 +42,9 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     Raises:
         ImportError: debugpy is missing.
         ValueError: debugpy rejects the configuration.
+        RelayDebugError: debugpy would end this process.
     """
+    _require_native_threads()
     # debugpy reads this when it is imported; its warning about frozen modules concerns the standard library only.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     import debugpy  # noqa: PLC0415 - in debug runs only, here and below
@@ -58,6 +61,15 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     _resume_threads()
     pydevd_patches.install(values=values)  # before pydevd has a connection
     return debugpy
+
+
+def _require_native_threads() -> None:
+    """Raise an error if eventlet has patched the standard library: debugpy's threads would switch to its greenlets."""
+    if getattr(sys.modules.get("eventlet.patcher"), "already_patched", None):
+        raise RelayDebugError(
+            "this job uses eventlet.monkey_patch(), and debugpy does not work with eventlet",
+            hint="leave out monkey_patch() in the debug run, or use gevent or asyncio, as eventlet's authors recommend",
+        )
 
 
 def _resume_threads() -> None:
