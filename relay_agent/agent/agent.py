@@ -16,6 +16,7 @@ from typing import NoReturn
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import DescriptorsExhausted, serve_stream
 from relay_agent.agent.handshake_admission import Admission
+from relay_agent.agent.joined_calls import JoinedCalls
 from relay_agent.agent.listening_editors import connect_to_editor
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.refusal_log import RefusalLog
@@ -85,8 +86,7 @@ class Agent:
         grace: How long sessions without a connection are kept; by default, read from the environment.
         on_listening: Called each time the control channel is connected.
         on_retry: Called with the reason for each failure to listen that the agent will retry.
-        on_failure: Called once, with the reason, if listening becomes impossible; `run` then continues to serve the
-            connected clients.
+        on_failure: Called once, with the reason, if listening becomes impossible; connected clients are still served.
         succession: The agent's id and its predecessors; by default, a new id and no predecessors.
     """
 
@@ -107,6 +107,7 @@ class Agent:
     ) -> None:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
+        self._announcing = JoinedCalls(lambda: self._tunnels.send_status(self._fitted()))
         self._holders = Attachments(self.publish)
         self._on_listening = on_listening
         self._on_retry = on_retry
@@ -153,13 +154,14 @@ class Agent:
         return f"<Agent {self._listener!r} {self._provider!r}>"
 
     def publish(self) -> None:
-        """Send the current announcement to all clients."""
-        self._tunnels.send_status(self._fitted())
+        """Announce a change to all clients; changes that follow each other quickly are announced together."""
+        self._announcing.request()
 
     async def drain(self, target: Target, *, within: float) -> None:
-        """Wait up to `within` seconds for the client of a target to receive the end of the debug session."""
+        """Wait up to `within` seconds until changes are announced and a target's client has its debug session's end."""
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(within):
+                await self._announcing.until_called()
                 await self._holders.until_ended(target)
 
     async def run(self) -> None:
@@ -182,6 +184,7 @@ class Agent:
             finally:
                 await self._drain_before_exit()
                 self._refusals.close()
+                self._announcing.flush()
                 await self._tunnels.close("the job or its agent has exited")
 
     async def _serve_connected(self, error: RelayDebugError) -> None:

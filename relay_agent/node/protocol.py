@@ -165,7 +165,10 @@ class Registered(TypedDict):
 
 @final
 class Refused(TypedDict):
-    """The registration was refused, because another process has the port; the agent then closes the connection."""
+    """The registration was refused, because another process has the port, or because the port is invalid.
+
+    The agent then closes the connection.
+    """
 
     refused: str
     hint: str

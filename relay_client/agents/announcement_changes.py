@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from relay_client.agents.roster import Conflict
 from relay_client.ui.endings import how_ended
 from relay_client.ui.text import MINUTE, duration, format_ports
-from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
+from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo, shared_labels
 from relay_core.agent_api.ending import Ending
 from relay_core.ranges import format_ranges
 
@@ -61,11 +61,12 @@ def agent_events(
         return
     old = {target.port: target for target in before.targets}
     new = {target.port: target for target in after.targets}
+    shared = shared_labels((*before.targets, *former))
     for port in sorted(old.keys() - new.keys()):  # `before` still has all targets of that name
         ending = after.ending(port, old[port].pid)
         if ending is None or not ending.is_final:
-            yield AgentEvent(f"{name_with_node(old[port], before, former)} became unavailable{_pid(old[port])}")
-    yield from _endings(before, after, former)
+            yield AgentEvent(f"{name_with_node(old[port], before, shared)} became unavailable{_pid(old[port])}")
+    yield from _endings(before, after, shared)
     added = [new[port] for port in sorted(new.keys() - old.keys())]
     if added:
         yield AgentEvent(f"{after.host} also serves {_ports(added)}{_details(added, now)}")
@@ -79,14 +80,14 @@ def agent_events(
         yield AgentEvent(f"{after.host} {forwards}")
 
 
-def _endings(before: AgentInfo, after: AgentInfo, former: Collection[TargetInfo]) -> Iterator[AgentEvent]:
+def _endings(before: AgentInfo, after: AgentInfo, shared: Collection[str]) -> Iterator[AgentEvent]:
     """Yield an event for each process that has ended; the end may be announced after the process is unavailable."""
     known = {(ending.port, ending.pid) for ending in before.endings or () if ending.is_final}
     for ending in after.endings or ():
         if ending.is_final and (ending.port, ending.pid) not in known:
             target, name = before.target(ending.port), f"port {ending.port} on {after.host}"
             if target is not None and target.pid == ending.pid:
-                name = name_with_node(target, before, former)
+                name = name_with_node(target, before, shared)
             yield AgentEvent(f"{name}{_pid(ending)} {how_ended(ending)}")
 
 
@@ -165,7 +166,7 @@ def describe_state(target: TargetInfo, now: float) -> str:
 def attachment_texts(agents: Iterable[AgentInfo], now: float) -> list[str]:
     """Return a text for each target with an attachment: `rank 3 held by bob@laptop for 4 min`."""
     return [
-        f"{target.label}{_which(target, agent.targets)} {describe_state(target, now)}"
+        f"{target.label}{_which(target, agent.shared_labels)} {describe_state(target, now)}"
         for agent in agents
         for target in agent.targets
         if target.attachment is not None
@@ -180,21 +181,20 @@ def conflict_text(conflict: Conflict) -> str:
     )
 
 
-def name_with_node(target: TargetInfo, agent: AgentInfo, former: Collection[TargetInfo] = ()) -> str:
+def name_with_node(target: TargetInfo, agent: AgentInfo, shared: Collection[str] | None = None) -> str:
     """Return a target's name, as in `rank 0 on vm`, or `rank 0 on vm (port 5701)` if several jobs have a rank 0.
 
     Args:
         target: The target.
         agent: Its agent.
-        former: Targets that the agent had earlier.
+        shared: Labels of several targets; by default, of those that the agent has now.
     """
-    return f"{target.label} on {agent.host}{_which(target, (*agent.targets, *former))}"
+    return f"{target.label} on {agent.host}{_which(target, agent.shared_labels if shared is None else shared)}"
 
 
-def _which(target: TargetInfo, others: Iterable[TargetInfo]) -> str:
-    """Return a target's port if another target has the same name, for example if two jobs have a rank 0; else ""."""
-    is_ambiguous = any(other.label == target.label and other.port != target.port for other in others)
-    return f" (port {target.port})" if is_ambiguous else ""
+def _which(target: TargetInfo, shared: Collection[str]) -> str:
+    """Return a target's port if another target has the same label, else ""."""
+    return f" (port {target.port})" if target.label in shared else ""
 
 
 def _pid(target: TargetInfo | Ending) -> str:
@@ -214,5 +214,6 @@ def _details(targets: Iterable[TargetInfo], now: float) -> str:
         texts = [f"ranks {ranks}"] if ranks else []
     else:
         special, texts = shown, []
-    texts += [f"{target.label}{_which(target, shown)} {describe_state(target, now)}".strip() for target in special]
+    shared = shared_labels(shown)
+    texts += [f"{target.label}{_which(target, shared)} {describe_state(target, now)}".strip() for target in special]
     return f" ({', '.join(texts)})" if texts else ""

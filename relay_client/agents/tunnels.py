@@ -171,7 +171,8 @@ class Tunnels:
 
     def _can_prefetch(self, tunnel: ClientTunnel) -> bool:
         """True if both peers support prefetching."""
-        return self._prefetch and AgentInfo.parse(tunnel.agent_info).prefetch
+        # Only this field: parsing the announcement of a thousand targets takes 10 ms.
+        return self._prefetch and AgentInfo.parse({**tunnel.agent_info, "targets": [], "runs": []}).prefetch
 
     @contextlib.contextmanager
     def accepting(self, port: int, handler: StreamHandler) -> Iterator[None]:

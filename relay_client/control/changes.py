@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from relay_client.control.messages import Event
 from relay_client.control.state import Connection, Node, Status, Target
+from relay_core.agent_api.announcement import shared_labels
 
 __all__ = ["changes"]
 
@@ -48,21 +49,22 @@ def _link_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
 def _target_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
     before = {target.port: target for target in old.targets} if old is not None else {}
     after = {target.port: target for target in new.targets}
+    shared = shared_labels((*before.values(), *after.values()))
     for port in sorted(before.keys() - after.keys()):
-        about, how = _about(new, before[port], now), _how_ended(new, before[port])
+        about, how = _about(new, before[port], shared, now), _how_ended(new, before[port])
         yield replace(about, event="ended", text=f"{about.text} {how or 'has ended'}", reason=how)
+    shared = shared_labels(after.values())
     for port, target in sorted(after.items()):
-        yield from _changes_of_target(before.get(port), target, _about(new, target, now))
+        yield from _changes_of_target(before.get(port), target, _about(new, target, shared, now))
 
 
 def _how_ended(node: Node, target: Target) -> str | None:
     return next((ended.how for ended in node.ended if (ended.port, ended.pid) == (target.port, target.pid)), None)
 
 
-def _about(node: Node, target: Target, now: float) -> Event:
+def _about(node: Node, target: Target, shared: Collection[str], now: float) -> Event:
     """Return an event about a target, with an empty kind and only the beginning of its text."""
-    is_ambiguous = any(other.label == target.label and other.port != target.port for other in node.targets)
-    text = f"{target.label} on {node.host}{f' (port {target.port})' if is_ambiguous else ''}"
+    text = f"{target.label} on {node.host}{f' (port {target.port})' if target.label in shared else ''}"
     return Event("", now, text, agent=node.agent, host=node.host, rank=target.rank, port=target.port)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NewType
+from functools import cached_property
+from typing import NewType, Protocol
 
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.ending import Ending
@@ -25,7 +27,7 @@ from relay_core.agent_api.values import (
     without_missing,
 )
 
-__all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo"]
+__all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo", "shared_labels"]
 
 AgentId = NewType("AgentId", str)
 """Identifies an agent for its lifetime; also the id of its listener at the relay."""
@@ -181,6 +183,19 @@ class TargetInfo:
         )
 
 
+class _Labelled(Protocol):
+    @property
+    def port(self) -> int: ...
+    @property
+    def label(self) -> str: ...
+
+
+def shared_labels(targets: Iterable[_Labelled]) -> frozenset[str]:
+    """Return the labels that targets with different ports have, for example if two jobs have a rank 0."""
+    ports: dict[str, int] = {}
+    return frozenset(target.label for target in targets if ports.setdefault(target.label, target.port) != target.port)
+
+
 @dataclass(frozen=True)
 class AgentInfo:
     """One agent, its targets and its forwards."""
@@ -213,6 +228,11 @@ class AgentInfo:
     def name(self) -> str:
         """Display name: `host/1a2b3c4d`."""
         return f"{self.host}/{self.id[:8]}"
+
+    @cached_property
+    def shared_labels(self) -> frozenset[str]:
+        """Labels that several of the targets have."""
+        return shared_labels(self.targets)
 
     def ending(self, port: int, pid: int | None) -> Ending | None:
         """Return how the target with this logical port and process id ended, or None if that is not announced."""

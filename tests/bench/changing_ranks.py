@@ -2,7 +2,8 @@
 
 python -m tests.bench.changing_ranks RANKS RANKS_PER_AGENT CONNECTION_FILE CA_FILE
 
-Each line on stdin is a number: from then on, so many times in a second a rank announces another state.
+Each line on stdin is a number: from then on, so many times in a second a rank announces another state. At the line
+"crash", all ranks crash together.
 """
 
 from __future__ import annotations
@@ -50,6 +51,12 @@ async def _converse(nodes: list[Node], per_agent: int, listening: list[asyncio.F
             changing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await changing
+        if line.strip() == "crash":
+            for node in nodes:
+                for port in node.processes:
+                    node.change(port, state="crashed", detail="RuntimeError: a collective operation has failed")
+            print("true", flush=True)
+            continue
         changing = asyncio.create_task(_change(nodes, per_agent, float(line)))
         print("true", flush=True)
 

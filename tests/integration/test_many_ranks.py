@@ -1,9 +1,15 @@
 """Facts about a node with more processes than an announcement has room for in full."""
 
+import asyncio
 import contextlib
 
+import pytest
+
+from relay_agent.agent import joined_calls
+from relay_agent.agent.agent import Agent
 from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.announcement import State
+from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, Process, agent, process, tunnels, who_serves
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -29,3 +35,59 @@ async def test_a_thousand_ranks_on_one_node(relay: LocalRelay) -> None:
         assert [7] == [target.rank for target in found if target.state is State.CRASHED]
         await stack.enter_async_context(Forwarder(client, [port]))
         assert "rank 0" == await who_serves(port)
+
+
+class CountingAgent(Agent):
+    """An agent that counts the announcements that it makes."""
+
+    made = 0
+
+    def _fitted(self) -> dict[str, object]:
+        self.made += 1
+        return super()._fitted()
+
+
+async def test_a_thousand_ranks_change_together(relay: LocalRelay) -> None:
+    """They register, crash and leave in few announcements; the client sees the last state of each."""
+    port, fields = free_port(), {"world": 1000, "script": "train.py"}
+    ranks = [Process(port + rank, 1, rank=rank, pid=100_000 + rank, **fields) for rank in range(1000)]
+    node = Node()
+    async with agent(relay, node, CountingAgent) as running, tunnels(relay) as client:
+        assert isinstance(running, CountingAgent)
+        await client.discover()
+        before = running.made
+        for rank in ranks:
+            node.put(rank)
+        while len(client.reachable_targets()) < 1000:
+            await client.search.changed.wait()
+        for rank in ranks:
+            node.change(rank.logical_port, state="crashed", detail=f"RuntimeError: in rank {rank.fields['rank']}")
+        while {State.CRASHED} != {claim.target.state for claim in client.reachable_targets()}:
+            await client.search.changed.wait()
+        for rank in ranks:
+            node.remove(rank.logical_port)
+        while client.reachable_targets():
+            await client.search.changed.wait()
+        assert running.made - before <= 6
+
+
+async def test_the_last_state_precedes_the_goodbye(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes right before the agent's exit is announced before the session ends."""
+    monkeypatch.setattr(joined_calls, "INTERVAL", 10 * DEADLINE)
+    port, seen, over = free_port(), set(), asyncio.Event()
+    node = Node(Process(port, 1, state="running"))
+    async with tunnels(relay) as client:
+
+        def changed() -> None:
+            seen.update(target.state for info in client.roster for target in info.targets)
+            if not len(client.roster):
+                over.set()
+
+        async with agent(relay, node):
+            await client.discover()
+            client.on_change = changed
+            node.change(port, state="waiting")
+            node.change(port, state="crashed")
+            assert State.CRASHED not in seen
+        await asyncio.wait_for(over.wait(), DEADLINE)
+    assert State.CRASHED in seen

@@ -321,6 +321,7 @@ async def test_the_last_of_two_jobs(relay: LocalRelay, caplog: pytest.LogCapture
     ):
         node.put(other)
         await client.discover()
+        await until(lambda: len(client.reachable_targets()) == 2)
         for number, pid in ((port, 43), (port + 1, 44)):
             node.remove(number)
             line = f"rank 3 on vm (port {number}) became unavailable (pid {pid})"

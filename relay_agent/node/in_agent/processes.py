@@ -33,6 +33,7 @@ from relay_core.agent_api.push import NodePushed, Phase, Push
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, Ready, Stacks, Wake
 from relay_core.agent_api.resources.usage import NodeUsage
 from relay_core.agent_api.stacks import NodeStacks
+from relay_core.agent_api.values import port as valid_port
 from relay_core.errors import ConfigurationError
 
 __all__ = ["ProcessTable", "file_digest"]
@@ -91,6 +92,8 @@ class ProcessTable:
         """Processes without a port whose exit status is not known yet."""
         self._endings: dict[int, Ending] = {}
         """The last ending of each port, the oldest first."""
+        self._debugged: set[int] = set()
+        """Ports of endings of processes that a debugger was attached to."""
         self._event_roots: dict[str, None] = {}
         """Directories with event files, in the order in which they were announced."""
         self._listener_state: Message | None = None
@@ -120,7 +123,8 @@ class ProcessTable:
         return replace(
             agent,
             forwards=tuple(sorted(self._forwards())),
-            endings=tuple(self._endings.values()),
+            # A long announcement keeps the last ones only.
+            endings=tuple(sorted(self._endings.values(), key=lambda ending: ending.port in self._debugged)),
             node_rank=first.node_rank if first else None,
             run=first.run if first else "",
             run_url=find_run_url(os.environ),
@@ -190,8 +194,11 @@ class ProcessTable:
     # For the server:
 
     def admit(self, process: RegisteredProcess, message: Registration) -> bool:
-        """Add a process and return True; if its port is in use, inform both processes and return False."""
+        """Add a process and return True; if its port is invalid or in use, inform the processes and return False."""
         port = process.logical_port
+        if valid_port(port) is None:
+            process.send({"refused": f"invalid port: {port!r}", "hint": "use a --debug-port from 1 to 65535"})
+            return False
         self.access = self.access or message.get("access", {})
         self.any.set()
         holder = self._processes.get(port)
@@ -225,7 +232,7 @@ class ProcessTable:
 
     def exiting(self, process: RegisteredProcess, error: str) -> None:
         """Announce that a process is about to exit, with its uncaught exception."""
-        self._put_ending(Ending(process.logical_port, process.pid, error=error, is_final=False))
+        self._put_ending(process, Ending(process.logical_port, process.pid, error=error, is_final=False))
 
     def leave(self, process: RegisteredProcess) -> None:
         """Free the port of a process, and remove its stack dump; `remove` must follow.
@@ -249,9 +256,9 @@ class ProcessTable:
         before = self._endings.get(port)
         error = before.error if before is not None and before.pid == process.pid and code > 0 else ""
         if code < 0:
-            self._put_ending(Ending(port, process.pid, signal=-code))
+            self._put_ending(process, Ending(port, process.pid, signal=-code))
         else:
-            self._put_ending(Ending(port, process.pid, status=code, error=error))
+            self._put_ending(process, Ending(port, process.pid, status=code, error=error))
 
     def remove(self, process: RegisteredProcess) -> None:
         """Remove a process; the agent exits after the last one."""
@@ -263,11 +270,16 @@ class ProcessTable:
         if not self._processes and not self._leaving:
             self.none_left.set()
 
-    def _put_ending(self, ending: Ending) -> None:
+    def _put_ending(self, process: RegisteredProcess, ending: Ending) -> None:
         self._endings.pop(ending.port, None)
         self._endings[ending.port] = ending
-        while len(self._endings) > MAX_ENDINGS:
-            del self._endings[next(iter(self._endings))]
+        self._debugged.discard(ending.port)
+        if process.was_debugged:
+            self._debugged.add(ending.port)
+        if len(self._endings) > MAX_ENDINGS:  # the oldest one that no editor needs
+            port = min(self._endings, key=lambda port: port in self._debugged)
+            del self._endings[port]
+            self._debugged.discard(port)
         self.on_change()
 
     def publish_usage(self, usage: NodeUsage) -> None:

@@ -86,6 +86,8 @@ class RegisteredProcess:
         """How to request its stacks by signal, if possible."""
         self.is_exiting = False
         """True once the process has sent `Leave`."""
+        self.was_debugged = False
+        """True once a debugger has attached to the process, or tried to."""
         self._writer = writer
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
@@ -127,6 +129,7 @@ class RegisteredProcess:
         Raises:
             RelayDebugError: debugpy did not start, or the process did not answer.
         """
+        self.was_debugged = True
         answer = await self.ask("arm", within=ARM_TIMEOUT)
         return "127.0.0.1", answer["port"]
 
@@ -136,6 +139,7 @@ class RegisteredProcess:
         Raises:
             RelayDebugError: the process could not connect, or did not answer.
         """
+        self.was_debugged = True
         await self.ask("connect", {"port": port}, within=ARM_TIMEOUT)
 
     async def stacks(self, *, with_locals: bool) -> ProcessStacks:

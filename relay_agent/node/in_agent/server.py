@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_agent.agent.agent import Agent
+from relay_agent.agent.joined_calls import JoinedCalls
 from relay_agent.agent.succession import Succession
 from relay_agent.node.directory import STARTER_VARIABLE, NodeDirectory
 from relay_agent.node.in_agent.allocators import Allocators
@@ -181,10 +182,15 @@ async def _run_with_tag(agent: Agent, processes: ProcessTable, tag: RunTag | Non
         await agent.run()
         return
 
-    def publish() -> None:
-        agent.publish()
+    def update() -> None:
         targets = processes.targets()
         tag.update((each.describe() for each in targets), targets[0].node_rank if targets else None)
+
+    updating = JoinedCalls(update)
+
+    def publish() -> None:
+        agent.publish()
+        updating.request()
 
     processes.on_change = publish
     publish()

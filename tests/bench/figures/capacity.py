@@ -1,12 +1,17 @@
 """How many agents and targets one client holds, and how many connections one relay-server (`load hold`).
 
-The numbers are what was asked for, proved with a byte to and fro on each; none is a limit that was found.
+The numbers are what was asked for, proved with a byte to and fro on each; none is a limit that was found. In one row,
+the pretended ranks of one node crash together, until a client has logged all of them.
 """
 
 from __future__ import annotations
 
+import time
+
+import psutil
+
 from tests.bench.figures.footprint import MIB, memory
-from tests.bench.programs import holding
+from tests.bench.programs import holding, lines_of
 from tests.bench.report import Row
 from tests.bench.stage import Stage
 from tests.support.ports import free_port
@@ -19,7 +24,11 @@ TARGETS = 8
 
 async def capacity(stage: Stage, *, quick: bool) -> list[Row]:
     """Agents on the hybrid connection of their own; the relay's connections are of the older way: two each."""
-    return [*await _agents(stage, 3 if quick else 16), *await _relay(stage, 50 if quick else 500)]
+    return [
+        *await _agents(stage, 3 if quick else 16),
+        *await _crash(stage, 1000),
+        *await _relay(stage, 50 if quick else 500),
+    ]
 
 
 async def _agents(stage: Stage, agents: int) -> list[Row]:
@@ -42,6 +51,26 @@ async def _agents(stage: Stage, agents: int) -> list[Row]:
     for child in (client, *children):
         await stage.programs.end(child)
     return rows
+
+
+async def _crash(stage: Stage, ranks: int) -> list[Row]:
+    secrets = (stage.relay.connection_file("agent"), stage.relay.ca_file)
+    async with stage.programs.talking("tests.bench.changing_ranks", ranks, ranks, *secrets) as job:
+        await job.hear()
+        client = await stage.begin_client("--ports", str(free_port()))
+        await lines_of(client, lambda text: "connected, round trip" in text)
+        agent, started = psutil.Process(job.pid), time.perf_counter()
+        before = agent.cpu_times()
+        await job.ask("crash")
+        await lines_of(client, lambda text: text.count(" crashed") >= ranks)
+        seconds, after = time.perf_counter() - started, agent.cpu_times()
+        await stage.programs.end(client)
+    what = f"{ranks} ranks of a node crash together"
+    used = after.user + after.system - before.user - before.system
+    return [
+        Row("capacity", f"{what}, until logged", "s", {"client": seconds}),
+        Row("capacity", f"{what}, CPU time", "s", {"agent": used}),
+    ]
 
 
 async def _relay(stage: Stage, count: int) -> list[Row]:

@@ -1,15 +1,18 @@
 """Facts about an agent without a network; what it does with one is in the integration tests."""
 
+import asyncio
 from dataclasses import dataclass, replace
 
 import pytest
 
+from relay_agent.agent import joined_calls
 from relay_agent.agent.agent import Agent
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco.address import Endpoint
 from tests.support import secrets
+from tests.support.deadline import DEADLINE
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ async def test_an_agent_is_needed_while_a_process_is_held(state: State, needed: 
     assert needed is agent._is_needed()
 
 
-def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptureFixture) -> None:
+async def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptureFixture) -> None:
     """One line says how many targets are not announced."""
     credential = SasKeyCredential("listen", secrets.new_key())
     targets = {port: PortTarget(port, port) for port in range(10_001, 30_001, 2)}
@@ -43,3 +46,17 @@ def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptureFixtu
     left_out = int(line.split()[2])
     assert line.startswith(f"not announcing {left_out} of 10000 targets (those with the highest ports): ")
     assert 5000 < left_out < 10_000
+
+
+async def test_a_process_exits_after_its_last_change_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent confirms an exit only once a pending announcement is sent: the container may stop right afterwards."""
+    monkeypatch.setattr(joined_calls, "INTERVAL", 10 * DEADLINE)
+    target = PortTarget(5678, 5678)
+    agent = Agent(Endpoint("localhost", 1, "myhc"), SasKeyCredential("listen", secrets.new_key()), {5678: target})
+    for _ in range(2):
+        agent.publish()
+    leaving = asyncio.create_task(agent.drain(target, within=10 * DEADLINE))
+    await asyncio.sleep(0)
+    assert not leaving.done()
+    agent._announcing.flush()
+    await asyncio.wait_for(leaving, DEADLINE)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from relay_client.agents.announcement_changes import AgentEvent, agent_events, attachment_texts, describe_agent
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.ending import Ending
@@ -176,3 +178,26 @@ def test_a_job_that_ends_after_another() -> None:
     ]
     unknown = [event.text for event in agent_events(before, replace(after, endings=()), NOW, [former])]
     assert ["rank 0 on vm (port 5678) became unavailable (pid 44)"] == unknown
+
+
+class Counted(TargetInfo):
+    """A target that counts how often somebody asks for its name."""
+
+    asked = 0
+
+    @property
+    def label(self) -> str:
+        Counted.asked += 1
+        return super().label
+
+
+def test_the_work_grows_with_the_targets_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of a thousand targets that crash, or leave, are compared once, not each with each other."""
+    monkeypatch.setattr(Counted, "asked", 0)
+    running = tuple(Counted(10_000 + rank, rank=rank, state=State.RUNNING) for rank in range(1000))
+    crashed = tuple(replace(target, state=State.CRASHED) for target in running)
+    before, after = replace(NODE, targets=running), replace(NODE, targets=crashed)
+    assert 1000 == len(list(agent_events(before, after, NOW)))
+    assert 1000 == len(list(agent_events(before, replace(NODE, targets=()), NOW, running)))
+    assert [] == list(agent_events(before, before, NOW))
+    assert Counted.asked < 20 * 1000

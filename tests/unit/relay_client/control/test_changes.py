@@ -3,6 +3,8 @@
 import itertools
 from dataclasses import replace
 
+import pytest
+
 from relay_client.control.changes import changes
 from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Stop, Target
 
@@ -118,3 +120,24 @@ def test_connections_come_and_go() -> None:
         [],
     ] == [texts(before, after) for before, after in itertools.pairwise(steps)]
     assert [("detached", "port 5681 connection 1 has ended")] == texts(steps[3], BEFORE)
+
+
+class Counted(Target):
+    """A target that counts how often somebody asks for its name."""
+
+    asked = 0
+
+    @property
+    def label(self) -> str:
+        Counted.asked += 1
+        return super().label
+
+
+def test_the_work_grows_with_the_targets_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of a thousand targets that crash, or end, are compared once, not each with each other."""
+    monkeypatch.setattr(Counted, "asked", 0)
+    running = tuple(Counted(10_000 + rank, rank=rank, state="running") for rank in range(1000))
+    crashed = tuple(replace(target, state="crashed") for target in running)
+    assert 1000 == len(texts(with_node(targets=running), with_node(targets=crashed)))
+    assert 1000 == len(texts(with_node(targets=running), with_node(targets=())))
+    assert Counted.asked < 20 * 1000
