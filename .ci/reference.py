@@ -43,6 +43,11 @@ OTHER_VARIABLES = (
         "how long a lost session is kept (default: `3h` on the client; on the agent `2m`, or `30m` with a debugger)",
     ),
     (
+        "RELAY_MAX_SESSIONS",
+        "agent",
+        "number of clients that an agent serves, including those that have lost their connection (default: `32`)",
+    ),
+    (
         "RELAY_NODE_DIR",
         "job, agent",
         "directory in which the processes of a node find their agent (default: a private directory in /tmp)",

@@ -27,6 +27,7 @@ from typing import NamedTuple, NoReturn
 
 from relay_core.errors import HybridConnectionNotFound, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
+from relay_core.net.session.handshake import TooManySessions
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, refusing_agent
@@ -178,7 +179,7 @@ class Discovery:
         known = len(self._known())
         if self.at_random and known >= MAX_AGENTS:
             return False
-        unusable = 0 if search.unusable is None else MAX_UNUSABLE
+        unusable = 0 if search.unusable is None else 1 if isinstance(search.unusable, TooManySessions) else MAX_UNUSABLE
         return search.misses + running < effort.max_misses(known, unusable)
 
     def _max_probes(self, search: EndedSearch) -> int:
@@ -218,9 +219,8 @@ class Discovery:
         search.unusable = error
         search.misses += 1
         if not self._is_repeated(str(error)):
-            logger.warning(
-                "searching for other agents, because a listener on '%s' cannot be used: %s", self._path, error
-            )
+            doing = "waiting" if isinstance(error, TooManySessions) else "searching for other agents"
+            logger.warning("%s, because a listener on '%s' cannot be used: %s", doing, self._path, error)
 
     def _was_last_logged(self, text: str) -> bool:
         was_last, self._last_logged = text == self._last_logged, text

@@ -235,6 +235,7 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
 
     from relay_client.ports.forwarder import LOCAL_HOST
     from relay_client.ui.live_table import live_table
+    from relay_core.net.session.handshake import TooManySessions
     from relay_core.net.tasks import TaskSet
 
     async with tunnels:
@@ -243,6 +244,8 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
             seen = tunnels.describe()
         except NoListener as error:
             seen = f"{error.sentence}; waiting for one ({error.hint})"
+        except TooManySessions as error:
+            seen = f"{error.sentence}; waiting for a place ({error.hint})"
         async with forwarder:
             opened = format_ports(forwarder.opened) if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)

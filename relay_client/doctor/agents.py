@@ -69,7 +69,7 @@ class AgentChecks:
         access = self._access
         async with Tunnels(access.endpoint, access.credential, self._tls, tunnel_key=access.tunnel_key) as tunnels:
             try:
-                await tunnels.discover_all()
+                await tunnels.discover_all(waits=False)
             except RelayDebugError as error:
                 self._error = error
             self._agents = list(tunnels.roster)

@@ -17,7 +17,6 @@ __all__ = [
     "MAX_PENDING_CONTROL",
     "MAX_PENDING_MESSAGES",
     "MAX_REPEATED_BREACHES",
-    "MAX_SESSIONS",
     "MAX_STREAM_ID",
     "MAX_TARGET_NAME",
     "MAX_TEXT",
@@ -27,6 +26,7 @@ __all__ = [
     "MIN_VERSION",
     "OPEN_RATE",
     "PROBE_TIMEOUT",
+    "REPLACE_IN_USE_AFTER",
     "SHARED_ACK_BYTES",
     "SHARED_RATE",
     "STALL",
@@ -62,8 +62,6 @@ MAX_U31 = 2**31 - 1
 """Maximum of announced limits and of a stream's credit; the sum of two fits in 32 bits."""
 MAX_STREAM_ID = 2**32 - 1
 
-MAX_SESSIONS = 32
-"""Maximum number of an agent's sessions, including detached ones; a node serves a few people."""
 MAX_PENDING_CONTROL = 1024
 """Maximum number of control frames waiting for the peer's acknowledgements; a correct peer causes a few per open
 stream."""
@@ -89,6 +87,9 @@ HANDSHAKE_TIMEOUT = 10.0
 """Time for the first frame of each side; the driver enforces it."""
 UNCONFIRMED_GRACE = 30.0
 """Time for which an agent keeps a detached session that the client may not know of, because WELCOME was lost."""
+REPLACE_IN_USE_AFTER = 60.0
+"""Time without a transport after which a session with open streams may be replaced by a new one at the agent's limit. A
+short outage, in which all clients lose their transports, must not end a debug session."""
 PROBE_TIMEOUT = 3.0
 STALL = 5.0
 """If a deadline is processed this late, this side's event loop was blocked; the peer is not necessarily dead."""
@@ -143,6 +144,8 @@ class Settings:
     """Time without received data after which a transport counts as dead."""
     grace: float = 120.0
     """Time for which a detached session is kept; the owner can change `Session.grace` later."""
+    max_sessions: int = 32
+    """Maximum number of an agent's sessions, including detached ones; a node serves a few people."""
 
     def __post_init__(self) -> None:
         if self.replay_bytes < 2 * self.limits.max_payload:
@@ -151,3 +154,5 @@ class Settings:
             raise ValueError(f"control_reserve is below {MIN_CONTROL_RESERVE}")
         if min(self.send_queue, self.quantum, self.shared_in_flight, self.ack_bytes, self.ack_frames) < 1:
             raise ValueError("buffer sizes must be at least 1 byte")
+        if self.max_sessions < 1:
+            raise ValueError("max_sessions must be at least 1")

@@ -84,7 +84,8 @@ class Session:
             emit=self._emit,
             counters=self.counters,
         )
-        self._detached_at = now
+        self.detached_at = now
+        """When the session last lost its transport, or was created."""
         self._confirmed = role is Role.CLIENT
         """True if the client has certainly received WELCOME."""
         self._closing = False
@@ -245,7 +246,7 @@ class Session:
         if self.over:
             return None
         if not self.attached:
-            return self._detached_at + self._grace()
+            return self.detached_at + self._grace()
         ack = self._receipts.deadline
         return self._liveness.deadline if ack is None else min(self._liveness.deadline, ack)
 
@@ -257,7 +258,7 @@ class Session:
             self._receipts.tick(now)
             if not self._liveness.check(now):
                 self._give_up(Death.SILENCE, "", now)
-        elif now >= self._detached_at + self._grace():
+        elif now >= self.detached_at + self._grace():
             self._finish(OverReason.GRACE_EXPIRED, f"no connection for {self._grace():.0f} s")
 
     def probe(self, now: float, timeout: float) -> None:
@@ -377,7 +378,7 @@ class Session:
 
     def _detach(self, now: float) -> None:
         self.attached = False
-        self._detached_at = now
+        self.detached_at = now
 
     def _check_closed(self) -> None:
         if self._scheduler.goaway_acked:

@@ -8,17 +8,21 @@
 
 A session changes only after the last check, so that an unauthenticated peer cannot end its transport. Sessions are kept
 in memory only and are lost when the agent restarts: stream data is never written to disk.
+
+At the limit on sessions, a HELLO ends a session without a transport, whose client may have been killed: one without
+open streams if there is any, and of those the one that lost its transport first. A session with open streams is ended
+only if it has been without a transport for `REPLACE_IN_USE_AFTER`. A session with a transport is never ended.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import Frame
 from relay_core.tunnel.handshake import Attached, FirstFrame, NotAttached
-from relay_core.tunnel.limits import CAPABILITIES, MAX_SESSIONS, MIN_VERSION, VERSION, Settings
+from relay_core.tunnel.limits import CAPABILITIES, MIN_VERSION, REPLACE_IN_USE_AFTER, VERSION, Settings
 from relay_core.tunnel.messages import SECRET_SIZE, SESSION_ID_SIZE, Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import ProtocolBreach, Refusal, Role
 from relay_core.tunnel.payloads import JsonObject
@@ -30,6 +34,8 @@ ENTROPY_SIZE = SESSION_ID_SIZE + SECRET_SIZE
 """Random bytes that a handshake needs if it creates a session."""
 TLS_HANDSHAKE = 0x16
 """First byte of a TLS connection (RFC 8446, 5.1)."""
+MAX_REPLACED = 1000
+"""Maximum number of replaced sessions whose clients still get the reason."""
 
 
 class SessionTable:
@@ -38,16 +44,16 @@ class SessionTable:
     Args:
         settings: Limits and timers of each session.
         info: Information about this agent for the next WELCOME; the owner may change it.
-        max_sessions: Maximum number of sessions.
     """
 
-    def __init__(self, settings: Settings, *, info: JsonObject | None = None, max_sessions: int = MAX_SESSIONS) -> None:
+    def __init__(self, settings: Settings, *, info: JsonObject | None = None) -> None:
         self.settings = settings
         self.info: JsonObject = info or {}
         self.counters: Counter[Refusal] = Counter()
         """Refused handshakes by reason."""
-        self._max_sessions = max_sessions
         self._sessions: dict[bytes, Session] = {}
+        self._replaced: deque[bytes] = deque(maxlen=MAX_REPLACED)
+        """Ids of sessions that ended to make room for another client."""
 
     def __repr__(self) -> str:
         attached = sum(session.attached for session in self)
@@ -74,7 +80,7 @@ class SessionTable:
         if version is None:
             return self.refuse(Refusal.VERSION, f"the agent supports protocol versions {MIN_VERSION} to {VERSION}")
         self.sweep(now)  # expired sessions must not count against the limit
-        if len(self) >= self._max_sessions:
+        if len(self) >= self.settings.max_sessions and not self._make_room(now):
             return self.refuse(Refusal.BUSY, f"the agent has reached its limit of {len(self)} sessions")
         session_id, secret = entropy[:SESSION_ID_SIZE], entropy[SESSION_ID_SIZE:ENTROPY_SIZE]
         greeting = Greeting(self.settings.limits, self.info, version=version, capabilities=CAPABILITIES)
@@ -90,7 +96,9 @@ class SessionTable:
         self.sweep(now)
         session = self._sessions.get(resume.session_id)
         if session is None:
-            return self.refuse(Refusal.UNKNOWN_SESSION, "the agent was restarted, or the session has expired")
+            is_replaced = resume.session_id in self._replaced
+            text = self._why_replaced if is_replaced else "the agent was restarted, or the session has expired"
+            return self.refuse(Refusal.UNKNOWN_SESSION, text)
         # The proof is checked first, because only the session's client may obtain its epoch and frame numbers.
         if not resume.verify(session.secret):
             return self.refuse(Refusal.BAD_PROOF, "the proof does not match the session")
@@ -105,6 +113,26 @@ class SessionTable:
         reply = Resumed.make(session.secret, resume, session.received).encode()
         session.attach(resume.epoch, resume.received, now)
         return session, reply
+
+    @property
+    def _why_replaced(self) -> str:
+        limit = self.settings.max_sessions
+        return f"the session had no connection, and the agent needed its place for another client (limit: {limit})"
+
+    def _make_room(self, now: float) -> bool:
+        """End the session that is needed least; return False if all are needed."""
+        candidates = [
+            session
+            for session in self
+            if not (session.attached or (session.streams and now - session.detached_at < REPLACE_IN_USE_AFTER))
+        ]
+        if not candidates:
+            return False
+        session = min(candidates, key=lambda each: (len(each.streams) > 0, each.detached_at))
+        session.abort(self._why_replaced)
+        self._replaced.append(session.id)
+        del self._sessions[session.id]
+        return True
 
     def refuse(self, refusal: Refusal, text: str) -> NotAttached:
         """Count a refusal and return it with its REFUSED frame."""

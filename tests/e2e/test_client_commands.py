@@ -7,18 +7,21 @@ import signal
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from relay_agent.agent.port_targets import PortTarget
 from relay_client.ui.text import clock
 from relay_core.errors import RelayDebugError
 from tests.support.deadline import DEADLINE
-from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, who_serves
+from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, tunnels, who_serves
 from tests.support.ports import free_port
 from tests.support.programs import Program, program, run, stop
 from tests.support.relay import LocalRelay
 from tests.support.screen import client_on, screen
+from tests.support.tunnel import QUICK, running_agent
 
 pytestmark = pytest.mark.e2e
 
@@ -67,6 +70,24 @@ async def test_targets_as_json(relay: LocalRelay, env: dict[str, str]) -> None:
             assert (3, port, "r1", "crashed", "ValueError: no") == tuple(
                 target[field] for field in ("rank", "port", "run", "state", "detail")
             )
+
+
+async def test_a_full_agent_is_waited_for(relay: LocalRelay, env: dict[str, str]) -> None:
+    """Commands wait for a place, with a line about it; ports are open meanwhile."""
+    port, settings = free_port(), replace(QUICK, max_sessions=1)
+    async with (
+        running_agent(relay, {port: PortTarget(port, port)}, tunnel_key=KEY, settings=settings),
+        tunnels(relay) as other,
+    ):
+        await other.discover()
+        full = "the agent refused the session: the agent has reached its limit of 1 sessions"
+        async with program("relay_client", "targets", env=env) as targets:
+            await targets.line(f"waiting, because a listener on 'myhc' cannot be used: {full}")
+            async with program("relay_client", "--hc", "myhc", "--ports", str(port), env=env) as client:
+                assert f"port {port}: {full}; waiting for a place (" in await client.line("ready on")
+                await stop(client)
+            await other.__aexit__(None, None, None)
+            assert 0 == (await targets.finish()).status
 
 
 async def test_targets_without_an_agent(env: dict[str, str]) -> None:

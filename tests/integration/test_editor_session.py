@@ -5,6 +5,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.dap.framing import encode
+from relay_core.tunnel import sessions
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, debuggee, stopped_at_breakpoint
@@ -192,6 +194,29 @@ async def test_an_agent_that_ends_is_reported(relay: LocalRelay, tmp_path: Path)
             await output(editor, "the job or its agent has exited")
             await editor.wait_for_event("terminated", within=DEADLINE)
             assert {} == await editor.request("disconnect", within=DEADLINE)
+
+
+async def test_a_replaced_client_shows_its_editor_the_reason(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that comes back after another one took its place says so, and ends the debug session."""
+    monkeypatch.setattr(sessions, "REPLACE_IN_USE_AFTER", 0.0)
+    settings = replace(QUICK, max_sessions=1)
+    async with (
+        debuggee(tmp_path) as (_, target_port, script),
+        tunnelled_to(relay, target_port, dap_only=True, encrypted=False, settings=settings) as path,
+        stopped_at_breakpoint(path.port, script) as session,
+        Tunnels(relay.endpoint, relay.sender, relay.tls, settings=QUICK) as other,
+    ):
+        path.chaos.accepting = False
+        path.chaos.cut()
+        while path.agent._tunnels.in_contact:
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(other.discover_all(), DEADLINE)
+        assert 0 == path.agent._tunnels.streams
+        path.chaos.accepting = True
+        await output(session.client, "the agent needed its place for another client (limit: 1)")
+        await session.client.wait_for_event("terminated", within=DEADLINE)
 
 
 @pytest.mark.parametrize(("command", "arguments"), [("terminate", {}), ("disconnect", {"terminateDebuggee": True})])

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net import HybridConnectionListener, connect
 from relay_core.net.session.client import ClientTunnel
-from relay_core.net.session.handshake import SessionRefused, perform_handshake
+from relay_core.net.session.handshake import SessionRefused, TooManySessions, perform_handshake
 from relay_core.net.session.secure_channel import TunnelKeyMissing, WrongTunnelKey
 from relay_core.net.session.transport import Transport
 from relay_core.net.session.tunnel_identity import TunnelIdentity
@@ -194,3 +195,34 @@ async def test_garbage_costs_its_own_transport_only(relay: LocalRelay) -> None:
                 while True:
                     await asyncio.wait_for(websocket.receive(), DEADLINE)
         await still_untouched(path, client)
+
+
+async def test_killed_clients_keep_nobody_out(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """Sessions whose clients are gone make room at the limit; if all clients are there, a new one waits for a place."""
+    caplog.set_level(logging.INFO)
+    settings = replace(QUICK, max_sessions=2)
+
+    def client() -> Tunnels:
+        return Tunnels(relay.endpoint, relay.sender, relay.tls, settings=QUICK)
+
+    async with running_agent(relay, {1: PortTarget(1, 1)}, tunnel_key=None, settings=settings) as agent:
+        for _ in range(2):
+            _, transport = await ClientTunnel.begin(await dial(relay), None, settings=QUICK, info={})
+            transport.abort()
+        while agent._tunnels.in_contact:
+            await asyncio.sleep(0.01)
+        async with client() as first, contextlib.AsyncExitStack() as stack:
+            await first.discover_all()
+            second = await stack.enter_async_context(client())
+            await second.discover_all()
+            async with client() as third:
+                with pytest.raises(TooManySessions, match="the agent has reached its limit of 2 sessions"):
+                    await third.discover_all(waits=False)
+                waiting = asyncio.create_task(third.discover_all())
+                waits = "waiting, because a listener on 'myhc' cannot be used: the agent refused the session"
+                while waits not in caplog.text:
+                    await asyncio.sleep(0.01)
+                await stack.aclose()  # the second client leaves
+                await asyncio.wait_for(waiting, DEADLINE)
+                assert 1 == len(third.roster)
+    assert 1 == caplog.text.count(waits)

@@ -121,6 +121,9 @@ class AgentTunnels:
             if isinstance(error, TIMEOUT_ERRORS):
                 raise ConnectionLost("a client did not complete its handshake in time") from None
             raise
+        for driver in list(self._drivers.values()):
+            if driver.session.over:  # replaced by the new session
+                driver.follow_up()
         if isinstance(outcome, NotAttached):
             await transport.send([outcome.reply])
             await _close_or_abort(transport)

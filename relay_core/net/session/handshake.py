@@ -12,7 +12,7 @@ from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT
 from relay_core.tunnel.outcomes import Refusal, Role
 
-__all__ = ["SessionRefused", "perform_handshake"]
+__all__ = ["SessionRefused", "TooManySessions", "perform_handshake"]
 
 
 class SessionRefused(RelayDebugError):
@@ -25,10 +25,21 @@ class SessionRefused(RelayDebugError):
 
     exit_code = 10
 
-    def __init__(self, refusal: Refusal, text: str) -> None:
-        hint = "install the same version of relay-debug on both sides" if refusal is Refusal.VERSION else ""
+    def __init__(self, refusal: Refusal, text: str, *, hint: str = "") -> None:
+        if refusal is Refusal.VERSION:
+            hint = "install the same version of relay-debug on both sides"
         super().__init__(f"the agent refused the session: {text or refusal.name.lower()}", hint=hint)
         self.refusal = refusal
+
+
+class TooManySessions(SessionRefused):
+    """The agent has reached its limit on sessions; it accepts a new one once a client has disconnected."""
+
+    retryable = True
+
+    def __init__(self, text: str) -> None:
+        hint = "wait until another client disconnects, or set RELAY_MAX_SESSIONS on the node to a higher limit"
+        super().__init__(Refusal.BUSY, text, hint=hint)
 
 
 async def perform_handshake(transport: Transport, handshake: ClientHandshake) -> Attached:
@@ -36,6 +47,7 @@ async def perform_handshake(transport: Transport, handshake: ClientHandshake) ->
 
     Raises:
         SessionRefused: the agent refused the session.
+        TooManySessions: the agent has no room for a session at the moment.
         TunnelKeyMissing, WrongTunnelKey: client and agent do not share a tunnel key.
         RelayUnreachable: no answer in time.
         ConnectionLost, ProtocolError: the transport closed, or the peer is not an agent.
@@ -69,5 +81,7 @@ async def perform_handshake(transport: Transport, handshake: ClientHandshake) ->
         transport.abort()
         if outcome.refusal is Refusal.KEY_MISMATCH:
             raise TunnelKeyMissing(Role.CLIENT)
+        if outcome.refusal is Refusal.BUSY:
+            raise TooManySessions(outcome.text)
         raise SessionRefused(outcome.refusal, outcome.text)
     return outcome

@@ -1,4 +1,4 @@
-"""The tunnel's timers, read from environment variables.
+"""The tunnel's timers and the limit on sessions, read from environment variables.
 
 RELAY_PING_AFTER   time without data after which the peer is pinged (default: 10s)
 RELAY_DEAD_AFTER   time without data after which a connection is dropped and replaced (default: 25s)
@@ -6,6 +6,8 @@ RELAY_KEEP         how long a session without a connection is kept (default: 3h 
                    debugger is attached, 2m otherwise)
 
 Each is a duration of at most a day, such as 90, 90s or 10m.
+
+RELAY_MAX_SESSIONS   how many clients an agent serves, including those that have lost their connection (default: 32)
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ __all__ = ["keep_seconds", "tunnel_settings"]
 
 MAX_SECONDS = 24 * 3600.0
 """Sessions are kept for at most a day, because a paused job still costs money."""
+MAX_DIGITS = 4
+"""Maximum number of digits of the limit on sessions."""
 
 
 def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -> Settings:
@@ -32,7 +36,7 @@ def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -
         grace: Seconds that a session without a connection is kept if `RELAY_KEEP` is not set.
 
     Raises:
-        ConfigurationError: a variable is not a duration of at most a day.
+        ConfigurationError: a variable is not a duration of at most a day, or not a valid number of sessions.
     """
     environ = os.environ if environ is None else environ
     defaults = Settings()
@@ -43,7 +47,13 @@ def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -
             f"RELAY_DEAD_AFTER ({dead_after:g}) must be longer than RELAY_PING_AFTER ({ping_after:g})",
             hint="leave enough time for a response, for example RELAY_DEAD_AFTER=25 and RELAY_PING_AFTER=10",
         )
-    return replace(defaults, ping_after=ping_after, dead_after=dead_after, grace=keep_seconds(environ, default=grace))
+    return replace(
+        defaults,
+        ping_after=ping_after,
+        dead_after=dead_after,
+        grace=keep_seconds(environ, default=grace),
+        max_sessions=_max_sessions(environ, defaults.max_sessions),
+    )
 
 
 def keep_seconds(environ: Mapping[str, str] | None = None, *, default: float) -> float:
@@ -53,6 +63,18 @@ def keep_seconds(environ: Mapping[str, str] | None = None, *, default: float) ->
         ConfigurationError: `RELAY_KEEP` is not a duration of at most a day.
     """
     return _seconds(os.environ if environ is None else environ, "RELAY_KEEP", default)
+
+
+def _max_sessions(environ: Mapping[str, str], default: int) -> int:
+    text = environ.get("RELAY_MAX_SESSIONS", "").strip()
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS and int(text)):
+        raise ConfigurationError(
+            f"RELAY_MAX_SESSIONS: invalid number of sessions: '{text}'",
+            hint=f"use a number from 1 to {10**MAX_DIGITS - 1}; the default is {default}",
+        )
+    return int(text)
 
 
 def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:

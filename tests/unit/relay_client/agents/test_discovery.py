@@ -20,6 +20,7 @@ from relay_client.agents.discovery import (
 )
 from relay_core.errors import ConnectionLost, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
+from relay_core.net.session.handshake import TooManySessions
 from relay_core.net.session.secure_channel import WrongTunnelKey
 from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader, misdirected
 from tests.support.deadline import DEADLINE
@@ -232,6 +233,23 @@ async def test_only_agents_with_another_key() -> None:
     assert isinstance(await relay.discovery().search(lambda: THOROUGH), WrongTunnelKey)
     assert THOROUGH.max_misses(0, MAX_UNUSABLE) == relay.probes
     assert relay.max_probes <= MAX_PROBES
+
+
+async def test_an_agent_that_is_full(caplog: pytest.LogCaptureFixture) -> None:
+    """The search ends after few attempts with an error after which waiting helps, and logs one line about it."""
+    relay = Relay(["full"], selects=True)
+
+    async def begin(connection: Connection) -> Begun:
+        relay.connecting.discard(connection.agent)
+        raise TooManySessions("the agent has reached its limit of 32 sessions")
+
+    relay.begin = begin
+    ended = await relay.discovery().search(lambda: THOROUGH)
+    assert isinstance(ended, TooManySessions)
+    assert ended.retryable
+    assert THOROUGH.max_misses(0, 1) == relay.probes
+    (line,) = caplog.messages
+    assert line.startswith("waiting, because a listener on 'myhc' cannot be used: the agent refused the session: ")
 
 
 async def test_listeners_that_take_long_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,10 @@ from relay_core.tunnel import (
     SessionTable,
     Settings,
 )
-from relay_core.tunnel.frames import HEADER_SIZE
-from relay_core.tunnel.limits import UNCONFIRMED_GRACE, VERSION
+from relay_core.tunnel.frames import HEADER_SIZE, OPEN, encode_frame
+from relay_core.tunnel.limits import REPLACE_IN_USE_AFTER, UNCONFIRMED_GRACE, VERSION
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed
+from relay_core.tunnel.payloads import encode_open
 from tests.support.tunnel_link import ENTROPY, Link, connected
 
 HELLO = Greeting(Limits()).encode()
@@ -113,17 +114,71 @@ def test_a_restarted_agent_knows_no_session(link):
     assert outcome.refusal.final
 
 
+def full_table(count: int = 2) -> tuple[SessionTable, list]:
+    """A table with as many sessions as it may have, all with a transport."""
+    table = SessionTable(Settings(grace=3600.0, max_sessions=count))
+    return table, [present(table, HELLO, bytes([number]) * ENTROPY_SIZE).session for number in range(1, count + 1)]
+
+
+def open_stream(session) -> None:
+    """Let the client of a session open a stream."""
+    session.receive_data(1, encode_frame(OPEN, encode_open(1, {}), stream=1, seq=1), 1000.0)
+    assert len(session.streams) == 1
+
+
 def test_an_agent_holds_so_many_sessions_and_no_more():
-    """One more is told to try later; an expired one makes room."""
-    table = SessionTable(Settings(grace=60.0), max_sessions=2)
-    for number in (1, 2):
-        attached = present(table, HELLO, bytes([number]) * ENTROPY_SIZE)
-        attached.session.transport_lost(1, 1000.0)
+    """One more is told to try later, and nobody with a transport makes room for it; an expired session does."""
+    table, sessions = full_table()
     outcome = present(table, HELLO)
     assert outcome.refusal is Refusal.BUSY
+    assert not outcome.refusal.final
     assert "limit of 2 sessions" in refusal_in(outcome).text
+    assert [None, None] == [session.over for session in sessions]
+    sessions[0].transport_lost(1, 1000.0)
     assert isinstance(present(table, HELLO, now=1000.0 + UNCONFIRMED_GRACE), Attached)
-    assert repr(table) == "<SessionTable 1 attached of 1 refused=1>"
+    assert repr(table) == "<SessionTable 2 attached of 2 refused=1>"
+
+
+def test_a_new_client_replaces_the_session_that_lost_its_transport_first():
+    """A killed client keeps nobody out; the other sessions are kept."""
+    table, sessions = full_table(3)
+    for session, now in zip(sessions, (1003.0, 1001.0, 1002.0), strict=True):
+        session.transport_lost(1, now)
+    assert isinstance(present(table, HELLO, now=1004.0), Attached)
+    assert [None, OverReason.ABORTED, None] == [session.over and session.over.reason for session in sessions]
+    assert repr(table) == "<SessionTable 1 attached of 3 refused=0>"
+
+
+def test_a_session_with_streams_is_replaced_last():
+    """A debugger that is attached keeps its session while there is one without, however long it has been away."""
+    table, (busy, idle) = full_table()
+    open_stream(busy)
+    busy.transport_lost(1, 1000.0)
+    idle.transport_lost(1, 1500.0)
+    present(table, HELLO, now=1501.0)
+    assert (None, OverReason.ABORTED) == (busy.over, idle.over.reason)
+
+
+def test_an_outage_of_all_clients_ends_no_debug_session():
+    """A session with streams makes room only after it has been without a transport for a while."""
+    table, (busy, other) = full_table()
+    open_stream(busy)
+    busy.transport_lost(1, 1000.0)
+    assert present(table, HELLO, now=1000.0 + REPLACE_IN_USE_AFTER - 0.1).refusal is Refusal.BUSY
+    assert isinstance(present(table, HELLO, now=1000.0 + REPLACE_IN_USE_AFTER), Attached)
+    assert (OverReason.ABORTED, None) == (busy.over.reason, other.over)
+
+
+def test_a_replaced_client_gets_the_reason():
+    """Its RESUME is refused for good, with a sentence of its own."""
+    table, (session, _) = full_table()
+    session.transport_lost(1, 1000.0)
+    present(table, HELLO, now=1001.0)
+    resume = Resume.make(session.secret, session.id, epoch=2, received=0, nonce=NONCE)
+    outcome = present(table, resume.encode(), now=1002.0)
+    assert outcome.refusal is Refusal.UNKNOWN_SESSION
+    why = "the session had no connection, and the agent needed its place for another client (limit: 2)"
+    assert why == refusal_in(outcome).text == session.over.text
 
 
 def test_a_session_of_which_the_client_may_not_know_is_not_kept_for_long(link):

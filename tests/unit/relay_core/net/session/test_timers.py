@@ -1,4 +1,4 @@
-"""Facts about the timers that the environment sets."""
+"""Facts about the timers and the limit on sessions that the environment sets."""
 
 import pytest
 
@@ -37,3 +37,17 @@ def test_an_answer_needs_time() -> None:
     """The time until a connection is dead must be longer than the time until a ping."""
     with pytest.raises(ConfigurationError, match="must be longer than RELAY_PING_AFTER"):
         tunnel_settings({"RELAY_DEAD_AFTER": "5"}, grace=7.0)
+
+
+def test_limit_on_sessions() -> None:
+    """The agent's number of sessions has a variable; without it, the default applies."""
+    assert [32, 32, 200] == [
+        tunnel_settings({"RELAY_MAX_SESSIONS": text}, grace=7.0).max_sessions for text in ("", " ", "200")
+    ]
+
+
+@pytest.mark.parametrize("text", ["many", "0", "-1", "1.5", "10000", "\u00b2"])
+def test_an_invalid_limit_on_sessions(text: str) -> None:
+    """What is not a number from 1 to 9999 is refused with the variable's name."""
+    with pytest.raises(ConfigurationError, match=f"RELAY_MAX_SESSIONS: invalid number of sessions: '{text}'"):
+        tunnel_settings({"RELAY_MAX_SESSIONS": text}, grace=7.0)
