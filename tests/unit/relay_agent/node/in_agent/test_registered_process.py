@@ -14,15 +14,21 @@ from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
 from tests.support.deadline import DEADLINE
 
-GONE = subprocess.Popen([sys.executable, "-c", ""])
-GONE.wait()
+
+@pytest.fixture
+def exited_pid() -> int:
+    """The id of a process that has exited."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
 
 
-@pytest.mark.parametrize(
-    ("pid", "how"), [(GONE.pid, "exited"), (os.getpid(), "closed its connection to the agent, or is exiting")]
-)
-async def test_an_exit_counts_after_the_debugger_had_time(monkeypatch: pytest.MonkeyPatch, pid: int, how: str) -> None:
+@pytest.mark.parametrize("how", ["exited", "closed its connection to the agent, or is exiting"])
+async def test_an_exit_counts_after_the_debugger_had_time(
+    monkeypatch: pytest.MonkeyPatch, exited_pid: int, how: str
+) -> None:
     """Sessions of a process are ended some time after it has left, and not before; its exit is stated if it is true."""
+    pid = exited_pid if how == "exited" else os.getpid()
     monkeypatch.setattr("relay_agent.node.in_agent.registered_process.DEBUGGER_END_TIMEOUT", 0.05)
     near, far = socket.socketpair()
     _, writer = await asyncio.open_connection(sock=near)
