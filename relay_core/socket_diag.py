@@ -11,13 +11,14 @@ Ports and addresses are in network byte order, all other fields in the machine's
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import struct
 from typing import NamedTuple
 
-__all__ = ["DiagSocket", "find_connection"]
+__all__ = ["DiagSocket", "SocketQueries"]
 
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
@@ -39,8 +40,9 @@ _STATE = struct.Struct("=BBBB")
 _OWNER = struct.Struct("=IIIII")
 """Timeout, receive queue, send queue, uid, inode."""
 _OWNER_AT = _STATE.size + _PORTS.size + _ADDRESSES.size + len(_ANY)
-RESPONSE_TIMEOUT = 1.0
-"""Timeout in seconds; the kernel has usually responded when `send` returns."""
+RESPONSE_TIMEOUT = 1
+"""Timeout in seconds; the kernel has usually responded when `write` returns."""
+MAX_RESPONSE = 4096
 
 
 class DiagSocket(NamedTuple):
@@ -51,19 +53,74 @@ class DiagSocket(NamedTuple):
     """0 if no process has it."""
 
 
-def find_connection(local: tuple[str, int], remote: tuple[str, int]) -> DiagSocket | None:
-    """Return the connected socket with these addresses, both IPv4 or both IPv6; None if the kernel shows none.
+class SocketQueries:
+    """Sends queries through a descriptor that stays open, so that a query also succeeds if no descriptor is left.
+
+    Every method may be called from any thread, and in forked children. Each thread takes a descriptor out of the list
+    while it uses it, so that no response reaches another thread; usually, there is only one.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[tuple[int, int]] = []
+        """Open descriptors, each with the id of the process that uses it."""
+
+    def __repr__(self) -> str:
+        return f"<SocketQueries idle={len(self._idle)}>"
+
+    def find_connection(self, local: tuple[str, int], remote: tuple[str, int]) -> DiagSocket | None:
+        """Return the connected socket with these addresses, both IPv4 or both IPv6; None if the kernel shows none.
+
+        Raises:
+            OSError: this system does not support such queries, or the kernel cannot be asked at the moment.
+        """
+        request = _request(local, remote)
+        try:
+            response = self._ask(request)
+        except OSError:  # the descriptor may have been broken
+            self.close()
+            response = self._ask(request)
+        return _parse(response, local[1], remote[1])
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        while self._idle:
+            with contextlib.suppress(OSError):
+                os.close(self._idle.pop()[1])
+
+    def _ask(self, request: bytes) -> bytes:
+        descriptor = self._take()
+        try:
+            os.write(descriptor, request)
+            response = os.read(descriptor, MAX_RESPONSE)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+            raise
+        self._idle.append((os.getpid(), descriptor))
+        return response
+
+    def _take(self) -> int:
+        with contextlib.suppress(IndexError):
+            owner, descriptor = self._idle.pop()
+            if owner == os.getpid():
+                return descriptor
+            self._idle.clear()  # this is a forked child, and the parent reads from the same socket
+        return _connect()
+
+
+def _connect() -> int:
+    """Return the descriptor of a new socket that is connected to the kernel.
 
     Raises:
-        OSError: this system does not support such queries.
+        OSError: this system has no such sockets, or the program has no descriptors left.
     """
     if not hasattr(socket, "AF_NETLINK"):
         raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG) as kernel:
-        kernel.settimeout(RESPONSE_TIMEOUT)
+        kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", RESPONSE_TIMEOUT, 0))
         kernel.connect((0, 0))  # only the kernel may respond
-        kernel.send(_request(local, remote))
-        return _parse(kernel.recv(4096), local[1], remote[1])
+        kernel.setblocking(True)
+        return kernel.detach()
 
 
 def _request(local: tuple[str, int], remote: tuple[str, int]) -> bytes:

@@ -27,9 +27,10 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.socket_owner import PeerCheck
 from relay_core.net.streams.bridge import carry_bytes
-from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
+from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.streams.local_server import listen_local
 from relay_core.net.tasks import TaskSet
-from relay_core.socket_tables import SocketTables, own_user
+from relay_core.socket_tables import own_user, shared_tables
 
 __all__ = ["connect_to_editor"]
 
@@ -59,7 +60,7 @@ async def connect_to_editor(
     """
     port = target.logical_port
     peers = PeerCheck(frozenset({own_user()}), lambda sentence: logger.warning("port %s: %s", port, sentence))
-    if not SocketTables().is_readable:
+    if not shared_tables().shows_owners:
         logger.warning(
             "this system does not reveal which user is connecting, so any user of this machine can connect to the "
             "editor on port %s",
@@ -68,14 +69,12 @@ async def connect_to_editor(
     async with TaskSet() as connections:
 
         def accepted(local: LocalEndpoint) -> None:
-            if not peers.allows(local):
-                return
             carrying = _carry(target, driver, local, reports, prefetch=prefetch)
             connections.spawn(carrying, name=f"reverse connection {port}")
 
-        server = await listen_local(accepted, "127.0.0.1", 0)
+        server = await listen_local(accepted, "127.0.0.1", 0, peers.admits)
         try:
-            await target.connect_to(server.sockets[0].getsockname()[1])
+            await target.connect_to(server.port)
             await stream.write(json.dumps(Ready().encode()).encode() + b"\n")
             while await stream.read():
                 pass

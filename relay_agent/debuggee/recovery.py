@@ -7,7 +7,7 @@ from typing import Any
 
 from relay_agent.debugpy_internals.table import RECOVERY
 from relay_agent.gevent_originals import time
-from relay_core.socket_tables import OwnerUnknown, SocketTables
+from relay_core.socket_tables import SocketTables
 
 __all__ = ["end_debugger", "is_abandoned"]
 
@@ -21,8 +21,9 @@ POLL_INTERVAL = 0.01
 def is_abandoned(port: int) -> bool:
     """Return whether no editor is connected to debugpy's adapter, as far as this system shows connections."""
     try:
-        return not SocketTables().has_client(port)
-    except OwnerUnknown:
+        with SocketTables() as tables:
+            return not tables.has_client(port)
+    except OSError:
         return False
 
 

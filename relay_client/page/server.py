@@ -4,15 +4,21 @@ GET  /, /page.css, /*.js    the page, which contains no data
 POST /session               token in the link -> key
 GET  /updates               state and events (`Feed.updates`) as server-sent events
 GET  /stacks, /hang         results of these requests, as on the control socket
+
+Connections of other users are closed before a request is read. Connections without a request are closed too, and their
+number is limited, so that nobody can use up relay-client's file descriptors.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from importlib import resources
+from typing import cast
 
 from aiohttp import web
 
@@ -21,9 +27,12 @@ from relay_client.control.messages import Hang, Request, Stacks
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.page.access import PageAccess
 from relay_client.page.feed import Feed
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, RelayDebugError
+from relay_core.net.socket_owner import PeerCheck
+from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
-from relay_core.socket_tables import ROOT, OwnerUnknown, SocketTables, own_user
+from relay_core.socket_tables import ROOT, own_user
 
 __all__ = ["PageServer"]
 
@@ -51,16 +60,23 @@ HEADERS = {
 }
 MAX_BODY = 1024
 """Maximum number of bytes in a request."""
+MAX_CONNECTIONS = 64
+"""Maximum number of connections; a browser opens at most six for all its tabs."""
+REQUEST_TIMEOUT = 5.0
+"""Timeout in seconds for a connection's first request, and for a request's body."""
+IDLE_TIMEOUT = 15.0
+"""Seconds without a request after which a connection is closed."""
 CLOSE_TIMEOUT = 0.2
 """Seconds that the connections of open pages have to close when relay-client exits."""
 FOREIGN_HOST = "this server accepts only the address 127.0.0.1; hint: use the link that relay-client printed"
-OTHER_USER = "this page belongs to another user of this machine"
 NO_SESSION = (
     "this link has already been used or belongs to another relay-client; hint: use the last link that relay-client "
     "printed"
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+logger = logging.getLogger(__name__)
 
 
 class PageServer:
@@ -78,7 +94,8 @@ class PageServer:
         self._port = port
         self._feed = Feed(service)
         self._subscriber = Subscriber(lambda _event: None)
-        self._tables = SocketTables()
+        self._without_request: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}
+        """The connections that have not sent a request yet, each with the timer that closes it."""
         self._access = PageAccess(port, _secret)
         self._stack = contextlib.AsyncExitStack()
 
@@ -86,19 +103,24 @@ class PageServer:
         return f"<PageServer {self._access}>"
 
     async def __aenter__(self) -> PageServer:
-        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=CLOSE_TIMEOUT)
+        runner = web.AppRunner(
+            self._application(), access_log=None, shutdown_timeout=CLOSE_TIMEOUT, keepalive_timeout=IDLE_TIMEOUT
+        )
+        peers = PeerCheck(frozenset({own_user(), ROOT}), lambda sentence: logger.warning("page: %s", sentence))
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._feed)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             try:
-                await web.TCPSite(runner, HOST, self._port).start()
+                server = await LocalServer.open(HOST, self._port, lambda: self._protocol(runner), peers.admits)
             except OSError as error:
                 raise LocalPortInUse(
                     f"cannot listen on port {self._port}: {error.strerror}",
                     hint="choose another port, or use --ui without a port",
                 ) from None
-            self._port = runner.addresses[0][1]
+            stack.push_async_callback(server.wait_closed)
+            stack.callback(server.close)
+            self._port = server.port
             self._access = PageAccess(self._port, _secret)
             self._stack = stack.pop_all()
         self._show_link(self._access.link)
@@ -117,13 +139,26 @@ class PageServer:
         application.router.add_get("/hang", self._hang)
         return application
 
+    def _protocol(self, runner: web.AppRunner) -> asyncio.BaseProtocol:
+        """Return the protocol for a connection that was just accepted."""
+        if runner.server is None or len(runner.server.connections) >= MAX_CONNECTIONS:
+            return _Refused()
+        protocol = runner.server()
+        close = asyncio.get_running_loop().call_later(REQUEST_TIMEOUT, self._close_silent, protocol)
+        self._without_request[protocol] = close
+        return protocol
+
+    def _close_silent(self, protocol: web.RequestHandler) -> None:
+        del self._without_request[protocol]
+        protocol.force_close()
+
     @web.middleware
     async def _check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse foreign hosts, users and sessions before the request is handled."""
+        """Refuse foreign hosts and sessions before the request is handled."""
+        if (timer := self._without_request.pop(request.protocol, None)) is not None:
+            timer.cancel()
         if not self._access.is_own_host(request.headers.get("Host")):
             return _refusal(FOREIGN_HOST)
-        if not self._is_own_user(request):
-            return _refusal(OTHER_USER)
         if request.path not in FILES and request.path != "/session" and not self._has_session(request):
             return _refusal(NO_SESSION)
         try:
@@ -139,23 +174,11 @@ class PageServer:
         kind, _, key = request.headers.get("Authorization", "").partition(" ")
         return kind == "Bearer" and self._access.is_valid(key)
 
-    def _is_own_user(self, request: web.Request) -> bool:
-        """Return True if a process of this user or root sent the request, or if the system does not show the sender."""
-        transport = request.transport
-        if transport is None:  # the connection is closed
-            return False
-        try:
-            owner = self._tables.peer_owner(
-                transport.get_extra_info("sockname")[:2], transport.get_extra_info("peername")[:2]
-            )
-        except OwnerUnknown:
-            return True
-        except OSError:
-            return False
-        return owner in {own_user(), ROOT}
-
     async def _open_session(self, request: web.Request) -> web.Response:
-        key = self._access.open_session(await request.text())
+        key = None
+        with contextlib.suppress(*TIMEOUT_ERRORS):
+            async with timeout(REQUEST_TIMEOUT):
+                key = self._access.open_session(await request.text())
         if key is None:
             return _refusal(NO_SESSION)
         self._show_link(self._access.link)
@@ -182,6 +205,14 @@ class PageServer:
             return web.json_response(encode(await self._service.answer(request, self._subscriber)))
         except RelayDebugError as error:
             return web.json_response({"error": {"sentence": error.sentence, "hint": error.hint}})
+
+
+class _Refused(asyncio.Protocol):
+    """A connection that exceeds the limit."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        cast("asyncio.Transport", transport).abort()
 
 
 async def _file(request: web.Request) -> web.Response:

@@ -8,7 +8,6 @@ user of the machine can reach 127.0.0.1.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import logging
@@ -28,9 +27,10 @@ from relay_client.ports.waiting_connection import PortLog, carry
 from relay_client.ports.whole_job.all_ranks import JobConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.socket_owner import PeerCheck
-from relay_core.net.streams.endpoint import LocalEndpoint, listen_local
+from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.streams.local_server import LocalServer, listen_local
 from relay_core.net.tasks import TaskSet
-from relay_core.socket_tables import ROOT, SocketTables, own_user
+from relay_core.socket_tables import ROOT, own_user, shared_tables
 
 __all__ = ["LOCAL_HOST", "Forwarder"]
 
@@ -212,7 +212,7 @@ class Forwarder:
         if self._has_checked_system or not self.opened:  # reading the socket tables takes as long as opening many ports
             return
         self._has_checked_system = True
-        if not SocketTables().is_readable:
+        if not shared_tables().shows_owners:
             logger.warning(
                 "this system does not reveal which user is connecting, so any user of this machine can use the local "
                 "ports"
@@ -222,9 +222,12 @@ class Forwarder:
         """Log that the job will connect to the program that is listening on `port`.
 
         Raises:
-            LocalPortInUse: another user owns the program, or this system does not show which user does.
+            LocalPortInUse: another user owns the program, or which user does is not shown or cannot be determined.
         """
-        editor = editor_on(port)
+        try:
+            editor = editor_on(port)
+        except OSError as error:
+            raise _in_use(port, f"a program whose user cannot be determined ({error.strerror})") from None
         if editor is Editor.FOREIGN:
             raise _in_use(port, "another user")
         if editor is Editor.OWN:
@@ -240,17 +243,16 @@ class Forwarder:
                 hint="if it is your listening editor, add --listen; otherwise, choose other ports with --ports",
             )
 
-    async def _listen(self, port: _OpenPort) -> asyncio.Server:
+    async def _listen(self, port: _OpenPort) -> LocalServer:
         local = port.local
         peers = PeerCheck(
             frozenset({own_user(), ROOT}), lambda sentence: logger.warning("port %d: %s", local.port, sentence)
         )
 
         def accepted(endpoint: LocalEndpoint) -> None:
-            if peers.allows(endpoint):
-                port.tasks.spawn(self._carry(port, endpoint), name=f"connection to port {local.port}")
+            port.tasks.spawn(self._carry(port, endpoint), name=f"connection to port {local.port}")
 
-        return await listen_local(accepted, LOCAL_HOST, local.port)
+        return await listen_local(accepted, LOCAL_HOST, local.port, peers.admits)
 
     async def _carry(self, port: _OpenPort, endpoint: LocalEndpoint) -> None:
         local = port.local
@@ -294,7 +296,7 @@ class _OpenPort:
     local: LocalPort
     lock: PortLock
     log: PortLog
-    server: asyncio.Server | None = None
+    server: LocalServer | None = None
     """None if an editor is listening on the port and the job connects to it."""
     tasks: TaskSet = field(default_factory=TaskSet)
     """The tasks that carry its connections, or the one that connects the job to the editor."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable
 
 from relay_core.net.streams.endpoint import LocalEndpoint
-from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user
+from relay_core.socket_tables import OwnersNotShown, SocketTables, own_user, shared_tables
 
 __all__ = ["PeerCheck", "until_accepted"]
 
@@ -15,12 +17,14 @@ ACCEPT_POLL_INTERVAL = 0.005
 
 
 class PeerCheck:
-    """Accepts connections only from certain users; a refusal is logged only once for each refused user.
+    """Accepts connections only from certain users; a refusal is logged only once for each refused user or cause.
+
+    On a system that does not show who owns a socket, all connections are accepted.
 
     Args:
         allowed: The uids of these users.
-        log: Called with a message for each refused user.
-        tables: The source of socket owners.
+        log: Called with a message for each refused user and each cause of other refusals.
+        tables: The source of socket owners; by default those of this program.
     """
 
     def __init__(
@@ -28,27 +32,33 @@ class PeerCheck:
     ) -> None:
         self._allowed = allowed
         self._log = log
-        self._tables = tables or SocketTables()
-        self._logged: set[int | None] = set()
+        self._tables = tables or shared_tables()
+        self._logged: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<PeerCheck allowed={sorted(self._allowed)}>"
 
-    def allows(self, endpoint: LocalEndpoint) -> bool:
-        """Return True if an allowed user owns the connection, or the owner is unknown; otherwise abort it."""
+    def admits(self, connection: socket.socket) -> bool:
+        """Return True if an allowed user owns the other end of a connection that was just accepted."""
         try:
-            owner = self._tables.peer_owner(*endpoint.addresses)
-        except OwnerUnknown:
-            return True
+            own, peer = connection.getsockname()[:2], connection.getpeername()[:2]
         except OSError:  # the peer has reset the connection
-            owner = None
-        if owner in self._allowed:
+            return False
+        try:
+            owner = self._tables.peer_owner(own, peer)
+        except OwnersNotShown:
             return True
-        endpoint.abort()
-        if owner is not None and owner not in self._logged:
-            self._logged.add(owner)
-            self._log(f"refused a connection from another user of this machine (uid {owner})")
-        return False
+        except OSError as error:
+            self._refuse(f"refused a connection, because its user cannot be determined: {_cause(error)}")
+            return False
+        if owner is not None and owner not in self._allowed:
+            self._refuse(f"refused a connection from another user of this machine (uid {owner})")
+        return owner in self._allowed
+
+    def _refuse(self, why: str) -> None:
+        if why not in self._logged:
+            self._logged.add(why)
+            self._log(why)
 
 
 async def until_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> None:
@@ -59,27 +69,34 @@ async def until_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> Non
         trust_unknown: Whether to return if this system does not show who accepted it.
 
     Raises:
-        PermissionError: another user's program accepted it, or the system does not show who did.
+        PermissionError: another user's program accepted it, the system does not show who did, or that cannot be
+            determined at the moment.
         ConnectionResetError: the connection was closed.
     """
-    tables = SocketTables()
     try:
-        while not _is_accepted(endpoint, tables, trust_unknown=trust_unknown):  # noqa: ASYNC110 - no event exists
+        while not _is_accepted(endpoint, trust_unknown=trust_unknown):  # noqa: ASYNC110 - no event exists
             await asyncio.sleep(ACCEPT_POLL_INTERVAL)
     except BaseException:
         endpoint.abort()
         raise
 
 
-def _is_accepted(endpoint: LocalEndpoint, tables: SocketTables, *, trust_unknown: bool) -> bool:
+def _is_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> bool:
     if endpoint.is_gone:
         raise ConnectionResetError("the program closed the connection")
+    own, peer = endpoint.addresses
     try:
-        owner = tables.peer_owner(*endpoint.addresses)
-    except OwnerUnknown:
+        owner = shared_tables().peer_owner(own, peer)
+    except OwnersNotShown:
         if not trust_unknown:
             raise PermissionError("this system does not show who accepted the connection") from None
         return True
+    except OSError as error:
+        raise PermissionError(f"cannot determine who accepted the connection: {_cause(error)}") from None
     if owner not in {None, own_user()}:
         raise PermissionError("another user's program accepted the connection")
     return owner is not None
+
+
+def _cause(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -17,7 +17,8 @@ from relay_core.errors import RelayDebugError
 from relay_core.net import HybridConnectionListener, connect
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.streams.bridge import carry_bytes
-from relay_core.net.streams.endpoint import LocalEndpoint, connect_local, listen_local
+from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from relay_core.net.streams.local_server import listen_local
 from relay_core.net.tasks import TaskSet
 from relay_core.program.run import run_until_stopped
 from tests.bench.rendezvous_stream import RendezvousStream
@@ -55,7 +56,7 @@ async def client(connection_file: str, ca_file: str) -> None:
 
     async with TaskSet() as tasks:
         server = await listen_local(lambda local: tasks.spawn(carry(local), name="connection") and None, "127.0.0.1", 0)
-        print(server.sockets[0].getsockname()[1], flush=True)
+        print(server.port, flush=True)
         await asyncio.Event().wait()
 
 

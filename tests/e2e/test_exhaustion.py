@@ -13,6 +13,7 @@ import pytest
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import who_serves
+from tests.support.other_user import crowd_of_strangers, needs_second_user
 from tests.support.ports import free_port
 from tests.support.programs import Program, environment, program
 from tests.support.relay import HC, LocalRelay
@@ -28,13 +29,16 @@ MORE = 40
 
 
 @contextlib.asynccontextmanager
-async def ends(relay: LocalRelay, directory: Path, port: int, target: int) -> AsyncIterator[tuple[Program, Program]]:
+async def ends(
+    relay: LocalRelay, directory: Path, port: int, target: int, *options: str, **variables: str
+) -> AsyncIterator[tuple[Program, Program]]:
     """Run the agent and the client of one port; yields both programs."""
     serve = ["serve", "--hc", HC, "--port", f"{port}:{target}"]
     async with program("relay_agent", *serve, env=access(relay, directory, "listen")) as agent:
         await agent.line("listening on")
         async with program(
-            "relay_client", "--hc", HC, "--ports", str(port), env=access(relay, directory, "send")
+            *("relay_client", "--hc", HC, "--ports", str(port), *options),
+            env=access(relay, directory, "send") | variables,
         ) as client:
             await client.line("ready on")
             yield agent, client
@@ -68,6 +72,27 @@ async def test_descriptors_run_out(relay: LocalRelay, tmp_path: Path, exhausted:
             while "again?" != await who_serves(port, b"again?\n"):
                 await asyncio.sleep(0.1)
         writer.close()
+
+
+@needs_second_user
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("with_page", [False, True])
+async def test_other_users_cannot_use_up_descriptors(
+    relay: LocalRelay, tmp_path: Path, loop: str, *, with_page: bool
+) -> None:
+    """However many connections another user opens to a port or to the page, none is answered, and the owner's are."""
+    port, page = free_port(), free_port() if with_page else 0
+    async with (
+        local_server(echo) as (target, _),
+        ends(relay, tmp_path, port, target, *(["--ui", str(page)] if page else []), RELAY_EVENT_LOOP=loop) as (
+            _,
+            client,
+        ),
+    ):
+        assert "before" == await who_serves(port, b"before\n")
+        limit_descriptors(client)
+        assert "" == await crowd_of_strangers(port, "secret\n", idle_port=page)
+        assert "after" == await who_serves(port, b"after\n")
 
 
 @pytest.mark.parametrize(

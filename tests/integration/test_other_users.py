@@ -14,15 +14,15 @@ from relay_client.ports.forwarder import Forwarder
 from relay_core.errors import ConnectionLost, LocalPortInUse
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.socket_tables import SocketTables
+from relay_core.socket_tables import SocketTables, shared_tables
 from relay_core.tunnel.events import StreamOpened
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import DiallingAgent, Node, Process, agent, node_of, process, tunnels, who_serves
-from tests.support.other_user import OTHER_UID, connecting_stranger, listening_stranger, needs_second_user
+from tests.support.other_user import OTHER_UID, connecting_stranger, hide_owners, listening_stranger, needs_second_user
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
-pytestmark = pytest.mark.skipif(not SocketTables().is_readable, reason="this system does not show who owns a socket")
+pytestmark = pytest.mark.skipif(not shared_tables().shows_owners, reason="this system does not show who owns a socket")
 
 
 class RepeatingAgent(DiallingAgent):
@@ -121,7 +121,7 @@ async def test_without_tables_an_editor_needs_an_option(
     relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where the system does not show who listens, only --listen makes the job connect; one line says so."""
-    monkeypatch.setattr("relay_core.socket_tables.PROC_NET", tmp_path)
+    hide_owners(monkeypatch, tmp_path)
     caplog.set_level(logging.INFO)
     port, free = free_port(), free_port()
     async with process(port, "never") as rank, tunnels(relay) as client, own_editor(port) as received:
@@ -178,13 +178,11 @@ async def test_the_socket_tables_are_tried_once(relay: LocalRelay, monkeypatch: 
     """Opening many ports does not read the table of all sockets for each of them."""
     tried = []
 
-    class Counted(SocketTables):
-        @property
-        def is_readable(self) -> bool:
-            tried.append(self)
-            return super().is_readable
+    def tables() -> SocketTables:
+        tried.append(1)
+        return shared_tables()
 
-    monkeypatch.setattr("relay_client.ports.forwarder.SocketTables", Counted)
+    monkeypatch.setattr("relay_client.ports.forwarder.shared_tables", tables)
     ports = [free_port() for _ in range(3)]
     async with tunnels(relay) as client, Forwarder(client, ports) as forwarder:
         assert ports == forwarder.opened

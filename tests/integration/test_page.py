@@ -1,6 +1,7 @@
 """Facts about the server of the page, with a real relay, agents and HTTP connections."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -80,9 +81,67 @@ async def test_another_user(page: ServedPage, http: aiohttp.ClientSession) -> No
     """Another user of this machine gets nothing, not even with a valid key."""
     port, key = urlsplit(page.address).port or 0, await key_of(page, http)
     request = f"GET /stacks HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: {key['Authorization']}\r\n"
-    answer = await connecting_stranger(port, f"{request}Connection: close\r\n\r\n")
-    assert " 403 " in answer.partition("\r\n")[0]
-    assert server.OTHER_USER in answer
+    assert "" == await connecting_stranger(port, f"{request}Connection: close\r\n\r\n")
+    assert "" == await connecting_stranger(port, "GET ")  # reset before the request is complete
+
+
+@pytest.mark.parametrize("half", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+async def test_a_connection_without_a_request(monkeypatch: pytest.MonkeyPatch, relay: LocalRelay, half: bytes) -> None:
+    """A connection on which no complete request arrives is closed after some seconds."""
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT", 0.05)
+    async with served_page(relay) as page:
+        assert b"" == await until_closed(page, half)
+
+
+async def test_a_request_without_its_body(monkeypatch: pytest.MonkeyPatch, relay: LocalRelay) -> None:
+    """A token that does not arrive is refused after some seconds."""
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT", 0.05)
+    async with served_page(relay) as page:
+        host = urlsplit(page.address).netloc
+        half = f"POST /session HTTP/1.1\r\nHost: {host}\r\nContent-Length: 40\r\nConnection: close\r\n\r\n"
+        assert b" 403 " in (await until_closed(page, half.encode())).partition(b"\r\n")[0]
+
+
+async def test_an_idle_connection(monkeypatch: pytest.MonkeyPatch, relay: LocalRelay) -> None:
+    """A connection that stays open after its request is closed if no other request follows."""
+    monkeypatch.setattr(server, "IDLE_TIMEOUT", 0.05)
+    async with served_page(relay) as page:
+        request = f"GET /page.css HTTP/1.1\r\nHost: {urlsplit(page.address).netloc}\r\n\r\n"
+        assert b" 200 " in (await until_closed(page, request.encode())).partition(b"\r\n")[0]
+
+
+async def until_closed(page: ServedPage, request: bytes) -> bytes:
+    """Send a request, keep the connection open, and return what arrives until the page closes it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(page.address).port)
+    writer.write(request)
+    received = await asyncio.wait_for(reader.read(), DEADLINE)
+    writer.close()
+    await writer.wait_closed()
+    return received
+
+
+async def test_many_connections(page: ServedPage, http: aiohttp.ClientSession) -> None:
+    """Only so many connections are open at the same time; the next one is closed, and one that ends makes room."""
+    async with AsyncExitStack() as stack:
+        crowd = [await connected(stack, page) for _ in range(server.MAX_CONNECTIONS)]
+        for reader, writer in crowd:
+            writer.write(f"GET /page.css HTTP/1.1\r\nHost: {urlsplit(page.address).netloc}\r\n\r\n".encode())
+            assert await asyncio.wait_for(reader.readline(), DEADLINE)
+        reader, _ = await connected(stack, page)
+        with contextlib.suppress(ConnectionResetError):
+            assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
+        crowd[0][1].close()
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with http.get("/") as response:
+                    assert 200 == response.status
+                    return
+
+
+async def connected(stack: AsyncExitStack, page: ServedPage) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(page.address).port)
+    stack.callback(writer.transport.abort)
+    return reader, writer
 
 
 @pytest.mark.parametrize("path", FILES)

@@ -3,14 +3,26 @@
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from relay_core import socket_tables
 from tests.support.deadline import DEADLINE
 
-__all__ = ["OTHER_UID", "connecting_stranger", "listening_stranger", "lying_stranger", "needs_second_user"]
+__all__ = [
+    "OTHER_UID",
+    "connecting_stranger",
+    "crowd_of_strangers",
+    "hide_owners",
+    "listening_stranger",
+    "lying_stranger",
+    "needs_second_user",
+    "use_tables",
+]
 
 OTHER_UID = 65534
 """`nobody`; it owns nothing and may do nothing."""
@@ -28,16 +40,16 @@ os.setuid({OTHER_UID})
 host, port = sys.argv[1], int(sys.argv[2])
 """
 _CONNECT = f"""
-with socket.create_connection((host, port), timeout={DEADLINE / 2}) as connection:
-    received = b""
-    try:
+received = b""
+try:
+    with socket.create_connection((host, port), timeout={DEADLINE / 2}) as connection:
         connection.sendall(sys.argv[3].encode())
         while data := connection.recv(1000):
             received += data
-    except ConnectionError:
-        pass
-    except TimeoutError:
-        received += b" (not closed)"
+except (BrokenPipeError, ConnectionResetError):  # perhaps before `connect` returns
+    pass
+except TimeoutError:
+    received += b" (not closed)"
 print(received.decode())
 """
 _LISTEN = """
@@ -46,6 +58,59 @@ with socket.create_server((host, port)) as server:
     while True:
         connection, _ = server.accept()
         print("accepted", connection.recv(1000).decode(), flush=True)
+"""
+_CROWD = """
+import select, time
+
+def opened(port, count):
+    # Connections that may be waiting to be accepted.
+    found = []
+    for _ in range(count):
+        connection = socket.socket()
+        connection.setblocking(False)
+        connection.connect_ex((host, port))
+        found.append(connection)
+    return found
+
+def received(connections, request, seconds):
+    # What comes back on any of them until it is reset, or the time is over.
+    data, open_ones, deadline = b"", set(connections), time.monotonic() + seconds
+    for connection in connections:
+        try:
+            connection.sendall(request)
+        except OSError:
+            pass
+    while open_ones and (left := deadline - time.monotonic()) > 0:
+        for connection in select.select(list(open_ones), [], [], left)[0]:
+            try:
+                piece = connection.recv(1000)
+            except OSError:
+                piece = b""
+            data += piece
+            if not piece:
+                open_ones.discard(connection)
+    for connection in connections:
+        connection.close()
+    return data
+
+def accepted(connections):
+    # Those of the connections that the program has accepted; the others are closed, so that they take no descriptor.
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    owned = {int(row[2].partition(":")[2], 16) for row in rows if row[9] != "0"}
+    found = [connection for connection in connections if connection.getsockname()[1] in owned]
+    for connection in set(connections) - set(found):
+        connection.close()
+    return found
+
+request, idle_port, answers = sys.argv[3].encode(), int(sys.argv[4]), b""
+idle = opened(idle_port, 80) if idle_port else []
+time.sleep(1)
+idle = accepted(idle)
+for _ in range(6):
+    if idle:
+        idle.pop().close()
+    answers += received(opened(port, 1 if idle else 80), request, 1.2)
+print(answers.decode())
 """
 _LIE = """
 def endpoints_port(parent):
@@ -69,9 +134,37 @@ print("reported", flush=True)
 """
 
 
+def hide_owners(monkeypatch: pytest.MonkeyPatch, empty: Path) -> None:
+    """Make this system one that does not show who owns a socket: it has neither tables nor queries."""
+    monkeypatch.setattr(socket_tables, "PROC_NET", empty)
+    monkeypatch.delattr(socket, "AF_NETLINK", raising=False)
+    use_tables(monkeypatch, socket_tables.SocketTables())
+
+
+def use_tables(monkeypatch: pytest.MonkeyPatch, tables: socket_tables.SocketTables) -> None:
+    """Replace the tables of this program, for which something else may already be decided."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("relay_") and hasattr(module, "shared_tables"):
+            monkeypatch.setattr(module, "shared_tables", lambda: tables)
+
+
 async def connecting_stranger(port: int, request: str, *, host: str = "127.0.0.1") -> str:
     """Connect to a port as another user, send a request, and return all that comes back until the connection ends."""
     async with _stranger(_CONNECT, host, str(port), request) as process:
+        output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
+        assert 0 == process.returncode
+        return output.decode().strip()
+
+
+async def crowd_of_strangers(port: int, request: str, *, idle_port: int = 0) -> str:
+    """As another user, try to use up the descriptors of a program, and return what it has answered to requests.
+
+    Args:
+        port: The port to which the requests are sent, on many connections at once.
+        request: The request, sent on each connection.
+        idle_port: Another port of the program, on which the connections stay idle instead; 0 for none.
+    """
+    async with _stranger(_CROWD, "127.0.0.1", str(port), request, str(idle_port)) as process:
         output, _ = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert 0 == process.returncode
         return output.decode().strip()

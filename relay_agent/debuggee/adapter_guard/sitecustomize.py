@@ -29,17 +29,17 @@ def guard_sockets() -> None:
     """Replace `socket.accept` in this process."""
     del os.environ["PYTHONPATH"]  # the directory is for this process only, not for its children
     sys.path.insert(0, str(Path(__file__).parents[3]))
-    from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user  # noqa: PLC0415 - now in `sys.path`
+    from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables  # noqa: PLC0415 - now in `sys.path`
 
     del sys.path[0]
-    tables, accept = SocketTables(), socket.socket.accept
+    tables, accept = shared_tables(), socket.socket.accept
 
     def is_own(connection: socket.socket) -> bool:
         try:
             return tables.peer_owner(connection.getsockname()[:2], connection.getpeername()[:2]) == own_user()
-        except OwnerUnknown:  # this system does not show who is connecting
+        except OwnersNotShown:
             return True
-        except OSError:  # the connection was reset
+        except OSError:  # the connection was reset, or its user cannot be determined at the moment
             return False
 
     def accept_own_user(self: socket.socket) -> tuple[socket.socket, Any]:

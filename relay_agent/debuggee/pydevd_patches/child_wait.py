@@ -17,7 +17,7 @@ from typing import Any
 from relay_agent.debugpy_internals.table import CHILD_WAIT
 from relay_agent.gevent_originals import time
 from relay_agent.stderr import write_line
-from relay_core.socket_tables import OwnerUnknown, SocketTables
+from relay_core.socket_tables import SocketTables
 
 __all__ = ["PORT_VARIABLE", "install", "loaded_pydevds"]
 
@@ -95,6 +95,7 @@ class _Editors:
 
     def _is_connected(self) -> bool:
         try:
-            return SocketTables().has_connection(self._port)
-        except OwnerUnknown:
+            with SocketTables() as tables:
+                return tables.has_connection(self._port)
+        except OSError:
             return True

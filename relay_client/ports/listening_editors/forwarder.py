@@ -32,7 +32,7 @@ from relay_core.net.session.stream import SessionStream
 from relay_core.net.socket_owner import until_accepted
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.tasks import TaskSet, first_completed
-from relay_core.socket_tables import OwnerUnknown, SocketTables, own_user
+from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
 
@@ -131,7 +131,11 @@ class ReverseForwarder:
     def _is_editor_listening(self) -> bool:
         if not is_in_use(self._port):
             return False
-        editor = editor_on(self._port)
+        try:
+            editor = editor_on(self._port)
+        except OSError as error:
+            self._log_once(f"cannot determine which user's program is listening: {error.strerror}")
+            return False
         if editor is Editor.FOREIGN:
             self._log_once("another user's program is listening, so the job will not connect to it")
         return editor is Editor.OWN or (editor is Editor.UNKNOWN and self._trust_unknown)
@@ -184,7 +188,9 @@ class ReverseForwarder:
         try:
             async with timeout(DIAL_TIMEOUT):
                 local = await self._dial_editor()
-        except (OSError, *TIMEOUT_ERRORS):
+        except (OSError, *TIMEOUT_ERRORS) as error:
+            if isinstance(error, PermissionError):
+                self._log_once(f"the job has not connected to the editor: {error}")
             driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor is listening on port {self._port} any more")
             self._over.set()
             return
@@ -234,9 +240,15 @@ def is_in_use(port: int) -> bool:
 
 
 def editor_on(port: int) -> Editor:
-    """Return which user's program is listening on a local port."""
+    """Return which user's program is listening on a local port.
+
+    Raises:
+        OSError: that cannot be determined at the moment.
+    """
     try:
-        owners = SocketTables().listener_owners(port)
-    except OwnerUnknown:
+        owners = shared_tables().listener_owners(port)
+    except OwnersNotShown:
+        owners = set()
+    if not owners:
         return Editor.UNKNOWN
     return Editor.OWN if owners == {own_user()} else Editor.FOREIGN

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -24,7 +22,6 @@ __all__ = [
     "LocalHandler",
     "LocalSide",
     "connect_local",
-    "listen_local",
 ]
 
 READ_SIZE = 64 * 1024
@@ -91,7 +88,7 @@ class LocalSide(Protocol):
 
 
 class LocalEndpoint(asyncio.BufferedProtocol):
-    """One local connection; created by `connect_local` and `listen_local`.
+    """One local connection; created by `connect_local` and `local_server.listen_local`.
 
     Args:
         on_connected: Called with this object when it is connected.
@@ -278,30 +275,3 @@ async def connect_local(host: str, port: int) -> LocalEndpoint:
     """
     _, endpoint = await asyncio.get_running_loop().create_connection(LocalEndpoint, host, port)
     return endpoint
-
-
-async def listen_local(on_connected: Callable[[LocalEndpoint], None], host: str, port: int) -> asyncio.Server:
-    """Accept connections from programs on this machine until the server is closed.
-
-    Raises:
-        OSError: the port is not available.
-    """
-    loop = asyncio.get_running_loop()
-
-    def accepted(endpoint: LocalEndpoint) -> None:
-        _report_last_descriptor(loop)
-        on_connected(endpoint)
-
-    return await loop.create_server(lambda: LocalEndpoint(accepted), host, port)
-
-
-def _report_last_descriptor(loop: asyncio.AbstractEventLoop) -> None:
-    """Report to the loop's exception handler if the connection that was just accepted has the last file descriptor.
-
-    asyncio reports this when it cannot accept the next connection; uvloop drops that connection without any report.
-    """
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        if error.errno in {errno.EMFILE, errno.ENFILE}:
-            loop.call_exception_handler({"message": "no file descriptors left", "exception": error})

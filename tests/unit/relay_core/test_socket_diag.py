@@ -9,10 +9,18 @@ from dataclasses import dataclass
 
 import pytest
 
-from relay_core.socket_diag import find_connection
+from relay_core.socket_diag import DiagSocket, SocketQueries
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
 from tests.support.other_user import OTHER_UID, needs_second_user
+
+
+def find_connection(local: tuple[str, int], remote: tuple[str, int]) -> DiagSocket | None:
+    queries = SocketQueries()
+    try:
+        return queries.find_connection(local, remote)
+    finally:
+        queries.close()
 
 
 def is_available() -> bool:
@@ -83,11 +91,11 @@ def test_a_listener_is_not_a_connection(connected: Connected) -> None:
 AS_OTHER_USER = f"""
 import os, socket, sys
 sys.path.insert(0, {str(ROOT)!r})
-from relay_core.socket_diag import find_connection
+from relay_core.socket_diag import SocketQueries
 with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
     os.setgid({OTHER_UID})
     os.setuid({OTHER_UID})
-    print(find_connection(client.getsockname(), client.getpeername()).uid)
+    print(SocketQueries().find_connection(client.getsockname(), client.getpeername()).uid)
 """
 
 

@@ -5,7 +5,8 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 
-from relay_core.net.streams.endpoint import READ_SIZE, UNREAD_LIMIT, LocalEndpoint, listen_local
+from relay_core.net.streams.endpoint import READ_SIZE, UNREAD_LIMIT, LocalEndpoint
+from relay_core.net.streams.local_server import listen_local
 from tests.support.deadline import DEADLINE
 
 
@@ -57,7 +58,7 @@ async def connection() -> AsyncIterator[tuple[LocalEndpoint, asyncio.StreamReade
     """Yield an endpoint, and the program at its other end."""
     accepted: asyncio.Queue[LocalEndpoint] = asyncio.Queue()
     server = await listen_local(accepted.put_nowait, "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     endpoint = await accepted.get()
     try:
         yield endpoint, reader, writer

@@ -1,0 +1,166 @@
+"""Accepts connections on a port of this machine, and checks each of them before the next is accepted.
+
+A server of asyncio accepts up to a hundred connections, and uvloop any number, before a protocol receives the first of
+them. Another user of the machine could therefore use up the file descriptors of a program that refuses each of these
+connections. A `LocalServer` closes a refused connection immediately, so that there is never more than one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Callable
+from types import TracebackType
+
+from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.tasks import TaskSet
+
+__all__ = ["LocalServer", "listen_local"]
+
+BACKLOG = 100
+"""Number of connections that the kernel completes before they are accepted, as in asyncio."""
+ACCEPTS_PER_TURN = 16
+"""Number of connections that are checked before the event loop continues with other work."""
+RETRY_DELAY = 1.0
+"""Seconds until connections are accepted again after an error such as EMFILE, as in asyncio."""
+_RESET = struct.pack("@ii", 1, 0)
+"""The value of SO_LINGER with which `close` sends a reset."""
+
+
+class LocalServer:
+    """A listening port of this machine; created by `open`.
+
+    Args:
+        listener: The listening socket; closed by `close`.
+        protocol: Returns the protocol for an accepted connection.
+        admits: Whether to keep a connection that was just accepted; it must not raise.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        admits: Callable[[socket.socket], bool],
+    ) -> None:
+        self.port = int(listener.getsockname()[1])
+        self._listener = listener
+        self._protocol = protocol
+        self._admits = admits
+        self._loop = asyncio.get_running_loop()
+        self._connecting = TaskSet()
+        self._retry: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
+        """asyncio's server, with an event loop of Windows, which does not wait for sockets to become readable."""
+
+    def __repr__(self) -> str:
+        return f"<LocalServer port={self.port}>"
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        admits: Callable[[socket.socket], bool] = lambda _connection: True,
+    ) -> LocalServer:
+        """Listen on a port.
+
+        Args:
+            host: The IPv4 address to listen on.
+            port: The port; 0 for a free one.
+            protocol: Returns the protocol for an accepted connection.
+            admits: Whether to keep a connection that was just accepted; it must not raise. Not called on Windows, which
+                does not show who has connected.
+
+        Raises:
+            OSError: the port is not available.
+        """
+        server = cls(_listener(host, port), protocol, admits)
+        server._listener.setblocking(False)
+        try:
+            server._loop.add_reader(server._listener, server._accept)
+        except NotImplementedError:
+            server._server = await server._loop.create_server(protocol, sock=server._listener)
+        return server
+
+    async def __aenter__(self) -> LocalServer:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        await self.wait_closed()
+
+    def close(self) -> None:
+        """Stop listening, if that has not happened already; accepted connections stay open."""
+        if self._server is not None:
+            self._server.close()
+        elif self._listener.fileno() >= 0:
+            if self._retry is not None:
+                self._retry.cancel()
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until no further connection reaches a protocol."""
+        await self._connecting.cancel_all()
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            if self._admits(connection):
+                self._connecting.spawn(self._connect(connection), name=f"new connection to port {self.port}")
+            else:
+                _reset(connection)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _pause(self, error: OSError) -> None:
+        """Stop accepting for a moment: the connections that wait would otherwise keep the event loop busy."""
+        self._loop.call_exception_handler({"message": f"port {self.port} cannot accept", "exception": error})
+        self._loop.remove_reader(self._listener)
+        self._retry = self._loop.call_later(RETRY_DELAY, self._loop.add_reader, self._listener, self._accept)
+
+
+async def listen_local(
+    on_connected: Callable[[LocalEndpoint], None],
+    host: str,
+    port: int,
+    admits: Callable[[socket.socket], bool] = lambda _connection: True,
+) -> LocalServer:
+    """Accept connections from programs on this machine until the server is closed; see `LocalServer.open`."""
+    return await LocalServer.open(host, port, lambda: LocalEndpoint(on_connected), admits)
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY for TCP
+    try:
+        if os.name == "posix":  # on Windows, the option would permit another program to listen on the same port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _reset(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    connection.close()

@@ -1,0 +1,77 @@
+"""Facts about ports that check each connection before they accept the next."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.streams.local_server import RETRY_DELAY, listen_local
+from relay_core.program import event_loop
+from tests.support.deadline import DEADLINE
+from tests.support.no_descriptors import no_descriptors
+
+CROWD = 90
+"""Connections that wait to be accepted; the kernel completes a hundred."""
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def refuse_a_crowd() -> None:
+    """Refuse many connections that wait at the same time, while almost no descriptor is left, and then accept one."""
+    accepted: asyncio.Queue[LocalEndpoint] = asyncio.Queue()
+    seen: list[int] = []
+
+    def is_last(_: socket.socket) -> bool:
+        seen.append(descriptors())
+        return len(seen) > CROWD
+
+    async with await listen_local(accepted.put_nowait, "127.0.0.1", 0, is_last) as server:
+        crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(CROWD)]
+        before = descriptors()
+        for each in crowd:
+            each.setblocking(False)
+            with pytest.raises(ConnectionResetError):
+                await asyncio.wait_for(asyncio.get_running_loop().sock_recv(each, 1), DEADLINE)
+            each.close()
+        assert before + 1 == max(seen)
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await (await asyncio.wait_for(accepted.get(), DEADLINE)).close()
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_refused_connections_are_closed_one_by_one(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    """However many connections wait at once, never more than one of them has a descriptor before it is refused."""
+    pytest.importorskip(loop)
+    monkeypatch.setenv(event_loop.VARIABLE, loop)
+    event_loop.run(refuse_a_crowd())
+
+
+async def test_accepting_continues_after_exhaustion() -> None:
+    """Without descriptors, the loop receives one report; the connection is accepted a moment later."""
+    accepted: asyncio.Queue[LocalEndpoint] = asyncio.Queue()
+    reports: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, report: reports.put_nowait(report))
+    async with await listen_local(accepted.put_nowait, "127.0.0.1", 0) as server:
+        with socket.create_connection(("127.0.0.1", server.port)):
+            with no_descriptors():
+                report = await asyncio.wait_for(reports.get(), DEADLINE)
+                await asyncio.sleep(RETRY_DELAY / 10)
+                assert reports.empty()
+            assert isinstance(report["exception"], OSError)
+            await (await asyncio.wait_for(accepted.get(), DEADLINE)).close()
+
+
+async def test_a_closed_server_accepts_nothing() -> None:
+    """A port can be closed twice, and nothing is listening there afterwards."""
+    server = await listen_local(lambda _endpoint: None, "127.0.0.1", 0)
+    server.close()
+    server.close()
+    await server.wait_closed()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.port)
