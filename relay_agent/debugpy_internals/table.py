@@ -9,6 +9,7 @@ from __future__ import annotations
 from relay_agent.debugpy_internals.feature import Feature, Internal
 
 __all__ = [
+    "ADAPTER_USER",
     "BREAK_HERE",
     "CHILDREN",
     "CHILD_WAIT",
@@ -49,6 +50,10 @@ _WRITER = Internal("pydevd:PyDB.writer", "read", "the connection to the adapter"
 _LOCK = Internal("pydevd:PyDB._main_lock", "called", "held while pydevd processes a request", True)
 _ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")
 
+ADAPTER_USER = Feature(
+    "after debugpy's adapter has exited, a child process that is followed may connect to a program of another user",
+    Internal("pydevd:start_client", "replaced", "checks who has accepted the connection to the adapter"),
+)
 SENDING = Feature(
     "each response takes up to 40 ms longer, and a response of 16 MiB or more makes the session hang",
     Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY and limits the size"),
@@ -275,6 +280,7 @@ FOLLOWING = Feature(
     ),
     Internal("_pydev_bundle.pydev_monkey:patch_new_process_functions", "called", "detects processes that are started"),
     Internal("pydevd:SetupHolder.setup", "set", "lets children follow their own children"),
+    _DEBUGGER,
 )
 CHILDREN = Feature(
     "child processes that the debugger follows are debugged without relay-debug's improvements to debugpy",
@@ -334,6 +340,7 @@ RECOVERY = Feature(
 )
 
 FEATURES = (
+    ADAPTER_USER,
     SENDING,
     WAKING,
     CONTINUING,

@@ -12,7 +12,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from relay_agent.debuggee.pydevd_patches import child_wait, continuing, exiting, following, sending, waking
+from relay_agent.debuggee.pydevd_patches import (
+    adapter_user,
+    child_wait,
+    continuing,
+    exiting,
+    following,
+    sending,
+    waking,
+)
 from relay_agent.gevent_originals import threading
 from relay_agent.prefetch import in_process
 from relay_agent.python_path import in_front
@@ -27,16 +35,18 @@ _first_call = threading.Lock()
 """Acquired by the first call to `install`, and never released."""
 
 
-def install(*, values: bool = True) -> None:
+def install(*, values: bool = True, is_child: bool = False) -> None:
     """Patch pydevd in this process and its forked children, once; the patches are never undone.
 
     Args:
         values: Whether to change how values are shown.
+        is_child: Whether the debugger has followed a parent into this process.
     """
     # In a child whose program is pydevd's file, a patch imports pydevd once more, as a module. pydevd then calls its
     # extensions again, including the one in `child_plugin`, which calls this function again.
     if not _first_call.acquire(blocking=False):
         return
+    adapter_user.install(is_child=is_child)
     sending.install()
     waking.install()
     continuing.install()

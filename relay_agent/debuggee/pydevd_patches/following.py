@@ -66,7 +66,9 @@ def install() -> None:
         _Following.reach_children()
 
     def is_applied_now() -> bool:
-        """Return whether a process that is created now will be followed."""
+        """Return whether a process that is created now will be followed; after a debugger has ended, none is."""
+        if pydevd.get_global_debugger() is None:
+            return False
         if _Following.is_on_demand and not (_Following.is_requested and _Following.is_attached()):
             return False
         return bool(is_applied())

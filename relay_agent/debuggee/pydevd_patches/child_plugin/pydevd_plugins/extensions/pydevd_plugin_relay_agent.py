@@ -23,4 +23,5 @@ class Fixes(DebuggerEventHandler):  # type: ignore[misc] # pydevd has no types
         with contextlib.suppress(ImportError):  # the child's interpreter does not have relay_agent: no patches
             from relay_agent.debuggee import pydevd_patches  # noqa: PLC0415 - it may be missing
 
-            pydevd_patches.install(values=os.environ.get(pydevd_patches.VALUES_VARIABLE) != "off")
+            values = os.environ.get(pydevd_patches.VALUES_VARIABLE) != "off"
+            pydevd_patches.install(values=values, is_child=True)
