@@ -136,6 +136,14 @@ class Tunnels:
         tunnel = await self._tunnel_to(wanted)
         return tunnel.driver.open(wanted.port, StreamMetadata(_user()).encode())
 
+    async def wait_for(self, destination: Destination) -> None:
+        """Wait until there is a tunnel to the agent of a destination.
+
+        Raises:
+            RelayDebugError: for the same reasons as in `open`.
+        """
+        await self._tunnel_to(destination)
+
     async def open_for(self, destination: Destination) -> tuple[SessionStream, list[Layer]]:
         """Return a stream to a destination for a local program that may be an editor, and the layers for its bytes.
 
@@ -146,6 +154,11 @@ class Tunnels:
         prefetch = not destination.is_forward and self._can_prefetch(tunnel)
         stream = tunnel.driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
         return stream, [ResponseCache()] if prefetch else []
+
+    def leads_to_process(self, destination: Destination) -> bool:
+        """True if the destination is a process, which only debuggers may connect to."""
+        claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
+        return claim is not None and claim.target.pid is not None
 
     def leads_to_debugpy(self, destination: Destination) -> bool:
         """True if prefetching is possible and the destination is a process that no other user is debugging."""

@@ -184,9 +184,8 @@ class Forwarder:
         port = self._open.pop(number)
         if port.server is not None:
             port.server.close()
-        await port.tasks.cancel_all()
-        if port.server is not None:
             await port.server.wait_closed()
+        await port.tasks.cancel_all()
         port.lock.release()
         self.on_change()
 

@@ -8,6 +8,9 @@
 Bytes from the local side are kept until the target sends its first byte (`relay_client.ports.layers.early_bytes`).
 Until then, they can be sent again if the target exits, for example because the job was restarted.
 
+A stream to a process holds that process for its user. So it is opened only once the local program has sent bytes of the
+Debug Adapter Protocol; no web page or port scan can hold a process.
+
 An editor is informed of each state (`relay_client.editor`). While its connection has no stream, its bytes take the same
 path, but to a stream that discards them.
 """
@@ -28,7 +31,9 @@ from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_rea
 from relay_client.ports.layers.early_bytes import EarlyBytes
 from relay_client.ports.layers.reverse_request_guard import RequestGuard
 from relay_client.ports.local_port import LocalPort
-from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.framing import HEADER_START
+from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer, ToPeer
 from relay_core.layers.splitter import MessageSplitter
 from relay_core.layers.stack import LayerStack
@@ -43,6 +48,10 @@ __all__ = ["PortLog", "carry"]
 GONE = frozenset({ResetCode.GONE, ResetCode.UNKNOWN_TARGET, ResetCode.NOT_ALLOWED, ResetCode.LIMIT})
 """Refusals after which another attempt may succeed. Streams are opened only to announced ports, so a port that turns
 out not to be served has just been removed."""
+
+FIRST_BYTES_TIMEOUT = 30.0
+"""Timeout in seconds for the first request to a process; VS Code sends it immediately."""
+NOT_DAP = "only programs that use the Debug Adapter Protocol can connect to a process"
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +114,9 @@ class _WaitingConnection:
         self._name = record.name
         self._endpoint = endpoint
         self._answers = AttachAnswers()
-        self._early = EarlyBytes(self._connected)
+        self._first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        """The first bytes from the local program."""
+        self._early = EarlyBytes(self._connected, self._first.set_result)
         self._from_local = MessageSplitter(ToPeer)
         """One splitter for all streams of this connection, because a message may arrive while no stream is open."""
         self._loop = asyncio.get_running_loop()
@@ -153,7 +164,7 @@ class _WaitingConnection:
             RelayDebugError: for the same reasons as in `carry`.
         """
         try:
-            opened = await first_completed(self._tunnels.open_for(self._local.destination), self._hold())
+            opened = await first_completed(self._open(), self._hold())
         except RelayDebugError as error:
             if not error.retryable:
                 raise
@@ -174,6 +185,25 @@ class _WaitingConnection:
             stream.abort()
             raise
         return None
+
+    async def _open(self) -> tuple[SessionStream, list[Layer]]:
+        """Return a stream, once there is an agent and, if the stream leads to a process, a debugger.
+
+        Raises:
+            ProtocolError: the local program is not a debugger.
+            RelayDebugError: for the same reasons as in `Tunnels.open`.
+        """
+        destination = self._local.destination
+        await self._tunnels.wait_for(destination)
+        if self._tunnels.leads_to_process(destination):
+            try:
+                async with timeout(FIRST_BYTES_TIMEOUT):
+                    first = await asyncio.shield(self._first)
+            except TIMEOUT_ERRORS:
+                first = b""
+            if not first.startswith(HEADER_START):
+                raise ProtocolError(NOT_DAP)
+        return await self._tunnels.open_for(destination)
 
     async def _carry_through(self, stream: SessionStream, layers: list[Layer]) -> None:
         guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard(), self._record.observer()]

@@ -15,13 +15,17 @@ import pytest
 from relay_agent.agent.agent import Agent
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
+from relay_client.ports import waiting_connection
 from relay_client.ports.forwarder import Forwarder
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.errors import LocalPortInUse, Rejected, Unauthorized
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Token
 from relay_core.net import connect
-from tests.support import secrets
+from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.stream import SessionStream
+from relay_core.tunnel.events import StreamOpened
+from tests.support import fleet, secrets
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -220,6 +224,44 @@ async def test_strangers_do_not_disturb_a_debugger(relay: LocalRelay) -> None:
         writer.close()
         await writer.wait_closed()
         assert [1] == path.target_connections
+
+
+class CountingAgent(Agent):
+    """An agent that counts the streams that clients open."""
+
+    opened = 0
+
+    def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+        self.opened += 1
+        super()._open(driver, stream, event)
+
+
+@pytest.mark.parametrize("first", [b"", b"Content-", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00"])
+async def test_only_a_debugger_holds_a_process(
+    relay: LocalRelay, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, first: bytes
+) -> None:
+    """A program that sends no DAP request is disconnected without a stream to the agent, so it holds no rank."""
+    monkeypatch.setattr(waiting_connection, "FIRST_BYTES_TIMEOUT", 0.1)
+    port = free_port()
+    async with (
+        fleet.process(port, "a", pid=1, rank=0, dap_only=True) as rank,
+        fleet.agent(relay, fleet.Node(rank), CountingAgent) as running,
+        fleet.tunnels(relay) as tunnels,
+        Forwarder(tunnels, [port]),
+    ):
+        assert isinstance(running, CountingAgent)
+        await tunnels.discover()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(first)
+        with contextlib.suppress(ConnectionError):
+            assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        assert 0 == running.opened
+        assert waiting_connection.NOT_DAP in caplog.text
+        assert "a" == await fleet.who_serves(port)
+        assert 1 == running.opened
 
 
 async def test_a_dead_target_leaves_the_others_alone(relay: LocalRelay) -> None:

@@ -168,7 +168,7 @@ def tunnels(relay: LocalRelay, **options: Any) -> Tunnels:
     return Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=SETTINGS, **options)
 
 
-async def who_serves(port: int, first: bytes = b"who?\n") -> str:
+async def who_serves(port: int, first: bytes = DAP_START) -> str:
     """Connect to a local port, say something, and return what the process behind it calls itself; "" at EOF."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

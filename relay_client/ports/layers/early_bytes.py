@@ -18,9 +18,14 @@ class EarlyBytes(Layer):
     Args:
         on_committed: Called when the peer has answered or the buffer is full; from then on, the connection stays on
             this stream.
+        on_first: Called with the first bytes.
     """
 
-    def __init__(self, on_committed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        on_committed: Callable[[], None] = lambda: None,
+        on_first: Callable[[bytes], None] = lambda _data: None,
+    ) -> None:
         self.has_stream = False
         """False while the bytes have to wait for a stream, for example for the first one. In this state, the buffer is
         never dropped, and the owner limits its size."""
@@ -28,6 +33,7 @@ class EarlyBytes(Layer):
         self._size = 0
         """Number of buffered bytes."""
         self._on_committed = on_committed
+        self._on_first = on_first
 
     def __repr__(self) -> str:
         return f"<EarlyBytes {'committed' if self.is_finished else self._size}>"
@@ -44,6 +50,8 @@ class EarlyBytes(Layer):
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Buffer bytes from the local program, and pass them on."""
         if not self.is_finished:
+            if not self._kept:
+                self._on_first(piece.data)
             self._kept.append(piece)
             self._size += len(piece.data)
             self._commit_if_full()

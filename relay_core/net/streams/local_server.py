@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import socket
 import struct
@@ -118,17 +119,12 @@ class LocalServer:
             except OSError as error:
                 self._pause(error)
                 return
-            if self._admits(connection):
-                self._connecting.spawn(self._connect(connection), name=f"new connection to port {self.port}")
-            else:
+            if not self._admits(connection):
                 _reset(connection)
-
-    async def _connect(self, connection: socket.socket) -> None:
-        try:
-            await self._loop.connect_accepted_socket(self._protocol, connection)
-        except BaseException:
-            connection.close()
-            raise
+                continue
+            connecting = self._loop.connect_accepted_socket(self._protocol, connection)
+            task = self._connecting.spawn(connecting, name=f"new connection to port {self.port}")
+            task.add_done_callback(functools.partial(_close_if_failed, connection))
 
     def _pause(self, error: OSError) -> None:
         """Stop accepting for a moment: the connections that wait would otherwise keep the event loop busy."""
@@ -158,6 +154,11 @@ def _listener(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def _close_if_failed(connection: socket.socket, connecting: asyncio.Task[object]) -> None:
+    if connecting.cancelled() or connecting.exception() is not None:  # perhaps before it started
+        connection.close()
 
 
 def _reset(connection: socket.socket) -> None:

@@ -1,6 +1,7 @@
 """Facts about ports that check each connection before they accept the next."""
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 
@@ -65,6 +66,27 @@ async def test_accepting_continues_after_exhaustion() -> None:
                 assert reports.empty()
             assert isinstance(report["exception"], OSError)
             await (await asyncio.wait_for(accepted.get(), DEADLINE)).close()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_server_that_is_closed_while_it_accepts(turns: int) -> None:
+    """Whenever the server is closed, a new connection either reaches its owner or is closed."""
+    accepted: list[LocalEndpoint] = []
+    admitted = asyncio.Event()
+    server = await listen_local(accepted.append, "127.0.0.1", 0, lambda _connection: admitted.set() or True)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    await asyncio.wait_for(admitted.wait(), DEADLINE)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    server.close()
+    await server.wait_closed()
+    for endpoint in accepted:
+        endpoint.abort()
+    with contextlib.suppress(ConnectionResetError):
+        assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
+    writer.close()
+    with contextlib.suppress(ConnectionResetError):
+        await writer.wait_closed()
 
 
 async def test_a_closed_server_accepts_nothing() -> None:
