@@ -230,17 +230,27 @@ class _TraceRemover:
             deadline = time.monotonic() + ROUND_TIME
             while not pending <= self._cleared and time.monotonic() < deadline:
                 time.sleep(ROUND_TIME / 20)
+        self._forget_cleared_frames()
 
     def _replace_trace_functions(self) -> set[int]:
         """Make `_clear_thread` the trace function of each thread that still has one, and return their idents."""
         running = sys._current_frames()  # noqa: SLF001 - its documented name
         frames = {thread: frame for thread, frame in running.items() if thread not in self._done()}
-        for frame in frames.values():  # the running frames, which need no help from pydevd
+        # The threads first: if a frame cleared its thread before the thread's trace function is set, a loop that calls
+        # nothing would be traced until it ends, because only its frame could clear the thread once more.
+        if frames:
+            self._set_trace_to_threads(self._clear_thread, thread_idents=list(frames), create_dummy_thread=False)
+        for frame in frames.values():
             for each in _with_callers(frame):
                 each.f_trace = self._clear_thread
-        if frames:  # the functions that they call
-            self._set_trace_to_threads(self._clear_thread, thread_idents=list(frames), create_dummy_thread=False)
         return set(frames)
+
+    def _forget_cleared_frames(self) -> None:
+        """Clear the frames that received a trace function just after a call had cleared their thread."""
+        for thread, frame in sys._current_frames().items():  # noqa: SLF001 - its documented name
+            for each in _with_callers(frame) if thread in self._cleared else ():
+                if each.f_trace == self._clear_thread:
+                    each.f_trace = None
 
     def _done(self) -> set[int]:
         """Return the idents of the cleared threads and of pydevd's own, which are not traced."""

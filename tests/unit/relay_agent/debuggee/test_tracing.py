@@ -50,3 +50,41 @@ async def test_thread_that_waits_all_the_time(tmp_path: Path) -> None:
             assert await client.wait_for_event("stopped", within=DEADLINE)
             await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         assert (0, [], "") == await running.finish()
+
+
+LOOP = """
+    import threading, time
+    from relay_agent.debuggee.debugger import debugger
+    over = []
+
+    class Helper(threading.Thread):
+        pydev_do_not_trace = is_pydev_daemon_thread = True
+
+        def run(self):
+            print(debugger.arm(), flush=True)
+            print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
+            sys.stdin.readline()
+            import pydevd_tracing
+            replace = pydevd_tracing.set_trace_to_threads
+            pydevd_tracing.set_trace_to_threads = lambda *args, **names: (time.sleep(0.02), replace(*args, **names))[1]
+            debugger.release()  # while the other thread runs
+            over.append(True)
+
+    def loop(number):
+        while not over:
+            number += 1
+        print(sys.gettrace(), [frame.f_trace for frame in (sys._getframe(), sys._getframe(1))], flush=True)
+
+    Helper().start()
+    loop(0)
+"""
+
+
+async def test_loop_that_calls_nothing() -> None:
+    """A thread that runs a loop without calls is no longer traced when the release has ended."""
+    async with job(LOOP) as running:
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
+            assert "True" == await running.line()
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        assert (0, ["None [None, None]"], "") == await running.finish()
