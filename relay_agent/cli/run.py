@@ -43,6 +43,12 @@ CODE_NOT_DEBUGGED = (
     "code given with -c is not debugged. hint: put the code in a file, or make the code call "
     "start_remote_debugging_from_args()"
 )
+ISOLATED = (
+    "python -{letter} ignores the settings of this run, so the program will not be debugged. hint: leave out "
+    "-{letter}, or make the code call start_remote_debugging_from_args()"
+)
+ISOLATING = frozenset("EIS")
+"""Options with which Python ignores PYTHONPATH (-E, -I) or imports no sitecustomize (-S)."""
 _PYTHON = re.compile(r"python[0-9.]*(-dbg|d)?")
 """Names of Python interpreters."""
 
@@ -124,7 +130,7 @@ def _execute(arguments: argparse.Namespace) -> NoReturn:
 
 
 def _check(program: Sequence[str]) -> None:
-    """Log a message if the command is `python -c CODE`, which is not debugged.
+    """Log a message if the command is `python -c CODE` or isolated from its environment, and so is not debugged.
 
     Raises:
         UsageError: the script of `python SCRIPT` does not exist; Python reports this only after the wait.
@@ -134,8 +140,17 @@ def _check(program: Sequence[str]) -> None:
     kind, name = what_runs([*program])
     if kind == "code":
         write_line(CODE_NOT_DEBUGGED)
-    elif kind == "script" and _is_missing(name):
+    elif name and (letter := _isolating_option(program, name)):
+        write_line(ISOLATED.format(letter=letter))
+    if kind == "script" and _is_missing(name):
         raise UsageError(f"file not found: '{name}'", hint="check the spelling and the current directory")
+
+
+def _isolating_option(program: Sequence[str], name: str) -> str:
+    """Return the letter of an option, before the name of the program, with which Python ignores this run; or ""."""
+    end = next(place for place, argument in enumerate(program) if place and argument.endswith(name))
+    letters = "".join(re.sub("[WXcm].*", "", argument) for argument in program[1:end] if argument.startswith("-"))
+    return next((letter for letter in letters if letter in ISOLATING), "")
 
 
 def _is_missing(file: str) -> bool:

@@ -16,6 +16,7 @@ from relay_client.agents.roster import Roster
 from relay_client.agents.search_schedule import SearchSchedule
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugError, RelayUnreachable
+from relay_core.net.session.handshake import TooManySessions
 from relay_core.net.tasks import TaskSet, first_completed
 
 __all__ = ["BACKGROUND", "RETRY_DELAYS", "THOROUGH", "AgentSearch"]
@@ -90,6 +91,23 @@ class AgentSearch:
             return result
         finally:
             self._demands.remove(demand)
+
+    async def find_all(self, *, waits: bool = True) -> None:
+        """Search for all agents once.
+
+        Args:
+            waits: Whether to search again, without a time limit, while all agents have reached their limit on sessions.
+
+        Raises:
+            RelayDebugError: as in `find`; NoListener is the usual end.
+        """
+        while True:
+            try:
+                await self.find(lambda: None)
+            except TooManySessions:  # the search has logged it
+                if not waits:
+                    raise
+                await asyncio.sleep(RETRY_DELAYS[-1])
 
     async def wait_for(self, found: Callable[[], T | None], on_waiting: Callable[[RelayDebugError], None]) -> T:
         """Search repeatedly, without a time limit, until `found` returns a result, and return it.

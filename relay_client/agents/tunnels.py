@@ -22,7 +22,7 @@ from relay_client.agents.event_log import EventLog
 from relay_client.agents.family_discovery import FamilyDiscovery
 from relay_client.agents.role_retry import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
-from relay_client.agents.search import RETRY_DELAYS, AgentSearch
+from relay_client.agents.search import AgentSearch
 from relay_client.agents.unreachable import describe_agents, disconnected_error, no_agent_error
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_client.ui.text import printable
@@ -39,7 +39,6 @@ from relay_core.net.hybrid.connector import connect
 from relay_core.net.session.client import ClientTunnel, LinkState, LinkStatus
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.exchanges import Exchanges
-from relay_core.net.session.handshake import TooManySessions
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.tasks import TaskSet
@@ -137,11 +136,7 @@ class Tunnels:
         return tunnel.driver.open(wanted.port, StreamMetadata(_user()).encode())
 
     async def wait_for(self, destination: Destination) -> None:
-        """Wait until there is a tunnel to the agent of a destination.
-
-        Raises:
-            RelayDebugError: for the same reasons as in `open`.
-        """
+        """Wait until there is a tunnel to the agent of a destination; raise the same errors as `open`."""
         await self._tunnel_to(destination)
 
     async def open_for(self, destination: Destination) -> tuple[SessionStream, list[Layer]]:
@@ -235,22 +230,12 @@ class Tunnels:
         await retry_while_role_is_new(self.discover, self._credential.role_grace)
 
     async def discover_all(self, *, waits: bool = True) -> None:
-        """Search until all agents have been found; raise the same errors as `discover`.
-
-        Args:
-            waits: Whether to search again, without a time limit, while all agents have reached their limit on sessions.
-        """
-        while True:
-            try:
-                await self.search.find(lambda: None)
-            except NoListener:
-                if not self._tunnels:
-                    raise
-                return
-            except TooManySessions:  # the search has logged it
-                if not waits:
-                    raise
-                await asyncio.sleep(RETRY_DELAYS[-1])
+        """Search as `AgentSearch.find_all` does, until all agents have been found; raise the errors of `discover`."""
+        try:
+            await self.search.find_all(waits=waits)
+        except NoListener:
+            if not self._tunnels:
+                raise
 
     def keep_searching(self) -> None:
         """Start the periodic search for all agents and the periodic reminder of attachments."""

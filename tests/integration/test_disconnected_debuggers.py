@@ -19,11 +19,12 @@ RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with 0 seconds: `close` resets the connection."""
 
 
-async def until_free(client: Tunnels) -> None:
-    """Wait until the agent announces that no debugger is attached."""
+async def until_announced(client: Tunnels, *, is_attached: bool) -> None:
+    """Wait until the agent announces that a debugger is attached, or that none is."""
 
     def find() -> bool | None:
-        return all(claim.target.attachment is None for claim in client.reachable_targets()) or None
+        found = [claim.target.attachment is not None for claim in client.reachable_targets()]
+        return found == [is_attached] or None
 
     await asyncio.wait_for(client.search.wait_for(find, lambda _why: None), DEADLINE)
 
@@ -50,6 +51,7 @@ async def test_only_a_failed_connection_is_lost(
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(DAP_START)
         await asyncio.wait_for(reader.read(1), DEADLINE)
+        await until_announced(client, is_attached=True)  # changes that follow each other are announced together
         if end == "release":
             await forwarder.disconnect(port, RELEASED)
         elif end == "stop":
@@ -57,7 +59,7 @@ async def test_only_a_failed_connection_is_lost(
         else:
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             writer.transport.abort()
-        await until_free(client)
+        await until_announced(client, is_attached=False)
         writer.close()
     (found,) = (message for message in caplog.messages if "the peer closed the connection" in message)
     assert f">: {line}" in found

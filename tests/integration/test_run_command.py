@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.cli.run import CODE_NOT_DEBUGGED
+from relay_agent.cli.run import CODE_NOT_DEBUGGED, ISOLATED
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
 from tests.support.run_stage import RECORDER, Stage
@@ -134,6 +134,21 @@ async def test_code_of_the_command_line_is_not_debugged(stage: Stage):
     assert (0, [], "") == await stage.python("-c", "pass", RELAY_DEBUG="off")
     assert (0, [], "") == await stage.python(stage.write("train.py", "pass"), "-c", "config")
     assert ["train.py"] == stage.programs()
+
+
+@pytest.mark.parametrize(("options", "letter"), [(("-E",), "E"), (("-W", "ignore", "-uI"), "I"), (("-S",), "S")])
+async def test_python_that_ignores_the_run(stage: Stage, options: tuple[str, ...], letter: str):
+    """One line states that the options of the command keep the program from being debugged."""
+    status, _, err = await stage.python(*options, stage.write("train.py", "pass"), "-c", "config")
+    assert (0, f"relay-agent: {ISOLATED.format(letter=letter)}\n") == (status, err)
+    assert [] == stage.record()
+
+
+@pytest.mark.parametrize("options", [("-u",), ("-Wignore::DeprecationWarning", "-XImportantE")], ids=" ".join)
+async def test_options_that_change_nothing(stage: Stage, options: tuple[str, ...]):
+    """Other options of Python, and those of the program, are not remarked on."""
+    assert (0, [], "") == await stage.python(*options, stage.write("train.py", "pass"), "-E", "-I")
+    assert 1 == len(stage.record())
 
 
 async def test_an_existing_sitecustomize_runs_as_it_would(stage: Stage):

@@ -11,8 +11,6 @@ import psutil
 import pytest
 
 from relay_agent.python_path import in_front
-from relay_client.agents.tunnels import Tunnels
-from relay_client.stacks.collect import collect_stacks
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import Job, gone, job, run_job, suspend
@@ -255,53 +253,6 @@ async def test_forked_child_neither_keeps_nor_ends_the_membership(relay, node):
         assert psutil.pid_exists(child)
         os.kill(child, signal.SIGKILL)
         assert await gone(child)
-
-
-STACKS = """\
-answers = {"stacks": lambda _ask: {"threads": []}}
-client = start(answers=answers); print(client.listening.wait(3600), client.agent_pid, flush=True)
-"""
-CLOSES = """\
-os.closerange(3, 256)
-files = [open(f"f{number}", "wb", buffering=0) for number in range(12)]
-print("closed", flush=True)
-while client.connections < 2:
-    for file in files:
-        file.write(b"x")
-    time.sleep(0.001)
-client.registered.wait(3600)
-print(client.is_agent_alive(), all(os.stat(file.name).st_size == file.tell() for file in files), flush=True)
-print(client.failure, flush=True)
-sys.stdin.readline()
-os._exit(0)
-"""
-
-
-async def test_job_closes_descriptors_that_it_has_not_opened(relay, node, tmp_path):
-    """The numbers are left to the job's new files, and the process registers anew with a socket of its own."""
-    async with job(START + STACKS + CLOSES, cwd=tmp_path, **settings(relay, node)) as running:
-        agent_of(await running.line())
-        assert "closed" == await running.line()
-        async with Tunnels(relay.endpoint, relay.sender, relay.tls) as client:
-            await client.discover()
-            lost, *_ = await collect_stacks(client, None, with_locals=False)
-            assert ["True True", "None"] == [await running.line(), await running.line()]
-            found, *_ = await collect_stacks(client, None, with_locals=False)
-        assert "has exited" not in str(lost)
-        assert ["helper thread"] == [process.how for process in found.processes]
-        _, _, err = await running.finish()
-        assert "in use" not in err
-
-
-async def test_time_out_of_the_jobs_sockets(relay, node):
-    """`socket.setdefaulttimeout` in the job does not end the connection to the agent."""
-    code = START.replace("import os, time\n", "import os, time, socket\nsocket.setdefaulttimeout(0.05)\n") + (
-        "client = start(); client.listening.wait(3600); time.sleep(0.3)\n"
-        "print(client.is_agent_alive(), client.connections, flush=True)\n"
-    )
-    async with job(code, **settings(relay, node)) as running:
-        assert "True 1" == await running.line()
-        await running.finish()
 
 
 async def test_secrets_go_through_the_socket(relay, node):

@@ -1,0 +1,68 @@
+"""Facts about a registered process whose job closes descriptors, or sets a time-out for all sockets."""
+
+from pathlib import Path
+
+import pytest
+
+from relay_client.agents.tunnels import Tunnels
+from relay_client.stacks.collect import collect_stacks
+from tests.support.jobs import job
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
+
+START = f"""\
+import os, socket, time
+from relay_agent.node.in_job.client import NodeClient
+socket.setdefaulttimeout(TIMEOUT)
+client = NodeClient(
+    {{"hc": {HC!r}}},
+    {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}},
+    forwards=[], answers={{"stacks": lambda _ask: {{"threads": []}}}},
+)
+print(client.listening.wait(3600), flush=True)
+"""
+CLOSES = """\
+os.closerange(3, 256)
+files = [open(f"f{number}", "wb", buffering=0) for number in range(12)]
+print("closed", flush=True)
+while client.connections < 2:
+    for file in files:
+        file.write(b"x")
+    time.sleep(0.001)
+client.registered.wait(3600)
+print(client.is_agent_alive(), all(os.stat(file.name).st_size == file.tell() for file in files), flush=True)
+print(client.failure, flush=True)
+sys.stdin.readline()
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def settings(relay: LocalRelay, tmp_path: Path) -> dict[str, str]:
+    """The environment of a job with a node of its own."""
+    return access(relay, tmp_path, "listen")
+
+
+async def test_job_closes_descriptors_that_it_has_not_opened(
+    relay: LocalRelay, settings: dict[str, str], tmp_path: Path
+) -> None:
+    """The numbers are left to the job's new files, and the process registers anew with a socket of its own."""
+    async with job(START.replace("TIMEOUT", "None") + CLOSES, cwd=tmp_path, **settings) as running:
+        assert ["True", "closed"] == [await running.line(), await running.line()]
+        async with Tunnels(relay.endpoint, relay.sender, relay.tls) as client:
+            await client.discover()
+            lost, *_ = await collect_stacks(client, None, with_locals=False)
+            assert ["True True", "None"] == [await running.line(), await running.line()]
+            found, *_ = await collect_stacks(client, None, with_locals=False)
+        assert "has exited" not in str(lost)
+        assert ["helper thread"] == [process.how for process in found.processes]
+        _, _, err = await running.finish()
+        assert "in use" not in err
+
+
+async def test_time_out_of_the_jobs_sockets(settings: dict[str, str]) -> None:
+    """`socket.setdefaulttimeout` in the job does not end the connection to the agent."""
+    code = "time.sleep(0.3); print(client.is_agent_alive(), client.connections, flush=True)\n"
+    async with job(START.replace("TIMEOUT", "0.05") + code, **settings) as running:
+        assert ["True", "True 1"] == [await running.line(), await running.line()]
+        await running.finish()
