@@ -32,7 +32,7 @@ demo: $(READY)
 
 check: lint test-unit
 
-# What fails runs once more, alone: .ci/run_tests.py says why, and build/repeated.txt which tests needed it.
+# Failed tests are repeated once, alone (.ci/run_tests.py); build/repeated.txt lists them.
 test: $(READY) $(NODE_READY) $(LOWEST_DEBUGPY)/.ready
 	$(BIN)/python .ci/run_tests.py $(PYTEST_FLAGS)
 

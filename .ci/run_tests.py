@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests; what fails runs once more, alone. Arguments are those of pytest.
+"""Runs the tests, and repeats failed tests once, alone. The arguments are those of pytest.
 
 More than a thousand tests start real processes. If each of them failed once in ten thousand runs because a machine was
 slow, every tenth run would fail although nothing is wrong. A fault of the code fails twice: hypothesis stores the
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
     if len(failures.errors) > MAX_REPEATED:
         print(f"{len(failures.errors)} tests failed, more than {MAX_REPEATED}: none is repeated")
         return status
-    print(f"{len(failures.errors)} failed; repeating alone what failed", flush=True)
+    print(f"{len(failures.errors)} failed; repeating these tests alone", flush=True)
     alone = ["-n", "0", "--last-failed", "--last-failed-no-failures", "none"]
     repeat = [sys.executable, "-m", "pytest", *arguments, *alone]
     status = subprocess.run(repeat, check=False).returncode

@@ -132,35 +132,34 @@ class Tunnels:
             RelayDebugError: the destination cannot be reached for any other reason.
         """
         wanted = destination if isinstance(destination, Destination) else Destination(destination)
-        tunnel = await self._tunnel_to(wanted)
+        tunnel = self._tunnels[await self._find_agent(wanted)]
         return tunnel.driver.open(wanted.port, StreamMetadata(_user()).encode())
 
     async def wait_for(self, destination: Destination) -> None:
         """Wait until there is a tunnel to the agent of a destination; raise the same errors as `open`."""
-        await self._tunnel_to(destination)
+        await self._find_agent(destination)
 
     async def open_for(self, destination: Destination) -> tuple[SessionStream, list[Layer]]:
-        """Return a stream to a destination for a local program that may be an editor, and the layers for its bytes.
-
-        Raises:
-            RelayDebugError: for the same reasons as in `open`.
-        """
-        tunnel = await self._tunnel_to(destination)
-        prefetch = not destination.is_forward and self._can_prefetch(tunnel)
-        stream = tunnel.driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
+        """Return a stream for a local program that may be an editor, and the layers for its bytes; raise as `open`."""
+        agent_id = await self._find_agent(destination)
+        prefetch = not destination.is_forward and self._can_prefetch(agent_id)
+        driver = self._tunnels[agent_id].driver
+        stream = driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
         return stream, [ResponseCache()] if prefetch else []
 
     def leads_to_process(self, destination: Destination) -> bool:
         """True if the destination is a process, which only debuggers may connect to."""
-        claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
-        return claim is not None and claim.target.pid is not None
+        return self._process_at(destination) is not None
 
     def leads_to_debugpy(self, destination: Destination) -> bool:
         """True if prefetching is possible and the destination is a process that no other user is debugging."""
-        claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
-        if claim is None or claim.target.pid is None or not (self._prefetch and claim.agent.prefetch):
+        if (claim := self._process_at(destination)) is None or not self._can_prefetch(claim.agent.id):
             return False
         return claim.target.attachment is None or claim.target.attachment.user == _user()
+
+    def _process_at(self, destination: Destination) -> Claim | None:
+        claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
+        return None if claim is None or claim.target.pid is None else claim
 
     def open_request(self, agent_id: AgentId, request: Request) -> SessionStream:
         """Return a stream for a request to one agent.
@@ -171,17 +170,17 @@ class Tunnels:
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
             raise ConnectionLost("there is currently no connection to the agent")
-        return tunnel.driver.open(request.encode(), StreamMetadata(_user(), self._can_prefetch(tunnel)).encode())
+        return tunnel.driver.open(request.encode(), StreamMetadata(_user(), self._can_prefetch(agent_id)).encode())
 
     def exchanges(self, agent_id: AgentId) -> Exchanges | None:
         """Return the sender of small requests to an agent; None if it is unreachable or does not support them."""
         tunnel = self._tunnels.get(agent_id)
         return None if tunnel is None else tunnel.exchanges
 
-    def _can_prefetch(self, tunnel: ClientTunnel) -> bool:
+    def _can_prefetch(self, agent_id: AgentId) -> bool:
         """True if both peers support prefetching."""
-        # Only this field: parsing the announcement of a thousand targets takes 10 ms.
-        return self._prefetch and AgentInfo.parse({**tunnel.agent_info, "targets": [], "runs": []}).prefetch
+        agent = self.roster.agent(agent_id)
+        return self._prefetch and agent is not None and agent.prefetch
 
     @contextlib.contextmanager
     def accepting(self, port: int, handler: StreamHandler) -> Iterator[None]:
@@ -192,12 +191,12 @@ class Tunnels:
         finally:
             del self._handlers[port]
 
-    async def _tunnel_to(self, wanted: Destination) -> ClientTunnel:
+    async def _find_agent(self, wanted: Destination) -> AgentId:
+        """Return the agent of a destination, once there is a tunnel to it."""
         try:
-            agent_id = await self.search.find(lambda: self.agent_for(wanted))
+            return await self.search.find(lambda: self.agent_for(wanted))
         except NoListener as error:
             raise self.unreachable_error(wanted, error) from None
-        return self._tunnels[agent_id]
 
     # Agents:
 

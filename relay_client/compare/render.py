@@ -44,7 +44,7 @@ def as_objects(
 
 
 def hint_for(groups: Sequence[Value]) -> str:
-    """Return what to do if a name is unknown among the globals of a running program; "" if there is no such name."""
+    """Return a hint for a name that is not a global of a running program; "" for any other error."""
     errors = [group.error for group in groups if group.place == MAIN]
     names = [found.group(1) for error in errors if (found := UNDEFINED.match(error)) is not None]
     if not names:

@@ -63,7 +63,7 @@ async def fails(settings: AccessSettings, cloud: Azure, kind: type[RelayDebugErr
     """Assert that `settings` end in an error of this kind, with these parts, within the deadline."""
     deadline = options.pop("deadline", DEADLINE)
     with pytest.raises(kind) as caught:
-        async with timeout(2 * DEADLINE):  # what does not answer is silent for ever
+        async with timeout(2 * DEADLINE):  # a service that hangs never answers
             access = await find_access(settings, side="agent", tls=cloud.tls, deadline=deadline, **options)
             await access.credential.token(access.endpoint)
     assert kind is type(caught.value)

@@ -199,7 +199,7 @@ async def test_an_agent_that_ends_is_reported(relay: LocalRelay, tmp_path: Path)
 async def test_a_replaced_client_shows_its_editor_the_reason(
     relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that comes back after another one took its place says so, and ends the debug session."""
+    """If another client has taken its place, a returning client reports it and ends the debug session."""
     monkeypatch.setattr(sessions, "REPLACE_IN_USE_AFTER", 0.0)
     settings = replace(QUICK, max_sessions=1)
     async with (

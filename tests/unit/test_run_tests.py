@@ -70,7 +70,7 @@ def test_failed_once(tmp_path: Path, workers: str) -> None:
     assert 0 == found.returncode, found.stdout
     assert "test_once.py::test_fails_once[a@b]\n    AssertionError: a slow machine\n" == report(tmp_path)
     assert found.stdout.endswith(report(tmp_path))
-    assert "1 passed" in found.stdout.rpartition("repeating alone what failed")[2]
+    assert "1 passed" in found.stdout.rpartition("repeating these tests alone")[2]
 
 
 def test_failed_twice(tmp_path: Path) -> None:

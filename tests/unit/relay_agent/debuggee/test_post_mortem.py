@@ -168,7 +168,7 @@ async def test_hook_that_replaces_ours(hook):
     ids=["other outermost frame", "no traceback"],
 )
 async def test_stored_exception_that_was_caught(code):
-    """An exception that a tool has caught and stored is no crash."""
+    """An exception that a tool has caught and stored does not count as a crash."""
     main = "def main():\n" + indent_text(code, "    ") + "main()\n"
     status, out, _ = await run_job(HOLD.format(seconds=3600) + CRASH + main)
     assert (status, out) == (0, [])

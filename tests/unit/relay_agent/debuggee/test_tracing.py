@@ -81,7 +81,7 @@ LOOP = """
 
 
 async def test_loop_that_calls_nothing() -> None:
-    """A thread that runs a loop without calls is no longer traced when the release has ended."""
+    """After a release, a thread that runs a loop without calls is not traced."""
     async with job(LOOP) as running:
         async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
             await client.attach({}, within=DEADLINE)
