@@ -13,6 +13,12 @@ SAMPLE = SAMPLES / "azureml_pipeline"
 STEPS = SAMPLE / "steps"
 DEBUG = ["--is-debug", "true", "--debug-relay-connection-name", "myhc"]
 WITHOUT_TORCH = "import runpy, sys; sys.modules['torch'] = None; runpy.run_path('submit.py', run_name='__main__')"
+ABORTED_AT_EXIT = "\nterminate called without an active exception\n"
+"""What torch 2.13 writes if a thread of gloo outlives the interpreter, after a model of DistributedDataParallel.
+
+The thread drops its last reference to a Python object, `pthread_exit` ends it, and std::terminate the process, although
+the process group was destroyed. It happens with debugging and without (https://github.com/pytorch/pytorch/pull/179291).
+"""
 
 pytestmark = pytest.mark.e2e
 
@@ -115,7 +121,8 @@ async def test_train_under_torchrun(tmp_path):
         running(*launch, "--node-rank=0", *script, cwd=STEPS, env=env) as first,
         running(*launch, "--node-rank=1", *script, cwd=STEPS, env=env) as second,
     ):
-        assert (0, 0) == (await first.finish(), await second.finish())
+        for torchrun in (first, second):
+            assert 0 == await torchrun.finish() or ABORTED_AT_EXIT in torchrun.output, torchrun.output
     assert 1 == first.output.count("of 2: loss")
     assert 1 == second.output.count("of 2: loss")
     assert "continuing without a debugger" in first.output
