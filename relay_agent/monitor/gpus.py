@@ -85,6 +85,7 @@ def _read_amd(library: Any, handle: Any, name: str) -> GpuUsage | None:
         memory = library.amdsmi_get_gpu_vram_usage(handle)  # in MiB
     except library.AmdSmiException:
         return None
-    if busy == NOT_AVAILABLE:
+    used, total = memory["vram_used"], memory["vram_total"]
+    if NOT_AVAILABLE in {busy, used, total}:
         return None
-    return GpuUsage(name, busy / PERCENT, memory["vram_used"] * MIB, memory["vram_total"] * MIB)
+    return GpuUsage(name, busy / PERCENT, used * MIB, total * MIB)

@@ -52,10 +52,10 @@ class MlflowMetrics:
         """
         metrics = {self._prefix + name: value for name, value in metrics_of(usage, ranks).items()}
         line = json.dumps({"time": round(1000 * usage.time), "step": step, "metrics": metrics}).encode() + b"\n"
-        writer = self._started()
         # A line shorter than PIPE_BUF is written completely or not at all; a longer line is written as far as there is
         # room.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # also if the writer cannot be started
+            writer = self._started()
             if writer.poll() is None and writer.stdin is not None:
                 os.write(writer.stdin.fileno(), line)
 
@@ -66,7 +66,7 @@ class MlflowMetrics:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._writer is None:
-            command = [sys.executable, "-m", "relay_agent.monitor.mlflow_writer", self._run]
+            command = [sys.executable, "-m", "relay_agent.monitor.mlflow_writer", self._run, str(os.getpid())]
             self._writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
             if self._writer.stdin is not None:
                 os.set_blocking(self._writer.stdin.fileno(), False)

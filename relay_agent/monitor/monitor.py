@@ -101,8 +101,9 @@ class Monitor:
             allocators = await self._allocators()
             if before is not None and (usage := usage_between(before, after, ports, found, allocators)) is not None:
                 self._on_usage(usage)
-                await self._keep(usage, {target.port: target.rank for target in targets.values()})
-                self._send(usage, list(targets.values()))
+                ranks = {target.port: target.rank for target in targets.values()}
+                await self._keep(usage, ranks)
+                self._send(usage, ranks)
             before = after
             await asyncio.sleep(self._interval)
 
@@ -115,8 +116,7 @@ class Monitor:
         except OSError as error:
             logger.warning("--debug-metrics: cannot listen on %s, port %d: %s", host, port, error.strerror or error)
 
-    def _send(self, usage: NodeUsage, targets: list[TargetInfo]) -> None:
-        ranks = {target.port: target.rank for target in targets}
+    def _send(self, usage: NodeUsage, ranks: Mapping[int, int | None]) -> None:
         self._metrics.show(as_text(usage, self._host, ranks))
         if self._mlflow is not None:
             self._mlflow.send(usage, self._samples, ranks)

@@ -102,10 +102,7 @@ COVERED_BY = {
         "relay_agent/evaluation/ places"
     ),
     "tests/integration/test_missing_ranks.py": "relay_client/push/ missing_ranks",
-    "tests/e2e/test_mlflow.py": (
-        "relay_agent/node/in_agent/ set_tag relay_agent/monitor/ mlflow_writer "
-        "relay_client/tensorboard/ ended_runs server"
-    ),
+    "tests/e2e/test_mlflow.py": ("relay_agent/node/in_agent/ set_tag relay_client/tensorboard/ ended_runs server"),
     "tests/unit/relay_agent/node/in_agent/test_run_tag.py": "relay_agent/ mlflow_run",
     "tests/unit/relay_core/agent_api/files/test_event_files.py": "relay_core/agent_api/files/ names",
     "tests/integration/test_event_files.py": "relay_client/tensorboard/ live_files",
