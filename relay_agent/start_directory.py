@@ -10,6 +10,8 @@ import os
 import sys
 import time
 
+from relay_agent.inject._relay_debug_programs import what_runs
+
 __all__ = ["script_name", "start_directory", "start_time"]
 
 
@@ -21,8 +23,8 @@ def _current() -> str:
 
 
 _at_import = _current()
-_imported_at = time.time()
 """Programs import this package before they change their directory."""
+_imported_at = time.time()
 
 
 def start_directory() -> str:
@@ -40,11 +42,10 @@ def start_directory() -> str:
 
 def script_name() -> str:
     """Return the name of the script or module that this process runs, without its directory."""
-    arguments = sys.orig_argv[1:]
-    if "-m" in arguments[:-1]:
-        return arguments[arguments.index("-m") + 1]
-    script = next((text for text in arguments if text.endswith(".py")), "")
-    return os.path.basename(script or (sys.argv[0] if sys.argv else ""))  # noqa: PTH119
+    kind, name = what_runs(sys.orig_argv)
+    if kind == "module":
+        return name
+    return os.path.basename(name if kind == "script" else (*sys.argv, "")[0])  # noqa: PTH119
 
 
 def start_time() -> float:

@@ -38,9 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         event_loop.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
-    except (
-        RelayDebugError
-    ) as error:  # not printed: the processes have received the error and log it with its consequence
+    except RelayDebugError as error:  # not printed: the processes have received it and log it with its consequence
         return error.exit_code
     return 0
 

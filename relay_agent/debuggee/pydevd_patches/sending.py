@@ -47,9 +47,8 @@ def install() -> None:
         send(command, connection, *arguments)
 
     def prepare(connection: Any) -> None:
-        with contextlib.suppress(
-            AttributeError, OSError
-        ):  # it is closed or not a socket; without the option, only the delay remains
+        # It may be closed, or not be a socket; without the option, only the delay remains.
+        with contextlib.suppress(AttributeError, OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def limited(command: Any) -> Any:

@@ -88,9 +88,8 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
             await first_completed(serving, leaving)
             directory.sweep()
             directory.clean()
-            os.close(
-                lock
-            )  # closed first, so that a new process can start a new agent while this one closes its sessions
+            # Closed first, so that a new process can start a new agent while this one closes its sessions.
+            os.close(lock)
             server.close()
             if serving.done() and (error := serving.result()) is not None:
                 raise error

@@ -326,11 +326,7 @@ def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
     path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
     try:
         number = register_dump(path)
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ):  # the disk is full, or the job has closed a file that faulthandler needs
+    except (OSError, RuntimeError, ValueError):  # disk full, or the job has closed a file that faulthandler needs
         return None
     return None if number is None else {"path": str(path), "signal": number}
 
