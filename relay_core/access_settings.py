@@ -8,7 +8,7 @@ the secrets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
 __all__ = [
@@ -84,28 +84,25 @@ class AccessSettings(NamedTuple):
 
     def selects_relay(self, environ: Mapping[str, str]) -> bool:
         """Return whether these settings or the environment name a relay, completely or in part."""
-        variables = [option.variable for option in ACCESS_OPTIONS if option.field in _RELAY_FIELDS and option.variable]
-        given = any(getattr(self, field) for field in _RELAY_FIELDS)
-        return given or any(environ.get(name) for name in (*variables, OLD_STRING_VARIABLE, OLD_NAME_VARIABLE))
+        return self._gives_any(_RELAY_FIELDS, environ, OLD_STRING_VARIABLE, OLD_NAME_VARIABLE)
 
     def may_name_hc(self, environ: Mapping[str, str]) -> bool:
         """Return whether these settings or the environment give a connection string, which may have an EntityPath."""
-        options = [option for option in ACCESS_OPTIONS if option.field in _CONNECTION_STRINGS]
-        variables = [OLD_STRING_VARIABLE, *(option.variable for option in options if option.variable)]
-        given = any(getattr(self, option.field) for option in options)
-        return given or any(environ.get(variable) for variable in variables)
+        return self._gives_any(_CONNECTION_STRINGS, environ, OLD_STRING_VARIABLE)
 
     def lacks_key_vault(self, environ: Mapping[str, str]) -> bool:
         """Return whether these settings name a Key Vault secret, but neither they nor the environment name a vault.
 
         The vault does not count as missing if the settings provide another way to reach the relay.
         """
-        if not self.connection_string_secret:
-            return False
-        ways = [option for option in ACCESS_OPTIONS if option.field in _WAYS_WITHOUT_SECRET]
-        variables = [OLD_STRING_VARIABLE, *(option.variable for option in ways if option.variable)]
-        given = any(getattr(self, option.field) for option in ways)
-        return not given and not any(environ.get(variable) for variable in variables)
+        has_way = self._gives_any(_WAYS_WITHOUT_SECRET, environ, OLD_STRING_VARIABLE)
+        return bool(self.connection_string_secret) and not has_way
+
+    def _gives_any(self, fields: Collection[str], environ: Mapping[str, str], *old_variables: str) -> bool:
+        """Return whether one of these fields is set, or a variable that applies in its place."""
+        options = [option for option in ACCESS_OPTIONS if option.field in fields]
+        variables = [*old_variables, *(option.variable for option in options if option.variable)]
+        return any(getattr(self, option.field) for option in options) or any(environ.get(name) for name in variables)
 
 
 class AccessOption(NamedTuple):
@@ -174,7 +171,7 @@ ACCESS_OPTIONS = (
 """In the order of `--help`."""
 
 _CONNECTION_STRINGS = frozenset({"connection_string", "connection_string_file", "connection_string_secret"})
-_RELAY_FIELDS = ("hc", "connection_string", "connection_string_file", "connection_string_secret", "namespace")
+_RELAY_FIELDS = _CONNECTION_STRINGS | {"hc", "namespace"}
 """The fields that select a relay; the other fields do so only in combination with these."""
 _WAYS_WITHOUT_SECRET = frozenset({"connection_string", "connection_string_file", "key_vault", "namespace"})
 

@@ -8,7 +8,7 @@ search.difference
 
 from __future__ import annotations
 
-from relay_core.agent_api.evaluation import Difference, Leaf, Selection, Value, part_bounds
+from relay_core.agent_api.evaluation import Difference, Leaf, Selection, Value, part_selections
 
 __all__ = ["Search"]
 
@@ -85,7 +85,6 @@ class Search:
     def _of_parts(self, first: Value, second: Value) -> None:
         pairs = enumerate(zip(first.parts, second.parts, strict=False))
         index = next((index for index, (one, other) in pairs if one != other), None)
-        here = self._selection
         if index is None:
             note = (
                 "the values keep changing"
@@ -94,12 +93,7 @@ class Search:
             )
             self._end(note, first.leaf)
             return
-        if first.leaf is None:
-            bounds = part_bounds(here.start, first.leaves if here.stop is None else here.stop)
-            self._next = Selection(*bounds[index])
-        else:
-            bounds = part_bounds(*(here.elements or (0, first.leaf.elements)))
-            self._next = Selection(here.start, here.start + 1, bounds[index])
+        self._next = part_selections(self._selection, first)[index]
 
     def _end(self, note: str, leaf: Leaf | None = None) -> None:
         self.difference = Difference(leaf.name if leaf else "", leaf.description if leaf else "", note=note)

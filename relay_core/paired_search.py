@@ -25,7 +25,7 @@ import struct
 from collections.abc import Generator
 from typing import NamedTuple
 
-from relay_core.agent_api.evaluation import Difference, Leaf, SearchStart, Selection, Value, part_bounds
+from relay_core.agent_api.evaluation import Difference, Leaf, SearchStart, Selection, Value, part_selections
 from relay_core.agent_api.values import Clean, as_is, count, items, text
 from relay_core.difference_search import Search
 
@@ -138,7 +138,7 @@ class PairedSearch:
 
     def _descend(self, index: int) -> Generator[Selection, Value, bytes | None]:
         """Get the value of a part; return a message if that is impossible."""
-        bounds = _bounds(*self._levels[-1])
+        bounds = part_selections(*self._levels[-1])
         if index >= len(bounds):
             return _other()
         value = yield bounds[index]
@@ -267,15 +267,6 @@ def _message(kind: int, content: bytes, index: int = 0) -> bytes:
 
 def _type(message: bytes) -> int:
     return message[0] >> INDEX_BITS if message else OTHER
-
-
-def _bounds(selection: Selection, value: Value) -> list[Selection]:
-    """Return the selections of the parts of a value."""
-    if value.leaf is None:
-        stop = value.leaves if selection.stop is None else selection.stop
-        return [Selection(*bounds) for bounds in part_bounds(selection.start, stop)]
-    elements = selection.elements or (0, value.leaf.elements)
-    return [Selection(selection.start, selection.start + 1, bounds) for bounds in part_bounds(*elements)]
 
 
 def _is_small(selection: Selection, value: Value) -> bool:

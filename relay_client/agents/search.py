@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import random
@@ -14,7 +13,6 @@ from typing import NoReturn, Protocol, TypeVar
 from relay_client.agents.discovery import SearchEffort
 from relay_client.agents.roster import Roster
 from relay_client.agents.search_schedule import SearchSchedule
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugError, RelayUnreachable
 from relay_core.net.session.handshake import TooManySessions
 from relay_core.net.tasks import TaskSet, first_completed
@@ -131,9 +129,7 @@ class AgentSearch:
                     last_reported = str(error)
             if (result := found()) is not None:
                 return result
-            with contextlib.suppress(*TIMEOUT_ERRORS):
-                async with timeout(delay):
-                    await self.changed.wait()
+            await first_completed(self.changed.wait(), timeout=delay)
         raise AssertionError("unreachable")
 
     def start(self) -> None:
@@ -171,9 +167,7 @@ class AgentSearch:
             effort = BACKGROUND
             schedule.searched(now())
             while (left := schedule.left(roster.reachable, now())) > 0:
-                with contextlib.suppress(*TIMEOUT_ERRORS):
-                    async with timeout(left):
-                        await self.changed.wait()
+                await first_completed(self.changed.wait(), timeout=left)
 
     async def _search_apart(self, delay: float) -> None:
         await asyncio.sleep(delay)

@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     except StreamBroken as error:
         if error.reset is not ResetCode.HELD:
             raise
-        release = f"relay-client release {rank if wanted.port is None else 'RANK'}"
+        release = f"relay-client release {rank if wanted.port is None else f'--port {wanted.port}'}"
         hint = f"if you are that user, run '{release}' on that machine; otherwise, ask the user to disconnect"
         raise Rejected(f"{wanted} is {error.reason}", hint=hint, status=LOCKED, reason=error.reason) from None
 

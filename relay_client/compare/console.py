@@ -20,7 +20,7 @@ OnQuestion = Callable[[Request, Question], None]
 VALUE_SECONDS = 5.0
 """Seconds that each rank has to evaluate a value."""
 DIFF_SECONDS = 60.0
-"""Seconds that each rank has for a comparison; a gigabyte takes two seconds, or longer if it is on a device."""
+"""Seconds that each rank has for a comparison; a gigabyte takes about one second, or longer if it is on a device."""
 
 
 @dataclass(frozen=True)

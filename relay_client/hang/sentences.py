@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
-from relay_client.ui.text import duration, format_ranks
+from relay_client.ui.text import duration, format_ports, format_ranks
 from relay_core.agent_api.announcement import State
-from relay_core.ranges import format_ranges
 
 __all__ = ["describe_job"]
 
@@ -151,13 +150,13 @@ def _waiting_for_debuggers(job: Job, groups: Sequence[GroupVerdict]) -> Iterator
     Before the first process group exists, for example in `init_process_group`, the other ranks wait for these ranks.
     """
     living = [report for report in job.ranks.values() if not report.has_ended]
-    named = {rank for group in groups for rank in (*group.missing, *group.unknown)}
-    waiting = {report.rank: report for report in living if _waits_for_debugger(report) and report.rank not in named}
     if all(report.is_stopped for report in living):
         return
+    named = {rank for group in groups for rank in (*group.missing, *group.unknown)}
+    waiting = {report.rank: report for report in living if _waits_for_debugger(report) and report.rank not in named}
     for text, ranks in _by_text(waiting, lambda rank: _detail(waiting[rank])):
         ports = [report.target.port for rank in ranks if (report := waiting[rank]).target is not None]
-        debugger = f"a debugger on {'ports' if len(ports) > 1 else 'port'} {format_ranges(ports)}"
+        debugger = f"a debugger on {format_ports(ports)}"
         who = "other ranks" if len(living) > len(waiting) + 1 else "the other rank"
         verb, awaited = ("is", "that rank") if len(ranks) == 1 else ("are", "those ranks")
         yield f"{format_ranks(ranks)} {verb} waiting for {debugger}{text}; {who} may be waiting for {awaited}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, Literal
 
 from relay_client.agents.job_ranks import absent_ranks
@@ -13,7 +12,7 @@ from relay_client.dap.client import DapClient, RequestFailed
 from relay_client.dap.frames import function_of
 from relay_client.mcp.paths import ControlRefused
 from relay_client.mcp.reading import Items, chosen_ranks
-from relay_client.ui.text import format_ranks
+from relay_client.ui.text import clock, format_ranks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import NoListener, RelayDebugError
 from relay_core.net.tasks import TaskSet
@@ -167,7 +166,7 @@ class Control:
         holder = claim.target.attachment
         if claim.target.rank in self._sessions or holder is None:
             return
-        since = "" if holder.since is None else f" (since {time.strftime('%H:%M', time.localtime(holder.since))})"
+        since = "" if holder.since is None else f" (since {clock(holder.since)})"
         raise ControlRefused(
             f"{claim.target.label} is being debugged by {holder.user}{since}",
             hint="use the read-only tools, which still work, or ask that user to detach",

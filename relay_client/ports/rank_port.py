@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from relay_client.agents.announcement_changes import describe_state
+from relay_client.agents.announcement_changes import describe_state, name_with_node
 from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
@@ -118,7 +118,7 @@ async def open_rank_port(forwarder: Forwarder, claim: Claim, port: int | None) -
 
 def how_to_attach(claim: Claim, port: int) -> str:
     """Return the log line about an open port: `press F5 to debug rank 0 on node-1 on port 5678`, or who holds it."""
-    name = f"{claim.target.label} on {claim.agent.host}"
+    name = name_with_node(claim.target, claim.agent)
     if claim.target.attachment is None:
         return f"press F5 to debug {name} on port {port}"
     state = describe_state(claim.target, time.time())

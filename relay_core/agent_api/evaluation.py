@@ -36,6 +36,7 @@ __all__ = [
     "Selection",
     "Value",
     "part_bounds",
+    "part_selections",
 ]
 
 MAX_EXPRESSION = 16 * 1024
@@ -333,6 +334,15 @@ class Value:
             Difference.parse(fields.get("difference"), clean),
             (start,) if start else (),
         )
+
+
+def part_selections(selection: Selection, value: Value) -> list[Selection]:
+    """Return the selections of the parts of a value."""
+    if value.leaf is None:
+        stop = value.leaves if selection.stop is None else selection.stop
+        return [Selection(*bounds) for bounds in part_bounds(selection.start, stop)]
+    elements = selection.elements or (0, value.leaf.elements)
+    return [Selection(selection.start, selection.start + 1, bounds) for bounds in part_bounds(*elements)]
 
 
 @dataclass(frozen=True)

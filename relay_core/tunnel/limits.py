@@ -137,7 +137,7 @@ class Settings:
     ack_frames: int = 64
     ack_delay: float = 0.1
     """An ACK is sent after this many bytes, frames or seconds, or earlier together with another frame. While several
-    streams are open, it is sent after half of `shared_in_flight`, because the peer stops sending at that limit."""
+    streams are open, it is sent after `SHARED_ACK_BYTES`, or half of `shared_in_flight` if that is less."""
     ping_after: float = 10.0
     """Time without received data after which a PING is sent; it also resets the idle time-outs of middleboxes."""
     dead_after: float = 25.0

@@ -47,7 +47,6 @@ silently weaken the relay), `port = "8443"`, `rights = ["Read"]`.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import stat
 import sys
@@ -56,6 +55,7 @@ from pathlib import Path
 from typing import Any
 
 from relay_core.errors import ConfigurationError
+from relay_core.value_parsers import closest
 from relay_server.config.model import (
     HybridConnection,
     JwtIssuer,
@@ -266,10 +266,10 @@ class _Table:
         """Raise ConfigurationError for a field that was never read."""
         for field in self.values:
             if field not in self._known:
-                close = difflib.get_close_matches(field, self._known, n=1)
+                close = closest(field, self._known)
                 raise ConfigurationError(
                     f"{self.name}: unknown field '{field[:60]}'",
-                    hint=f"did you mean '{close[0]}'?" if close else f"use one of: {', '.join(sorted(self._known))}",
+                    hint=f"did you mean '{close}'?" if close else f"use one of: {', '.join(sorted(self._known))}",
                 )
 
     def _get(self, field: str, kind: type | tuple[type, ...], default: Any, what: str) -> Any:

@@ -82,8 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_core.agent_api.evaluation import Evaluate, Selection
 
     chosen_ranks(arguments)  # checked here, because its error names the option
-    with named("--ports"):
-        parse_ports(arguments.ports or "1")
+    if arguments.ports:
+        with named("--ports"):
+            parse_ports(arguments.ports)  # for the same reason
     with named("--timeout"):
         default = DIFF_SECONDS if arguments.diff else VALUE_SECONDS
         seconds = default if arguments.timeout is None else parse_duration(arguments.timeout)

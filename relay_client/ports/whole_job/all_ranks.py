@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from relay_client.agents.announcement_changes import name_with_node
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.answer import answer_as_text
@@ -287,7 +288,7 @@ class JobConnection:
             elif now - self._ended.get(key, -RETRY_DELAY) >= RETRY_DELAY or key in self._held:
                 self._held.pop(key, None)
                 label = claim.target.label
-                self._open(claim, RankName(label, claim.target.rank, f"{label} on {claim.agent.host}"))
+                self._open(claim, RankName(label, claim.target.rank, name_with_node(claim.target, claim.agent)))
         self._show_waiting(now)
         self._end_if_empty(now)
         self.flush()

@@ -105,8 +105,8 @@ class Exchanges:
 
     def _respond(self, number: int, body: bytes) -> None:
         if number in self._responses:
-            self._responses[number] = _NUMBER.pack(number | _RESPONSE) + body
-            self._send(_NUMBER.pack(number | _RESPONSE) + body)
+            message = self._responses[number] = _NUMBER.pack(number | _RESPONSE) + body
+            self._send(message)
 
     def _make_room(self) -> bool:
         """Forget the oldest response if there are `KEPT`; return False if all `KEPT` requests are being executed."""

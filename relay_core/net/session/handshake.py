@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from relay_core import exit_codes
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError, RelayUnreachable
 from relay_core.net.session.secure_channel import TunnelKeyMissing
@@ -23,7 +24,7 @@ class SessionRefused(RelayDebugError):
         text: The agent's message, or "".
     """
 
-    exit_code = 10
+    exit_code = exit_codes.REJECTED
 
     def __init__(self, refusal: Refusal, text: str, *, hint: str = "") -> None:
         if refusal is Refusal.VERSION:

@@ -83,7 +83,7 @@ class LocalServer:
         server._listener.setblocking(False)
         try:
             server._loop.add_reader(server._listener, server._accept)
-        except NotImplementedError:
+        except NotImplementedError:  # an event loop of Windows
             server._server = await server._loop.create_server(protocol, sock=server._listener)
         return server
 

@@ -308,7 +308,7 @@ class WebSocket(asyncio.BufferedProtocol):
 
     @property
     def _is_ending(self) -> bool:
-        return self._machine.close_sent is not None or self._gone.is_set() or self._transport.is_closing()
+        return self._machine.close_sent is not None or self._is_gone
 
     @property
     def _is_gone(self) -> bool:

@@ -27,11 +27,11 @@ from relay_core.tunnel.streams.stream import Stream
 
 __all__ = ["Scheduler"]
 
-MESSAGE = 4 * KIB
+INTERACTIVE_SIZE = 4 * KIB
+"""Maximum size in bytes of a frame of an interactive stream."""
 INTERACTIVE_TIME = 1.0
-"""A stream that sends at most this many bytes at a time, twice in a row, is interactive for this many seconds. During
-that time, less data is in flight. A single small frame may be the request for a transfer, or the last bytes of a
-window."""
+"""Seconds for which a stream counts as interactive after two such frames in a row; during that time, less data is in
+flight. A single small frame may be the request for a transfer, or the last bytes of a window."""
 
 
 class Scheduler:
@@ -191,7 +191,7 @@ class Scheduler:
         else:
             frame = self.replay.add(frames.FIN, stream.id, b"")
             stream.eof_sent = True
-        stream.messages = stream.messages + 1 if len(frame.payload) <= MESSAGE else 0
+        stream.messages = stream.messages + 1 if len(frame.payload) <= INTERACTIVE_SIZE else 0
         if stream.messages > 1:
             self._interactive_until = now + INTERACTIVE_TIME
         # A bulk transfer has used up its turn now and waits for the others. An interactive stream has not, so its next
