@@ -18,11 +18,18 @@ from relay_core.socket_tables import SocketTables, shared_tables
 from relay_core.tunnel.events import StreamOpened
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import DiallingAgent, Node, Process, agent, node_of, process, tunnels, who_serves
-from tests.support.other_user import OTHER_UID, connecting_stranger, hide_owners, listening_stranger, needs_second_user
+from tests.support.other_user import (
+    OTHER_UID,
+    connecting_stranger,
+    hide_owners,
+    listening_stranger,
+    needs_owners,
+    needs_second_user,
+)
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
-pytestmark = pytest.mark.skipif(not shared_tables().shows_owners, reason="this system does not show who owns a socket")
+pytestmark = needs_owners
 
 
 class RepeatingAgent(DiallingAgent):

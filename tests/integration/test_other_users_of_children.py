@@ -14,17 +14,16 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.dap.framing import Message, encode
-from relay_core.socket_tables import shared_tables
 from tests.support.deadline import DEADLINE
 from tests.support.listening import listening_editor
-from tests.support.other_user import connecting_stranger, needs_second_user
+from tests.support.other_user import connecting_stranger, needs_owners, needs_second_user
 from tests.support.ports import free_port
 from tests.support.programs import Program
 from tests.support.relay import LocalRelay
 from tests.support.run_job import agents_on, running_job
 
 pytestmark = [
-    pytest.mark.skipif(not shared_tables().shows_owners, reason="this system does not show who owns a socket"),
+    needs_owners,
     needs_second_user,
 ]
 

@@ -46,7 +46,7 @@ class Plot:
 
     @property
     def number(self) -> float:
-        """The latest value as text."""
+        """The latest value, as a number without its unit."""
         return float(self.text.split()[0])
 
 

@@ -134,7 +134,7 @@ async def test_microsofts_inference_server(relay):
 
 
 def deployment(*arguments: str) -> dict:
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     done = subprocess.run(
         [sys.executable, "deploy.py", "deployment", "--dry-run", "--wheel", str(wheel()), *arguments],
         cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=DEADLINE, check=True,

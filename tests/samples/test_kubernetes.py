@@ -25,7 +25,7 @@ from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
-yaml = pytest.importorskip("yaml")
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
 SAMPLE = SAMPLES / "kubernetes"
 SOURCES = {"simulate": SAMPLE, "train": SAMPLES / "plain_python"}

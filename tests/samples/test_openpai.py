@@ -8,7 +8,7 @@ import pytest
 from tests.samples.kit import SAMPLES, agent_settings, breakpoint_hit, client_of, commands, environment, running
 from tests.support.ports import free_port
 
-yaml = pytest.importorskip("yaml")
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
 SAMPLE = SAMPLES / "openpai"
 JOB = yaml.safe_load((SAMPLE / "job.yaml").read_text())

@@ -15,7 +15,7 @@ from tests.samples.kit import SAMPLES, environment, running
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 
-yaml = pytest.importorskip("yaml")
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
 SAMPLE = SAMPLES / "relay_server"
 README = (SAMPLE / "README.md").read_text()

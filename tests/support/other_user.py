@@ -20,6 +20,7 @@ __all__ = [
     "hide_owners",
     "listening_stranger",
     "lying_stranger",
+    "needs_owners",
     "needs_second_user",
     "use_tables",
 ]
@@ -27,6 +28,9 @@ __all__ = [
 OTHER_UID = 65534
 """`nobody`; it owns nothing and may do nothing."""
 
+needs_owners = pytest.mark.skipif(
+    not socket_tables.shared_tables().shows_owners, reason="this system does not show who owns a socket"
+)
 needs_second_user = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can start a program as another user"
 )

@@ -105,7 +105,7 @@ async def listen(served: Served) -> RawWebSocket:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_it_runs_in_uvloop(served):
     """relay-server has loaded uvloop, which is installed with the client."""
-    pytest.importorskip("uvloop")
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
     assert "/uvloop/" in Path(f"/proc/{served.process.pid}/maps").read_text()
 
 

@@ -236,7 +236,7 @@ async def test_a_rank_that_exits_is_not_announced_as_running(relay, tmp_path, po
 
 async def test_a_breakpoint_after_a_wait_that_would_have_ended_the_job(relay, tmp_path):
     """The job continues if no debugger attaches at the breakpoint, and is announced as running."""
-    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=60", "--debug-on-timeout=abort"]
+    arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=3600", "--debug-on-timeout=abort"]
     secret = str(relay.connection_file(tmp_path, "listen"))
     code = (
         STATE

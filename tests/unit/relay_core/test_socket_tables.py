@@ -22,16 +22,12 @@ from relay_core.socket_tables import (
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
 from tests.support.no_descriptors import no_descriptors
-from tests.support.other_user import OTHER_UID, listening_stranger, needs_second_user
+from tests.support.other_user import OTHER_UID, listening_stranger, needs_owners, needs_second_user
 from tests.support.ports import free_port
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 LOOPBACK = "0100007F" if sys.byteorder == "little" else "7F000001"
 MAPPED = "0000000000000000FFFF0000" if sys.byteorder == "little" else "00000000000000000000FFFF"
-
-needs_tables = pytest.mark.skipif(
-    not shared_tables().shows_owners, reason="this system does not show who owns a socket"
-)
 
 
 def row(local: str, remote: str, state: str, uid: int, inode: int) -> str:
@@ -52,14 +48,14 @@ def owner_at_other_end(tables: SocketTables, end: socket.socket) -> int | None:
     return tables.peer_owner(end.getsockname(), end.getpeername())
 
 
-@needs_tables
+@needs_owners
 def test_a_listener_of_this_process() -> None:
     """A listener belongs to the user of the process that opened it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert {own_user()} == shared_tables().listener_owners(server.getsockname()[1])
 
 
-@needs_tables
+@needs_owners
 @needs_second_user
 async def test_a_listener_of_another_user() -> None:
     """A listener of another user is shown with that user's uid."""
@@ -68,7 +64,7 @@ async def test_a_listener_of_another_user() -> None:
         assert {OTHER_UID} == shared_tables().listener_owners(port)
 
 
-@needs_tables
+@needs_owners
 def test_a_port_without_listener_has_no_owner() -> None:
     """A port that is bound without listening has no owner."""
     with socket.socket() as bound:
@@ -76,7 +72,7 @@ def test_a_port_without_listener_has_no_owner() -> None:
         assert set() == shared_tables().listener_owners(bound.getsockname()[1])
 
 
-@needs_tables
+@needs_owners
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_both_ends_of_a_connection_have_an_owner(family: socket.AddressFamily) -> None:
     """The other end of a connection is found, also if a program uses an IPv6 socket for an IPv4 address."""
@@ -91,7 +87,7 @@ def test_both_ends_of_a_connection_have_an_owner(family: socket.AddressFamily) -
             assert own_user() == shared_tables().peer_owner(client.getsockname()[:2], client.getpeername()[:2])
 
 
-@needs_tables
+@needs_owners
 def test_connections_of_a_port() -> None:
     """A port has a connection from its being accepted until its program has closed it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -104,7 +100,7 @@ def test_connections_of_a_port() -> None:
             assert not shared_tables().has_connection(port)
 
 
-@needs_tables
+@needs_owners
 def test_connected_programs() -> None:
     """A port has a client until that has closed its connection, whether the server has closed it or not."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -128,7 +124,7 @@ def only_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
         yield tables
 
 
-@needs_tables
+@needs_owners
 def test_a_connection_is_found_in_either_way(only_way: SocketTables) -> None:
     """The owner is known if either the kernel answers queries or its tables can be read."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
@@ -142,7 +138,7 @@ def test_a_connection_is_found_in_either_way(only_way: SocketTables) -> None:
             assert only_way.peer_owner(connection.getsockname(), peer) is None
 
 
-@needs_tables
+@needs_owners
 def test_a_lookup_needs_no_descriptor(only_way: SocketTables) -> None:
     """Owners are known while no descriptor is left, once it is decided that this system shows them."""
     assert only_way.shows_owners
@@ -150,7 +146,7 @@ def test_a_lookup_needs_no_descriptor(only_way: SocketTables) -> None:
         assert own_user() == owner_at_other_end(only_way, accepted)
 
 
-@needs_tables
+@needs_owners
 def test_without_descriptors_nothing_is_decided(only_way: SocketTables) -> None:
     """A program that starts without descriptors cannot tell owners, and does so as soon as it has some again."""
     with connection() as (accepted, _):
@@ -161,7 +157,7 @@ def test_without_descriptors_nothing_is_decided(only_way: SocketTables) -> None:
         assert own_user() == owner_at_other_end(only_way, accepted)
 
 
-@needs_tables
+@needs_owners
 def test_broken_descriptors_are_replaced(only_way: SocketTables) -> None:
     """If something has closed the descriptors, they are opened again; if that fails, the owner is not known."""
     with connection() as (accepted, _):
@@ -182,7 +178,7 @@ def descriptors() -> set[int]:
     return {int(path.name) for path in Path("/proc/self/fd").iterdir() if path.exists()}
 
 
-@needs_tables
+@needs_owners
 def test_a_table_that_changes_later_turns_no_check_off(tmp_path: Path) -> None:
     """After the decision, a table that is missing or malformed is an error, not a system that shows nothing."""
     (tmp_path / "tcp").symlink_to("/proc/net/tcp")
@@ -201,7 +197,7 @@ def test_a_table_that_changes_later_turns_no_check_off(tmp_path: Path) -> None:
         assert tables.shows_owners
 
 
-@needs_tables
+@needs_owners
 def test_a_connection_that_is_not_accepted_belongs_to_nobody() -> None:
     """A connection in a listener's queue has no owner: the kernel shows it with the uid 0 or the listener's."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
@@ -209,7 +205,7 @@ def test_a_connection_that_is_not_accepted_belongs_to_nobody() -> None:
         assert shared_tables().peer_owner(client.getsockname(), client.getpeername()) is None
 
 
-@needs_tables
+@needs_owners
 def test_a_peer_that_has_closed_its_socket_belongs_to_nobody() -> None:
     """What a program has sent before it closed its socket cannot be attributed to a user."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -254,7 +250,7 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
 """
 
 
-@needs_tables
+@needs_owners
 def test_a_forked_child_has_its_own_descriptor() -> None:
     """A child and its parent, which use the same tables at the same time, receive their own answers only."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", IN_A_FORKED_CHILD], check=True, timeout=DEADLINE)

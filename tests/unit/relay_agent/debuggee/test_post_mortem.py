@@ -64,7 +64,7 @@ class Stop:
 @pytest.mark.parametrize("older", [False, True])
 async def test_debugger_stands_at_the_raising_frame(older):
     """A debugger stands where the exception was raised and reads the variables there; the exit status stays."""
-    code = (OLDER if older else "") + HOLD.format(seconds=30) + CRASH
+    code = (OLDER if older else "") + HOLD.format(seconds=3600) + CRASH
     async with job(code + "divide(21)\n") as running:
         what, port = (await running.line()).rsplit(maxsplit=1)
         assert what == "ZeroDivisionError: division by zero"
@@ -82,7 +82,7 @@ async def test_debugger_stands_at_the_raising_frame(older):
 
 async def test_developer_goes_on():
     """When the developer continues, the process ends as it would have ended, and is not announced as running."""
-    code = HOLD.format(seconds=30) + "post_mortem.install(hold, lambda: print('running'))\n" + CRASH + "divide(21)\n"
+    code = HOLD.format(seconds=3600) + "post_mortem.install(hold, lambda: print('running'))\n" + CRASH + "divide(21)\n"
     async with job(code) as running:
         port = (await running.line()).split()[-1]
         async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
@@ -96,7 +96,7 @@ async def test_developer_goes_on():
 
 async def test_debugger_that_saw_it():
     """A debugger that was attached and stops at uncaught exceptions by itself stops once."""
-    code = HOLD.format(seconds=30) + CRASH + "hold('ready')\ndivide(21)\n"
+    code = HOLD.format(seconds=3600) + CRASH + "hold('ready')\ndivide(21)\n"
     async with job(code) as running:
         port = (await running.line()).split()[-1]
         async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
@@ -290,7 +290,7 @@ async def test_forked_child_is_not_held():
 async def test_interrupted_hold():
     """Ctrl-C ends the hold and nothing else: the crash is told, with its own exit status."""
     code = "print('ready', flush=True)\ndivide(1)\n"
-    async with job(HOLD.format(seconds=30) + CRASH + code) as running:
+    async with job(HOLD.format(seconds=3600) + CRASH + code) as running:
         assert await running.line() == "ready"
         await running.line()
         running.process.send_signal(signal.SIGINT)
@@ -305,7 +305,7 @@ async def test_interrupted_hold():
 async def test_interrupted_hold_of_an_exception_that_is_caught():
     """Ctrl-C ends the hold, and the process continues."""
     code = "try:\n    with post_mortem.hold_on_crash(): divide(1)\nexcept ZeroDivisionError: print('caught')\n"
-    async with job(HOLD.format(seconds=30) + CRASH + code) as running:
+    async with job(HOLD.format(seconds=3600) + CRASH + code) as running:
         await running.line()
         running.process.send_signal(signal.SIGINT)
         status, out, err = await running.finish()
@@ -313,7 +313,7 @@ async def test_interrupted_hold_of_an_exception_that_is_caught():
     assert err == "relay-agent: the hold was interrupted\n"
 
 
-THREAD = "threading.Thread(target=threading.Event().wait, args=(0.5,)).start()\n"
+THREAD = "threading.Thread(target=over.wait).start()\n"
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,9 @@ THREAD = "threading.Thread(target=threading.Event().wait, args=(0.5,)).start()\n
 )
 async def test_the_end_of_the_hold(code, is_announced):
     """The process is announced as running after the hold only if it does not exit at once."""
-    install = "post_mortem.install(lambda what: False, lambda: print('running'))\n"
+    install = (
+        "over = threading.Event()\npost_mortem.install(lambda what: False, lambda: (print('running'), over.set()))\n"
+    )
     begin = HOLD.format(seconds=0).replace("post_mortem.install(hold)\n", install)
     assert (await run_job(begin + CRASH + code))[1] == ["running"] * is_announced
 

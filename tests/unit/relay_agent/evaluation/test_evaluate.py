@@ -9,20 +9,17 @@ import pytest
 
 from relay_agent.evaluation import evaluate as module
 from relay_agent.evaluation.evaluate import MAX_RUNNING, start_evaluation
-from relay_agent.values import deadline
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from tests.support.deadline import DEADLINE
+from tests.support.helper_threads import no_thread_left
+
+__all__ = ["no_thread_left"]
 
 
 @pytest.fixture(autouse=True)
-def no_thread_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Helper threads end soon after a test, which must leave none."""
-    monkeypatch.setattr(deadline, "IDLE_TIME", 0.5)
+def no_late_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No evaluation of another test counts as running."""
     monkeypatch.setattr(module, "_late", [])
-    yield
-    for thread in threading.enumerate():
-        if isinstance(thread, deadline._Helper):
-            thread.join(DEADLINE)
 
 
 @pytest.fixture

@@ -48,7 +48,9 @@ def test_quantized_tensor():
 
 def test_fake_tensor():
     """A fake tensor, which has no data, is described like a real one."""
-    mode = pytest.importorskip("torch._subclasses.fake_tensor", exc_type=ImportError).FakeTensorMode()
+    mode = pytest.importorskip(
+        "torch._subclasses.fake_tensor", reason="torch is missing: make extras installs it", exc_type=ImportError
+    ).FakeTensorMode()
     with mode:
         assert "FakeTensor[3, 4] float32 cpu" == shown("torch", "torch.empty(3, 4)")
 

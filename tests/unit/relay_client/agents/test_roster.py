@@ -29,7 +29,7 @@ def test_a_port_belongs_to_the_agent_that_claims_it() -> None:
 
 
 def test_former_targets() -> None:
-    """Targets that are no longer announced are remembered, until their port has a new target."""
+    """A target that is no longer announced is kept as a former target until its port is reused or its agent removed."""
     roster = Roster()
     for ports, former in [((1, 2), []), ((2,), [1]), ((), [1, 2]), ((1,), [2])]:
         roster.put(agent("a", *ports), 100)

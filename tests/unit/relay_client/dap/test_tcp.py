@@ -31,8 +31,7 @@ async def reset_connection() -> TcpStream:
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_connection_that_was_reset(loop, monkeypatch):
     """In both event loops, writing to a connection that was reset raises `ConnectionLost`, and its end does nothing."""
-    if loop == "uvloop":
-        pytest.importorskip("uvloop")
+    pytest.importorskip(loop, reason=f"{loop} is not installed")
     monkeypatch.setenv(event_loop.VARIABLE, loop)
 
     async def main() -> None:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay_client.demo.chaos import ChaosProxy
-from tests.support.deadline import DEADLINE
 from tests.support.streams import echo, local_server
 
 
@@ -42,10 +41,12 @@ async def test_latency_is_added_each_way() -> None:
     async with through_chaos() as proxy, connected(proxy) as (reader, writer):
         proxy.up.latency, proxy.down.latency = 0.05, 0.1
         started = time.monotonic()
-        for _ in range(20):
-            writer.write(b"x" * 1000)
+        for _ in range(200):
+            writer.write(b"x" * 100)
+            await asyncio.sleep(0.001)  # the proxy reads each chunk alone
         await reader.readexactly(20_000)
-        assert 0.15 <= time.monotonic() - started < DEADLINE / 45  # 20 chunks one by one take 3 s
+        one_by_one = 200 * proxy.down.latency
+        assert 0.15 <= time.monotonic() - started < one_by_one / 2
 
 
 @pytest.mark.parametrize("size", [0, 1, 999, 70_000])

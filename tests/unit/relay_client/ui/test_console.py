@@ -22,6 +22,6 @@ def test_no_color(variables: dict[str, str], has_codes: bool, monkeypatch: pytes
 
 
 def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no console; the client then prints plain text."""
+    """If rich is not installed, `rich_console` returns None."""
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert rich_console() is None

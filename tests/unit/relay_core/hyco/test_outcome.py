@@ -112,7 +112,7 @@ def test_closed_error(code: int, error: type[RelayDebugError]) -> None:
     ],
 )
 def test_closed_here(code: int, sentence: str) -> None:
-    """If this side has closed the connection, the error says what the relay did, and allows a retry as before."""
+    """If this side has closed the connection, the error names the relay's fault and is retryable."""
     closed = closed_error(code, "text", ENDPOINT, closed_here=True)
     assert (ConnectionLost, sentence, True) == (type(closed), closed.sentence, closed.retryable)
 

@@ -192,7 +192,7 @@ class Selective(Reading):
 
 
 def test_a_layer_is_called_with_the_messages_that_it_handles():
-    """Other messages pass it without a call; bytes that are no whole message reach it."""
+    """A layer is called for the messages that it handles and for incomplete messages; other messages bypass it."""
     layer = Selective()
     stack = LayerStack([layer])
     other = encode({**EVENT, "event": "output"})

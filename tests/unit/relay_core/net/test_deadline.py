@@ -53,8 +53,7 @@ async def test_it_can_be_set_again_in_the_call() -> None:
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_deadline_that_has_passed(loop, monkeypatch):
     """A deadline that has passed already can be followed by another one before the call, in both event loops."""
-    if loop == "uvloop":
-        pytest.importorskip("uvloop")
+    pytest.importorskip(loop, reason=f"{loop} is not installed")
     monkeypatch.setenv(event_loop.VARIABLE, loop)
 
     async def main() -> None:

@@ -10,13 +10,16 @@ import pytest
 from relay_core.net.socket_owner import PeerCheck, until_accepted
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.local_server import listen_local
-from relay_core.socket_tables import SocketTables, shared_tables
+from relay_core.socket_tables import SocketTables
 from tests.support.deadline import DEADLINE
 from tests.support.no_descriptors import no_descriptors
-from tests.support.other_user import OTHER_UID, connecting_stranger, hide_owners, needs_second_user, use_tables
-
-needs_owners = pytest.mark.skipif(
-    not shared_tables().shows_owners, reason="this system does not show who owns a socket"
+from tests.support.other_user import (
+    OTHER_UID,
+    connecting_stranger,
+    hide_owners,
+    needs_owners,
+    needs_second_user,
+    use_tables,
 )
 
 

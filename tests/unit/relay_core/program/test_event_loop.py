@@ -17,7 +17,7 @@ async def loop_module() -> str:
 
 def test_uvloop_if_it_is_installed(monkeypatch):
     """A program runs in uvloop's event loop if that is installed."""
-    pytest.importorskip("uvloop")
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
     monkeypatch.delenv(event_loop.VARIABLE, raising=False)
     assert "uvloop" == event_loop.run(loop_module())
 
@@ -38,6 +38,7 @@ def test_asyncio_on_request(monkeypatch):
 @pytest.mark.parametrize("chosen", ["asyncio", "uvloop"])
 def test_what_was_loaded_before_is_not_collected(monkeypatch, chosen):
     """The garbage collector does not examine the objects that exist when a program starts its event loop."""
+    pytest.importorskip(chosen, reason=f"{chosen} is not installed")
 
     async def newer_objects() -> int:
         return len(gc.get_objects())
@@ -64,7 +65,7 @@ async def report_four_errors() -> None:
 
 def test_tls_messages_for_closed_connections(monkeypatch, caplog):
     """A report that uvloop could not write such a message is dropped; other reports are not."""
-    pytest.importorskip("uvloop")
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
     monkeypatch.delenv(event_loop.VARIABLE, raising=False)
     event_loop.run(report_four_errors())
     errors = [record.getMessage().splitlines()[0] for record in caplog.records if record.levelno >= logging.ERROR]

@@ -55,7 +55,7 @@ async def test_a_second_signal_forces_the_end(number: signal.Signals) -> None:
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 async def test_one_signal_stops(loop: str) -> None:
     """A program that ends when it is cancelled has status 0; without something to close, nothing is logged."""
-    pytest.importorskip(loop)
+    pytest.importorskip(loop, reason=f"{loop} is not installed")
     async with job(ORDERLY, RELAY_EVENT_LOOP=loop) as running:
         assert f"ready in {loop}" == await running.line()
         running.process.send_signal(signal.SIGINT)

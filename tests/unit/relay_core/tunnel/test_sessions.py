@@ -126,8 +126,8 @@ def open_stream(session) -> None:
     assert len(session.streams) == 1
 
 
-def test_an_agent_holds_so_many_sessions_and_no_more():
-    """One more is told to try later, and nobody with a transport makes room for it; an expired session does."""
+def test_the_number_of_sessions_is_limited():
+    """A client above the limit is refused while all sessions have a transport, and admitted once one has expired."""
     table, sessions = full_table()
     outcome = present(table, HELLO)
     assert outcome.refusal is Refusal.BUSY

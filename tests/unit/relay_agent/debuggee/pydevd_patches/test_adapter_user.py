@@ -1,4 +1,4 @@
-"""Facts about who a followed child process talks to if debugpy's adapter is no longer there."""
+"""Facts about child processes that the debugger follows and that do not reach debugpy's adapter."""
 
 import asyncio
 import socket
@@ -6,10 +6,9 @@ import socket
 import psutil
 import pytest
 
-from relay_core.socket_tables import shared_tables
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import Job, job
-from tests.support.other_user import listening_stranger, needs_second_user
+from tests.support.jobs import Job, gone, job
+from tests.support.other_user import listening_stranger, needs_owners, needs_second_user
 
 PARENT = """
     import multiprocessing, os, subprocess, threading
@@ -44,9 +43,6 @@ PARENT = """
 """
 CHILD = "import os\nprint('the child runs', flush=True)\nos._exit(7)\n"
 in_every_way = pytest.mark.parametrize("method", ["fork", "file", "code"])
-needs_owners = pytest.mark.skipif(
-    not shared_tables().shows_owners, reason="this system does not show who owns a socket"
-)
 
 
 @pytest.fixture
@@ -102,7 +98,7 @@ async def test_a_job_forgets_the_port_of_an_adapter_that_has_exited(child: str, 
             if found.status == psutil.CONN_LISTEN and found.laddr.port == port
         }
         psutil.Process(adapter).kill()
-        psutil.wait_procs([psutil.Process(adapter)] if psutil.pid_exists(adapter) else [], timeout=DEADLINE)
+        assert await gone(adapter)
         async with listening_stranger(port) as stranger:
             await child_runs(running)
             with pytest.raises(asyncio.TimeoutError):

@@ -48,7 +48,7 @@ async def refuse_a_crowd() -> None:
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_refused_connections_are_closed_one_by_one(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     """However many connections wait at once, never more than one of them has a descriptor before it is refused."""
-    pytest.importorskip(loop)
+    pytest.importorskip(loop, reason=f"{loop} is not installed")
     monkeypatch.setenv(event_loop.VARIABLE, loop)
     event_loop.run(refuse_a_crowd())
 
