@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import time
 from base64 import b64encode
@@ -13,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from relay_agent.agent.port_targets import PortTarget
-from relay_client.ui.text import clock
 from relay_core.errors import RelayDebugError
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, tunnels, who_serves
@@ -333,10 +333,10 @@ async def test_tensorboard_does_not_wait_forever(relay: LocalRelay, env: dict[st
     """If no agent forwards the port within --timeout, the error states why, and what to do."""
     async with agent(relay, Node()):
         port = free_port()
-        finished = await run("relay_client", "tensorboard", "--port", str(port), "--timeout", "0.5", env=env)
+        finished = await run("relay_client", "tensorboard", "--port", str(port), "--timeout", "5", env=env)
     assert 14 == finished.status
     error = finished.stderr.splitlines()[-1]
-    assert f"error: port {port} was not available within 0.5 s: no agent on 'myhc' serves" in error
+    assert f"error: port {port} was not available within 5 s: no agent on 'myhc' serves" in error
     assert f"hint: start the job with --debug-forward {port}, or use 'relay-agent serve " in error
 
 
@@ -367,7 +367,7 @@ async def test_a_second_client_learns_the_holder_a_rank(relay: LocalRelay, env: 
             assert "" == await who_serves(other, DAP_START)
             line = await second.line("is held by ")
             assert f" relay-client: error: port {other} (to port {port}) is held by " in line
-            assert f" (since {clock(time.time())[:3]}" in line
+            assert re.search(r" \(since \d\d:\d\d\)", line)
         writer.close()
         await first.line("rank 3 on node-1 is free: ")
 

@@ -94,8 +94,11 @@ async def test_live_numbers_in_a_pipe(env: dict[str, str], node: Node) -> None:
         node.change(port, state="crashed", detail="ValueError: first")
         await client.line("crashed: ValueError: first")
         before = client.stderr
-        for memory in range(100, 110):
+        status = ("status", "--json", "--client", str(client.process.pid))
+        for memory in (100, 101):
             use(node, memory)
+            while f'"memory": {memory << 20}' not in (await run("relay_client", *status, env=env)).stdout:
+                pass
         node.change(port, state="crashed", detail="ValueError: second")
         await client.line("crashed: ValueError: second")
         (crashed,) = (line for line in client.stderr.removeprefix(before).splitlines() if "tunnel to" not in line)

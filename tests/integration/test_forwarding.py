@@ -260,6 +260,7 @@ async def test_only_a_debugger_holds_a_process(
             await writer.wait_closed()
         assert 0 == running.opened
         assert waiting_connection.NOT_DAP in caplog.text
+        monkeypatch.setattr(waiting_connection, "FIRST_BYTES_TIMEOUT", DEADLINE)
         assert "a" == await fleet.who_serves(port)
         assert 1 == running.opened
 

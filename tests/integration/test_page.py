@@ -192,7 +192,7 @@ async def test_a_page_that_is_opened_later(relay: LocalRelay, page: ServedPage, 
     async with running_job_of(relay, 2, 2):
         async with http.get("/updates", headers=await key_of(page, http)) as response:
             async for update in updates(response):
-                if update["events"]:
+                if any(event["event"] == "connected" for event in update["events"]):
                     break
         async with http.get("/updates", headers=await key_of(page, http)) as response:
             first = await anext(updates(response))

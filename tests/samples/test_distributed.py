@@ -65,7 +65,10 @@ async def test_hold_rank_3():
         async with breakpoint_hit(first + 3, SCRIPT, REDUCE, condition="step == 3") as stop:
             assert "3" == await stop.evaluate("rank")
             assert 0 == (await run("relay_client", *WAIT[1:], env=settings)).status
-            _, *rows = (await run("relay_client", *TARGETS[1:], env=settings)).stdout.splitlines()
+            async with timeout(DEADLINE):  # a stop is announced half a second later
+                while " stopped" not in (table := (await run("relay_client", *TARGETS[1:], env=settings)).stdout):
+                    pass
+            _, *rows = table.splitlines()
             listed = [row.split()[2:4] + row.split()[6:7] for row in rows]
             assert [[f"{rank}", f"{first + rank}", "running"] for rank in range(3)] == listed[:3]
             assert [["3", f"{first + 3}", "stopped"]] == listed[3:]
