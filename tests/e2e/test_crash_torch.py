@@ -18,12 +18,17 @@ pytestmark = [pytest.mark.e2e, needs_torch]
 
 DEBUG = "relay_agent.start_remote_debugging_from_args()"
 GROUP = 'dist.init_process_group("gloo")'
-OTHER_STORE = """\
+DESTROYED_GROUP = """\
 dist.init_process_group(
     "gloo", init_method="file://" + os.environ["STORE"], rank=int(os.environ["RANK"]), world_size=2
 )
+dist.barrier()
+dist.destroy_process_group()
 """
-"""A group with its own store: in the same store, a rank can find the addresses of the group that was destroyed."""
+"""A group with its own store: in the same store, a rank can find the addresses of the group that was destroyed.
+
+Without the barrier, a rank can destroy it while the other one is still connecting to it.
+"""
 CRASHES = """\
 import argparse
 import os
@@ -45,9 +50,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize(
-    "begin", [(DEBUG, GROUP), (GROUP, DEBUG), (DEBUG, OTHER_STORE, "dist.destroy_process_group()", GROUP)]
-)
+@pytest.mark.parametrize("begin", [(DEBUG, GROUP), (GROUP, DEBUG), (DEBUG, DESTROYED_GROUP, GROUP)])
 async def test_the_log_of_a_held_crash(relay: LocalRelay, tmp_path: Path, begin: tuple[str, ...]) -> None:
     """Traceback and hold are in the log before the hold ends, with the rank, and the traceback is there once."""
     script = tmp_path / "train.py"
