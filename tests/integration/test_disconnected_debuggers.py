@@ -7,26 +7,15 @@ import struct
 
 import pytest
 
-from relay_client.agents.tunnels import Tunnels
 from relay_client.control.service import RELEASED
 from relay_client.ports.forwarder import Forwarder
 from tests.support.deadline import DEADLINE
-from tests.support.fleet import DAP_START, node_of, tunnels
+from tests.support.fleet import DAP_START, node_of, tunnels, until_announced
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with 0 seconds: `close` resets the connection."""
-
-
-async def until_announced(client: Tunnels, *, is_attached: bool) -> None:
-    """Wait until the agent announces that a debugger is attached, or that none is."""
-
-    def find() -> bool | None:
-        found = [claim.target.attachment is not None for claim in client.reachable_targets()]
-        return found == [is_attached] or None
-
-    await asyncio.wait_for(client.search.wait_for(find, lambda _why: None), DEADLINE)
 
 
 @pytest.mark.parametrize(

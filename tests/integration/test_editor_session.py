@@ -23,6 +23,7 @@ from relay_core.tunnel import sessions
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, debuggee, stopped_at_breakpoint
+from tests.support.fleet import until_announced
 from tests.support.ports import free_port
 from tests.support.programs import REPOSITORY, Program, environment
 from tests.support.relay import LocalRelay
@@ -132,9 +133,11 @@ async def test_a_held_target_names_its_holder(relay: LocalRelay, tmp_path: Path)
     async with (
         debuggee(tmp_path) as (_, target_port, script),
         serving(relay, port, target_port),
-        forwarding(relay, port),
+        Tunnels(relay.endpoint, relay.sender, relay.tls, tunnel_key=KEY, settings=QUICK) as client,
+        Forwarder(client, [port]),
         stopped_at_breakpoint(port, script),
     ):
+        await until_announced(client, is_attached=True)
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as same_client:
             await same_client.request("initialize", VSCODE, within=DEADLINE)
             with pytest.raises(RequestFailed, match=r"is held by \S+@\S+ \(since \d\d:\d\d\)"):

@@ -180,3 +180,13 @@ async def who_serves(port: int, first: bytes = DAP_START) -> str:
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
+
+
+async def until_announced(client: Tunnels, *, is_attached: bool) -> None:
+    """Wait until the agent announces that a debugger is attached, or that none is."""
+
+    def find() -> bool | None:
+        found = [claim.target.attachment is not None for claim in client.reachable_targets()]
+        return found == [is_attached] or None
+
+    await asyncio.wait_for(client.search.wait_for(find, lambda _why: None), DEADLINE)
