@@ -12,7 +12,7 @@ from typing import Any
 
 from relay_core.access_settings import Side
 from relay_core.auth.azure_sdk import Failure, IdentityFailed, IssuedToken, acquire
-from relay_core.auth.identity import Identity, choose_identities
+from relay_core.auth.identity import Identity, choose_identities, refused_hint
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Token
@@ -90,7 +90,7 @@ class TokenSource:
             RelayUnreachable: An identity received no answer; a later attempt may succeed.
         """
         ends_at = time.monotonic() + min(self._deadline, within or self._deadline)
-        failures: list[Failure] = []
+        failures: list[tuple[Identity, Failure]] = []
         self.used, self.tried = None, []
         for identity in self._identities:
             left = ends_at - time.monotonic()
@@ -103,19 +103,20 @@ class TokenSource:
                 )
             except IdentityFailed as failed:
                 self.tried.append(f"{identity.label}: {failed.reason}")
-                failures.append(failed.failure)
+                failures.append((identity, failed.failure))
                 continue
             self.tried.append(f"{identity.label}: token")
             self.used = identity
             return token
         raise self._no_token_error(scope, failures)
 
-    def _no_token_error(self, scope: str, failures: Sequence[Failure]) -> RelayDebugError:
+    def _no_token_error(self, scope: str, failures: Sequence[tuple[Identity, Failure]]) -> RelayDebugError:
         sentence = f"no Entra ID token for {scope.rpartition('/')[0]}: {'; '.join(self.tried)}"
         # Report a refusal first: that identity is configured, so it is most likely the intended one.
-        if Failure.REFUSED in failures:
-            return Unauthorized(sentence, hint="correct the refused identity's settings, or sign in again")
-        if Failure.NO_ANSWER in failures:
+        for identity, failure in failures:
+            if failure is Failure.REFUSED:
+                return Unauthorized(sentence, hint=refused_hint(identity, self._environ))
+        if any(failure is Failure.NO_ANSWER for _, failure in failures):
             return RelayUnreachable(
                 sentence,
                 hint="check the network, HTTPS_PROXY and NO_PROXY, and retry; use --identity NAME to try only one "

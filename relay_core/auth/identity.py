@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from relay_core.access_settings import IDENTITY_VARIABLE, Side
 from relay_core.errors import ConfigurationError
 
-__all__ = ["IDENTITIES", "Identity", "choose_identities", "managed_client_id"]
+__all__ = ["IDENTITIES", "Identity", "choose_identities", "managed_client_id", "refused_hint"]
 
 SDK_VARIABLE = "AZURE_TOKEN_CREDENTIALS"
 
@@ -108,8 +108,28 @@ def choose_identities(side: Side, *, requested: str | None, environ: Mapping[str
 
 def managed_client_id(environ: Mapping[str, str]) -> str | None:
     """Return the client id of the managed identity to use; None for the machine's only one."""
+    variable = _managed_client_variable(environ)
+    return environ[variable] if variable else None
+
+
+def refused_hint(identity: Identity, environ: Mapping[str, str]) -> str:
+    """Return what helps if Entra ID or the endpoint on this machine gave no token to an identity."""
+    if identity is not _MANAGED:
+        return "correct the refused identity's settings, or sign in again"
+    if variable := _managed_client_variable(environ):
+        return (
+            f"assign the identity with the client id {environ[variable]} to this compute, or correct {variable}, which "
+            "selects it"
+        )
+    return (
+        "assign a managed identity to this compute; if it has several, select one with AZURE_CLIENT_ID; or use a "
+        "connection string"
+    )
+
+
+def _managed_client_variable(environ: Mapping[str, str]) -> str | None:
     # Azure ML sets DEFAULT_IDENTITY_CLIENT_ID to the identity of the job, but no SDK reads it.
-    return environ.get("DEFAULT_IDENTITY_CLIENT_ID") or environ.get("AZURE_CLIENT_ID") or None
+    return next((name for name in ("DEFAULT_IDENTITY_CLIENT_ID", "AZURE_CLIENT_ID") if environ.get(name)), None)
 
 
 def _named(text: str, where: str) -> tuple[Identity, ...]:

@@ -16,13 +16,8 @@ from urllib.parse import urlsplit
 from relay_core.auth.azure_sdk import brief, open_transport
 from relay_core.auth.entra import DEADLINE, TokenSource
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import (
-    ConfigurationError,
-    RelayDebugError,
-    RelayUnreachable,
-    Unauthorized,
-    UntrustedCertificate,
-)
+from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
+from relay_core.untrusted_certificates import untrusted_certificate
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken
@@ -203,9 +198,10 @@ class KeyVault:
         # An attribute of aiohttp's ClientConnectorCertificateError.
         fault = getattr(error.inner_exception, "certificate_error", None)
         if isinstance(fault, ssl.SSLCertVerificationError):
-            return UntrustedCertificate(
-                f"the certificate of {self.host} is not trusted: {fault.verify_message}",
-                hint="behind a TLS-inspecting proxy, specify the proxy's CA with --ca-file or RELAY_CA_FILE",
+            return untrusted_certificate(
+                self.host,
+                fault,
+                ca_hint="behind a TLS-inspecting proxy, specify the proxy's CA with --ca-file or RELAY_CA_FILE",
             )
         return self._unreachable(brief(str(error)))
 

@@ -19,7 +19,8 @@ from relay_core.hyco.address import Endpoint
 from relay_core.hyco.outcome import refused_listen
 from relay_core.net.relay_tls import unverified_tls
 from relay_core.net.stages import connect_tcp, resolve
-from relay_core.net.websocket.handshake import ProxyAddress, ProxyRefused, ServerAnswer, ask_server, proxy_for
+from relay_core.net.websocket.handshake import ServerAnswer, ask_server
+from relay_core.net.websocket.opening_errors import ProxyAddress, ProxyRefused, proxy_for
 
 __all__ = ["ANSWER", "MAX_SKEW", "PORT", "ServerChecks"]
 
@@ -107,8 +108,15 @@ class ServerChecks:
         if self._proxy is None:
             raise Skipped("no proxy")
         await self._ask()
-        if isinstance(self._error, ProxyRefused):
+        if self._error is not None and not self._answer.is_connected:
             raise self._error
+        speaks_tls = self._answer.certificate is not None or isinstance(self._error, UntrustedCertificate)
+        if self._error is not None and not speaks_tls:
+            raise ProxyRefused(
+                f"the proxy says that it connects to {self._endpoint.host}, but no TLS follows: {self._error.sentence}",
+                hint="it may show a sign-in page, or its rules may forbid this host: open a web page on this machine, "
+                f"and ask the proxy's operator to allow {self._endpoint.host}:{self._endpoint.port}",
+            )
         return f"the proxy connects to {self._endpoint.host}:{self._endpoint.port}"
 
     async def _ask(self) -> None:

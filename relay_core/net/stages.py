@@ -10,7 +10,7 @@ import contextlib
 import socket
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.net.websocket.handshake import OPEN_TIMEOUT, opening_mapped
+from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, opening_mapped
 
 __all__ = ["answers", "connect_tcp", "resolve"]
 

@@ -202,6 +202,21 @@ async def test_the_identity_of_an_azure_ml_job(
     assert [RELAY] == [request["resource"] for request in identity.requests]
 
 
+@pytest.mark.parametrize("variable", ["DEFAULT_IDENTITY_CLIENT_ID", "AZURE_CLIENT_ID", ""])
+async def test_an_identity_that_this_compute_does_not_have(
+    cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """An endpoint that gives no token is no reason to sign in: the hint says which identity is missing here."""
+    identity.known_client = "33333333-3333-3333-3333-333333333333"
+    monkeypatch.delenv("DEFAULT_IDENTITY_CLIENT_ID", raising=False)
+    if variable:
+        use(monkeypatch, {variable: "4444"})
+        hint = f"assign the identity with the client id 4444 to this compute, or correct {variable}"
+    else:
+        hint = "assign a managed identity to this compute; if it has several, select one with AZURE_CLIENT_ID"
+    await fails(FROM_ENTRA, cloud, Unauthorized, "managed identity: ", hint)
+
+
 async def test_other_identities_of_an_agent(
     cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Facts about what both doctors check before a token is sent: configuration and network, each failure provoked."""
 
 import asyncio
+import functools
 import time
 from email.utils import formatdate
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from relay_client.doctor.examination import examine as examine_client
 from relay_core.access_settings import AccessSettings
+from relay_core.diagnosis import server
 from relay_core.diagnosis.checks import Status
 from tests.support.doctor import at, configure, examined_client, examined_node, failure, finding, use
 from tests.support.entra_network import clean_environment
@@ -107,6 +109,47 @@ async def test_a_proxy_that_refuses(
     assert "407" in failed.finding
     assert (Status.PASSED, f"http://127.0.0.1:{port} (HTTPS_PROXY)") == finding(found, "proxy")
     assert "hidden-word" not in repr(found.results)
+
+
+async def test_a_proxy_that_never_answers(
+    tmp_path: Path, configured: LocalRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that accepts the connection and stays silent has not connected to the relay."""
+
+    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(server, "ask_server", functools.partial(server.ask_server, timeout=0.3))
+    use(monkeypatch, at("contoso.servicebus.windows.net", 443))
+    async with local_server(stay_silent) as (port, _):
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        failed = failure(await examined_client(tmp_path))
+    proxy = f"through the proxy http://127.0.0.1:{port}"
+    assert ("proxy connect", f"contoso.servicebus.windows.net did not answer within 0.3 s {proxy}") == (
+        failed.check,
+        failed.finding,
+    )
+
+
+async def test_a_proxy_that_shows_a_page(
+    tmp_path: Path, configured: LocalRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sign-in page with status 200 is not a connection to the relay, whatever its status says."""
+
+    async def show(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>sign in</html>")
+        await reader.read()
+        writer.close()
+
+    use(monkeypatch, at("contoso.servicebus.windows.net", 443))
+    async with local_server(show) as (port, _):
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        failed = failure(await examined_client(tmp_path))
+    assert "proxy connect" == failed.check
+    assert "the proxy says that it connects to contoso.servicebus.windows.net, but no TLS follows: " in failed.finding
+    assert "sign-in page" in failed.hint
 
 
 async def test_a_proxy_that_does_not_run(

@@ -10,7 +10,8 @@ from relay_core.hyco.credential import Credential
 from relay_core.hyco.outcome import refused_connect
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.net.websocket.handshake import OPEN_TIMEOUT, HandshakeRefused, open_websocket
+from relay_core.net.websocket.handshake import open_websocket
+from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, HandshakeRefused
 
 __all__ = ["connect"]
 

@@ -19,7 +19,8 @@ from relay_core.hyco.messages import MAX_CONTROL_BYTES, parse_server_message
 from relay_core.net.hybrid.http import HttpHandler, HttpRequest, HttpResponse
 from relay_core.net.tasks import TaskSet, frames_of
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
+from relay_core.net.websocket.handshake import open_websocket
+from relay_core.net.websocket.opening_errors import HandshakeRefused
 
 __all__ = ["ControlSender", "HttpService"]
 

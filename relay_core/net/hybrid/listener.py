@@ -36,7 +36,8 @@ from relay_core.net.hybrid.offer import Offer
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import TaskSet, cancel_and_wait, frames_of
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
+from relay_core.net.websocket.handshake import open_websocket
+from relay_core.net.websocket.opening_errors import HandshakeRefused
 
 __all__ = ["HybridConnectionListener"]
 

@@ -11,7 +11,8 @@ from relay_core.hyco.address import Endpoint, reject_url, strip_parameters
 from relay_core.hyco.messages import Accept
 from relay_core.hyco.remote_endpoint import RemoteEndpoint
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
+from relay_core.net.websocket.handshake import open_websocket
+from relay_core.net.websocket.opening_errors import HandshakeRefused
 
 __all__ = ["Offer"]
 

@@ -26,7 +26,8 @@ from relay_core.errors import (
 )
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import run_together
-from relay_core.net.websocket.handshake import HandshakeRefused, open_websocket
+from relay_core.net.websocket.handshake import open_websocket
+from relay_core.net.websocket.opening_errors import HandshakeRefused
 from relay_server.config import certificates as relay_tls
 from relay_server.config.model import TlsSettings
 from tests.support.ports import free_port
