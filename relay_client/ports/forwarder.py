@@ -1,4 +1,4 @@
-"""Forwarding of local ports on 127.0.0.1: each connection is carried to the agent that serves the port's destination.
+"""Local ports on 127.0.0.1 and ::1: each connection is carried to the agent that serves the port's destination.
 
 An editor may connect before the job exists. Its connection stays open while the client searches for the agent. A port
 accepts any number of connections, because an editor opens one more to the parent's port for each child process. A port
@@ -35,6 +35,8 @@ from relay_core.socket_tables import ROOT, own_user, shared_tables
 __all__ = ["LOCAL_HOST", "Forwarder"]
 
 LOCAL_HOST = "127.0.0.1"
+LOCAL_HOST_IPV6 = "::1"
+"""Programs that are told to use `localhost` may try this address first, and some try no other."""
 MAX_TRIES = 10
 """Maximum number of attempts to open a free port; another program may take a port first."""
 
@@ -99,17 +101,17 @@ class Forwarder:
     @property
     def opened(self) -> list[int]:
         """The open local ports, excluding those on which an editor is listening."""
-        return [number for number, port in self._open.items() if port.server is not None]
+        return [number for number, port in self._open.items() if port.servers]
 
     @property
     def ports(self) -> list[LocalPort]:
         """The open local ports and their destinations."""
-        return [port.local for port in self._open.values() if port.server is not None]
+        return [port.local for port in self._open.values() if port.servers]
 
     @property
     def editor_ports(self) -> list[LocalPort]:
         """The ports on which an editor is listening, or may listen again."""
-        return [port.local for port in self._open.values() if port.server is None]
+        return [port.local for port in self._open.values() if not port.servers]
 
     async def open(self, local: LocalPort, *, may_reverse: bool = False) -> None:
         """Open one more port.
@@ -127,7 +129,7 @@ class Forwarder:
             raise _locked(local.port, error.owner) from None
         port = _OpenPort(local, lock, PortLog(local))
         try:
-            port.server = await self._listen(port)
+            port.servers = await self._listen(port)
         except OSError as error:
             is_reversible = (
                 may_reverse and lock.is_held and not (local.destination.is_forward or local.destination.is_all_ranks)
@@ -174,17 +176,17 @@ class Forwarder:
     async def close(self) -> None:
         """Stop accepting connections, then close all existing ones."""
         for port in self._open.values():
-            if port.server is not None:
-                port.server.close()
+            for server in port.servers:
+                server.close()
         for number in list(self._open):
             await self.close_port(number)
 
     async def close_port(self, number: int) -> None:
         """Close one port and its connections."""
         port = self._open.pop(number)
-        if port.server is not None:
-            port.server.close()
-            await port.server.wait_closed()
+        for server in port.servers:
+            server.close()
+            await server.wait_closed()
         await port.tasks.cancel_all()
         port.lock.release()
         self.on_change()
@@ -242,7 +244,7 @@ class Forwarder:
                 hint="if it is your listening editor, add --listen; otherwise, choose other ports with --ports",
             )
 
-    async def _listen(self, port: _OpenPort) -> LocalServer:
+    async def _listen(self, port: _OpenPort) -> list[LocalServer]:
         local = port.local
         peers = PeerCheck(
             frozenset({own_user(), ROOT}), lambda sentence: logger.warning("port %d: %s", local.port, sentence)
@@ -251,7 +253,18 @@ class Forwarder:
         def accepted(endpoint: LocalEndpoint) -> None:
             port.tasks.spawn(self._carry(port, endpoint), name=f"connection to port {local.port}")
 
-        return await listen_local(accepted, LOCAL_HOST, local.port, peers.admits)
+        servers = [await listen_local(accepted, LOCAL_HOST, local.port, peers.admits)]
+        try:
+            servers.append(await listen_local(accepted, LOCAL_HOST_IPV6, local.port, peers.admits))
+        except OSError as error:  # usually, this machine has no IPv6
+            if error.errno == errno.EADDRINUSE:
+                logger.warning(
+                    "another program uses port %d on %s: tell the editor to connect to %s, not to localhost",
+                    local.port,
+                    LOCAL_HOST_IPV6,
+                    LOCAL_HOST,
+                )
+        return servers
 
     async def _carry(self, port: _OpenPort, endpoint: LocalEndpoint) -> None:
         local = port.local
@@ -295,8 +308,8 @@ class _OpenPort:
     local: LocalPort
     lock: PortLock
     log: PortLog
-    server: LocalServer | None = None
-    """None if an editor is listening on the port and the job connects to it."""
+    servers: list[LocalServer] = field(default_factory=list)
+    """One for each address; empty if an editor is listening on the port and the job connects to it."""
     tasks: TaskSet = field(default_factory=TaskSet)
     """The tasks that carry its connections, or the one that connects the job to the editor."""
 

@@ -293,6 +293,25 @@ async def test_a_sender_without_a_tunnel_is_refused(relay: LocalRelay) -> None:
         assert [] == path.target_connections
 
 
+async def test_an_editor_that_prefers_ipv6(relay: LocalRelay) -> None:
+    """`localhost` may be ::1, where a port leads to the same rank as on 127.0.0.1."""
+    async with forwarded(relay) as path:
+        reader, writer = await asyncio.open_connection("::1", path.port)
+        writer.write(b"hello\n")
+        assert b"hello\n" == await asyncio.wait_for(reader.readline(), DEADLINE)
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_port_that_is_in_use_on_ipv6_only(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """Another program on ::1 would get what is sent to `localhost`, so a line tells which address to use."""
+    port = free_port()
+    with socket.create_server(("::1", port), family=socket.AF_INET6):
+        async with client_tunnels(relay) as tunnels, Forwarder(tunnels, [port]) as forwarder:
+            assert [port] == forwarder.opened
+    assert f"another program uses port {port} on ::1: tell the editor to connect to 127.0.0.1" in caplog.text
+
+
 async def test_a_port_in_use_opens_none(relay: LocalRelay) -> None:
     """If one of several ports is taken, the error names it and the others are free again."""
     free = free_port()

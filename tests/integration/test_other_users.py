@@ -152,7 +152,8 @@ async def test_another_user_cannot_use_a_local_port(relay: LocalRelay, caplog: p
     caplog.set_level(logging.INFO)
     port = free_port()
     async with node_of(relay, port, name="a"), tunnels(relay) as client, Forwarder(client, [port]):
-        assert "" == await connecting_stranger(port, "evaluate")
+        for host in ("127.0.0.1", "::1"):
+            assert "" == await connecting_stranger(port, "evaluate", host=host)
         assert f"a:{port}" == await who_serves(port)
     assert f"port {port}: refused a connection from another user of this machine (uid {OTHER_UID})" in caplog.text
 

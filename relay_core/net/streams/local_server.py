@@ -70,7 +70,7 @@ class LocalServer:
         """Listen on a port.
 
         Args:
-            host: The IPv4 address to listen on.
+            host: The IP address to listen on.
             port: The port; 0 for a free one.
             protocol: Returns the protocol for an accepted connection.
             admits: Whether to keep a connection that was just accepted; it must not raise. Not called on Windows, which
@@ -144,7 +144,8 @@ async def listen_local(
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY for TCP
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY for TCP
     try:
         if os.name == "posix":  # on Windows, the option would permit another program to listen on the same port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
