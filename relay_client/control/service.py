@@ -346,7 +346,7 @@ class ControlService:
         if not len(self._tunnels.roster):
             raise NoListener(f"no agent is connected to '{self.client.hc}'")
         verdicts = await examine(self._tunnels, None)
-        is_hanging = any(verdict.groups for verdict in verdicts)
+        is_hanging = any(verdict.is_hanging for verdict in verdicts)
         return HangVerdict(verdict_as_text(verdicts), verdict_as_object(verdicts), is_hanging)
 
 

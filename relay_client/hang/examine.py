@@ -24,9 +24,9 @@ async def examine_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[
 
 
 async def examine(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
-    """Return the verdict on each job, without groups that are waiting only briefly in a job that is making progress."""
+    """Return the verdict on each job, without waits that are only brief in a job that is making progress."""
     first = await examine_once(tunnels, ports)
-    if not any(verdict.is_young for verdict in first):
+    if not any(verdict.may_be_brief for verdict in first):
         return first
     await asyncio.sleep(MIN_AGE)
     before = {verdict.job.base_port: verdict for verdict in first}

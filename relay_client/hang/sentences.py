@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
+from relay_client.hang.unrecorded import UnrecordedWait
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
 from relay_client.ui.text import duration, format_ports, format_ranks
 from relay_core.agent_api.announcement import State
@@ -27,10 +28,11 @@ def describe_job(verdict: JobVerdict) -> list[str]:
     return [
         *(_group_paragraph(group, groups, job) for group in groups),
         *_cycles(groups),
+        *(_unrecorded(wait, verdict) for wait in verdict.unrecorded),
         *_waiting_for_debuggers(job, groups),
         *_rows(job),
         *_ras(job),
-        *([] if groups else _without_verdict(job)),
+        *([] if groups or verdict.unrecorded else _without_verdict(job)),
     ]
 
 
@@ -105,10 +107,38 @@ def _whereabouts(rank: int, verdict: GroupVerdict, verdicts: Sequence[GroupVerdi
         return f"is waiting in collective #{other.number}{name} of {_group_name(other)}{place}"
     if text := _held(report):
         return f"{text}{place}"
-    activity = _ACTIVITIES.get(report.collectives.activity if report.collectives is not None else "", "")
     if verdict.unknown and rank in verdict.unknown:
         return f"has no record of this group{f' and is{place}' if place else ''}"
-    return f"is{place or ' at an unknown place'}{f' ({activity})' if activity else ''}"
+    return f"is{place or ' at an unknown place'}{_activity_remark(report)}"
+
+
+def _activity_remark(report: RankReport) -> str:
+    activity = _ACTIVITIES.get(report.collectives.activity if report.collectives is not None else "", "")
+    return f" ({activity})" if activity else ""
+
+
+def _unrecorded(wait: UnrecordedWait, verdict: JobVerdict) -> str:
+    """Return the sentence about ranks in a call that is not recorded, and where the ranks are that are in none."""
+    ranks, place = wait.ranks, f" at {wait.place}" if wait.place else ""
+    verb, they = ("is", "it") if len(ranks) == 1 else ("are", "they")
+    if wait.is_for_device:
+        head = f"{format_ranks(ranks)} {verb} waiting for the device in {wait.call}{place}"
+    else:
+        head = (
+            f"{format_ranks(ranks)} {verb} in {wait.call}{place}, which torch has not recorded as waiting: {they} may "
+            "be connecting to the other ranks"
+        )
+    waiting = {rank for one in verdict.unrecorded for rank in one.ranks}
+    others = {
+        report.rank: f"at {report.place}{_activity_remark(report)}"
+        for report in verdict.job.ranks.values()
+        if report.rank not in waiting and report.place and not report.silence
+    }
+    elsewhere = (
+        f"{format_ranks(found)} {'is' if len(found) == 1 else 'are'} {text}"
+        for text, found in _by_text(others, lambda rank: others[rank])
+    )
+    return "; ".join((head, *elsewhere))
 
 
 def _held(report: RankReport) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from relay_client.hang.reports import Job, RankReport
+from relay_client.hang.unrecorded import UnrecordedWait, unrecorded_waits
 from relay_core.agent_api.collectives import GroupRecord, Operation
 
 __all__ = ["MIN_AGE", "GroupVerdict", "JobVerdict", "Position", "judge", "positions"]
@@ -181,20 +182,34 @@ class JobVerdict:
 
     job: Job
     groups: tuple[GroupVerdict, ...]
+    unrecorded: tuple[UnrecordedWait, ...] = ()
+    """The waits that no group shows."""
 
     @classmethod
     def of(cls, job: Job) -> JobVerdict:
         """Judge a job."""
-        return cls(job, tuple(judge(job.ranks)))
+        groups = tuple(judge(job.ranks))
+        recorded = {rank for group in groups for rank in (*group.waiting, *group.missing, *group.unknown)}
+        return cls(job, groups, unrecorded_waits(job.ranks, recorded))
 
     @property
-    def is_young(self) -> bool:
-        """Whether ranks are waiting, but none has waited for `MIN_AGE`; in a healthy job, ranks also wait briefly."""
+    def is_hanging(self) -> bool:
+        """Whether ranks wait for other ranks; a wait that is not recorded may be for a rank that a debugger holds."""
+        is_held = any(report.is_stopped and not report.has_ended for report in self.job.ranks.values())
+        return bool(self.groups) or (not is_held and any(not wait.is_for_device for wait in self.unrecorded))
+
+    @property
+    def may_be_brief(self) -> bool:
+        """Whether ranks are waiting, but none for `MIN_AGE`, as far as is known; in a healthy job, ranks also wait."""
         ages = [group.age for group in self.groups]
-        return bool(ages) and all(age is not None and age < MIN_AGE for age in ages)
+        return bool(ages or self.unrecorded) and all(age is not None and age < MIN_AGE for age in ages)
 
     def that_still_wait(self, before: JobVerdict) -> JobVerdict:
-        """Return the verdict without groups that were not waiting for the same operation in the verdict `before`."""
+        """Return the verdict without the ranks that were not in the same wait in the verdict `before`."""
         same = {(group.name, group.members, group.number) for group in before.groups}
         groups = tuple(group for group in self.groups if (group.name, group.members, group.number) in same)
-        return JobVerdict(self.job, groups)
+        known = {(wait.call, wait.place): wait.ranks for wait in before.unrecorded}
+        then, now = positions(before.job.ranks), positions(self.job.ranks)
+        moved = {key[0] for key in {*then, *now} if then.get(key) != now.get(key)}
+        kept = (wait.only(set(known.get((wait.call, wait.place), ())) - moved) for wait in self.unrecorded)
+        return JobVerdict(self.job, groups, tuple(wait for wait in kept if wait is not None))

@@ -46,7 +46,7 @@ class Progress:
         for verdict in verdicts:
             port, current = verdict.job.base_port, dict(positions(verdict.job.ranks))
             known, since = self._jobs.get(port, ({}, now))
-            if current != known or not verdict.groups:
+            if current != known or not verdict.is_hanging:
                 since = now
                 self._reported.discard(port)
             self._jobs[port] = current, since

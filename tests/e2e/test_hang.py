@@ -46,6 +46,18 @@ async def test_rank_that_waits_for_a_debugger(relay: LocalRelay, tmp_path: Path)
     assert f", waiting for a debugger on port {job.port}, in " in stacks.stdout
 
 
+async def test_call_that_is_not_recorded(relay: LocalRelay, tmp_path: Path) -> None:
+    """Ranks in a call that no recorder has, such as one that connects them, wait all the same."""
+    async with hang_job(relay, tmp_path, "group") as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("ranks 0-1,3 are in new_group")
+    assert (
+        f"ranks 0-1,3 are in new_group at {line_of('group: all')}, which torch has not recorded as waiting: they "
+        f"may be connecting to the other ranks; rank 2 is at {line_of('group: elsewhere')} (blocked in a call)"
+    ) == text
+    assert status == 16
+
+
 async def test_other_operation(relay: LocalRelay, tmp_path: Path) -> None:
     """Ranks that call different operations are named, with their operations and places."""
     async with hang_job(relay, tmp_path, "operation") as job:

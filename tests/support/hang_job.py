@@ -95,6 +95,12 @@ def two():
     dist.all_reduce(x, group=odd if rank % 2 else even)  # two: all
 
 
+def group():
+    if rank == 2:
+        time.sleep(1000)  # group: elsewhere
+    dist.new_group()  # group: all
+
+
 def well():
     while True:
         dist.all_reduce(x)

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             hint = "run 'relay-client targets' to list the registered processes"
             raise NoListener(f"no process found{wanted}", hint=hint)
         _show(verdicts, as_json=arguments.json)
-        status = HANG_FOUND if any(verdict.groups for verdict in verdicts) else 0
+        status = HANG_FOUND if any(verdict.is_hanging for verdict in verdicts) else 0
 
     quiet_logging(arguments)
     return run_with_tunnels(arguments, show) or status

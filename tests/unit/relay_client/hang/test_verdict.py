@@ -134,9 +134,9 @@ def test_young_verdicts() -> None:
     """A rank that has waited for a moment does not hang yet; it does if it waits for the same operation later."""
     young = group(6, 5)._replace(operations=(Operation(6, ALL_REDUCE, age=0.2),))
     before = JobVerdict.of(Job(5678, ranks(report(0, young), report(1, group(5, 5)))))
-    assert before.is_young
+    assert before.may_be_brief
     moved = JobVerdict.of(Job(5678, ranks(report(0, group(7, 6)), report(1, group(6, 6)))))
-    assert not moved.is_young
+    assert not moved.may_be_brief
     assert () == moved.that_still_wait(before).groups
     assert 1 == len(before.that_still_wait(before).groups)
 
