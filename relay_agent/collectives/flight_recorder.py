@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
 from relay_core.agent_api.values import count, items, mapping, text
+from relay_core.ranges import format_ranges
 
-__all__ = ["Recorded", "parse_dump", "read_recorders"]
+__all__ = ["Recorded", "begun_collectives", "parse_dump", "read_recorders"]
 
 READERS = {"other": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
 """Functions of `torch._C._distributed_c10d`, by recorder."""
@@ -56,6 +57,8 @@ class Recorded(NamedTuple):
     groups: tuple[GroupRecord, ...] = ()
     problem: str = ""
     """Why no groups, or only some of them, are known."""
+    has_all: bool = False
+    """Whether completed operations were read, too, so that the number of each group's last operation is known."""
 
 
 def read_recorders() -> Recorded:
@@ -74,12 +77,13 @@ def read_recorders() -> Recorded:
     problems = []
     bindings = getattr(getattr(torch, "_C", None), "_distributed_c10d", None)
     readers = {kind: reader for kind, name in READERS.items() if (reader := getattr(bindings, name, None))}
-    complete = True
+    complete = all_read = True
     for kind, reader in readers.items():
         dump, problem, has_completed = _dump(kind, reader)
         problems += [problem] if problem else []
         records, is_whole = parse_dump(dump, kind, time.time())
         complete = complete and is_whole and has_completed
+        all_read = all_read and has_completed
         groups += [record._replace(ranks=members.get(record.name, ())) for record in records]
     if not readers:
         problems.append(
@@ -88,7 +92,21 @@ def read_recorders() -> Recorded:
     elif complete:  # otherwise the operations of a group may be too old, or unreadable
         recorded = {group.name for group in groups}
         groups += [GroupRecord(name, ranks=ranks) for name, ranks in members.items() if name not in recorded]
-    return found._replace(rank=rank, world=world, groups=_first(groups), problem="; ".join(problems))
+    has_all = all_read and not problems
+    return found._replace(rank=rank, world=world, groups=_first(groups), problem="; ".join(problems), has_all=has_all)
+
+
+def begun_collectives() -> dict[str, int]:
+    """Return how many collective operations this process has begun, by group; {} if that is not known.
+
+    In a job whose ranks call the same operations, ranks with equal counts are at the same step.
+    """
+    recorded = read_recorders()
+    counts: dict[str, int] = {}
+    for group in recorded.groups if recorded.has_all else ():
+        name = f"{group.name} {format_ranges(group.ranks)}"
+        counts[name] = counts.get(name, 0) + group.enqueued  # of two recorders, if the group has two backends
+    return counts
 
 
 def _first(groups: list[GroupRecord]) -> tuple[GroupRecord, ...]:

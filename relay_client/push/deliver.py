@@ -36,6 +36,8 @@ class Outcome:
     """The results of all ranks, with equal results grouped."""
     place: str = ""
     """The function at whose call all ranks were held; "" if they were not."""
+    is_same_step: bool = False
+    """Whether it is known that they were at the same step."""
     is_stopped: bool = False
     """True if a debugger had stopped a rank."""
 
@@ -84,7 +86,7 @@ async def push_file(
         await asyncio.shield(delivery.send(replace(push, phase=Phase.ABORT, source="", seconds=2.0)))
         raise
     is_stopped = rounds.is_stopped or any(result.state is State.STOPPED for result in prepared)
-    return Outcome(committed, rounds.place if rounds.is_aligned else "", is_stopped)
+    return Outcome(committed, rounds.place if rounds.is_aligned else "", rounds.is_same_step, is_stopped)
 
 
 def read_source(path: Path) -> str:
@@ -140,6 +142,7 @@ class _Delivery:
                 function=rounds.place,
                 again=rounds.again,
                 nested=rounds.nested,
+                targets=rounds.targets,
             )
             started = loop.time()
             rounds.received(await self.send(hold), loop.time() - started)

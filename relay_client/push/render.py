@@ -45,7 +45,7 @@ def show_briefly(name: str, outcome: Outcome) -> str:
 def as_object(outcome: Outcome) -> dict[str, object]:
     """Return the result as a JSON object."""
     return {
-        "same_step": bool(outcome.place),
+        "same_step": outcome.is_same_step,
         "function": outcome.place,
         "stopped": outcome.is_stopped,
         "processes": [
@@ -70,7 +70,8 @@ def _where(outcome: Outcome) -> str:
     if outcome.is_same:
         return f"nothing to replace: {ranks} {'are' if len(done) > 1 else 'is'} already executing this code"
     if outcome.place:
-        return f"replaced in {ranks} at the same step; takes effect at the next call to {outcome.place}"
+        step = "at the same step" if outcome.is_same_step else "while all were held, perhaps not at the same step"
+        return f"replaced in {ranks} {step}; takes effect at the next call to {outcome.place}"
     if outcome.is_stopped:
         return f"replaced in {ranks} immediately, because a debugger has stopped a rank"
     return f"replaced in {ranks} immediately, not at the same step"

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from relay_core.agent_api.collectives import MAX_GROUPS
 from relay_core.agent_api.members import Member, parse_members, selects_rank
-from relay_core.agent_api.values import Clean, as_is, items, mapping, path, seconds, text
+from relay_core.agent_api.values import Clean, as_is, count, items, mapping, path, seconds, text
 from relay_core.errors import UsageError
 
 __all__ = ["LEASE", "MAX_SOURCE", "NodePushed", "Phase", "Push", "Pushed", "State"]
@@ -84,6 +85,8 @@ class Push:
     """For `hold`: whether to let a main thread that is already held continue to its next call."""
     nested: bool = False
     """For `hold`: whether to hold even inside a call to another changed function."""
+    targets: Mapping[str, int] = field(default_factory=dict)
+    """For `hold`: counts that a main thread must have reached; until then, it continues to its next call."""
     user: str = ""
     """The user who sent the push, as known to the agent; not part of the body."""
 
@@ -103,6 +106,7 @@ class Push:
             "function": self.function,
             "again": self.again,
             "nested": self.nested,
+            "targets": dict(self.targets),
         }
         return {name: value for name, value in fields.items() if value}
 
@@ -129,6 +133,7 @@ class Push:
             text(fields.get("function")),
             fields.get("again") is True,
             fields.get("nested") is True,
+            _counts(fields.get("targets")),
             user,
         ).checked()
 
@@ -181,6 +186,8 @@ class Pushed:
     """The digest of its new content; see `relay_core.agent_api.requests.FileDigest`."""
     is_same: bool = False
     """True if the process was already executing this code, with the same line numbers."""
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """How many collective operations the process has begun, by process group; empty if that is not known."""
 
     @property
     def summary(self) -> str:
@@ -198,6 +205,7 @@ class Pushed:
             "silent": self.is_silent,
             "refused": self.is_refused,
             "place": self.place,
+            "counts": dict(self.counts),
             "functions": list(self.functions[:MAX_LINES]),
             "changed": list(self.changed[:MAX_LINES]),
             "kept": list(self.kept[:MAX_LINES]),
@@ -221,6 +229,7 @@ class Pushed:
             is_silent=fields.get("silent") is True,
             is_refused=fields.get("refused") is True,
             place=text(fields.get("place"), clean),
+            counts=_counts(fields.get("counts")),
             functions=_lines(fields.get("functions"), clean),
             changed=_lines(fields.get("changed"), clean),
             kept=_lines(fields.get("kept"), clean),
@@ -228,6 +237,11 @@ class Pushed:
             file=text(fields.get("file"), clean),
             digest=text(fields.get("digest"), clean),
         )
+
+
+def _counts(value: object) -> dict[str, int]:
+    found = ((name, count(number)) for name, number in list(mapping(value).items())[:MAX_GROUPS])
+    return {str(name): number for name, number in found if number is not None}
 
 
 def _lines(value: object, clean: Clean) -> tuple[str, ...]:

@@ -56,6 +56,9 @@ with open(here / f"log-{rank}", "w", buffering=1) as log:
         barrier(step)
         step += 1
 """
+REPLACED = "replaced in ranks 0-3 while all were held, perhaps not at the same step"
+"""Without torch, the ranks cannot tell how many collective operations they have begun."""
+
 MODEL = """\
 import time
 
@@ -166,7 +169,7 @@ async def test_fix_changes_the_running_job(relay: LocalRelay, tmp_path: Path):
         assert (
             0,
             [
-                "model.py: replaced in ranks 0-3 at the same step; takes effect at the next call to train_step",
+                f"model.py: {REPLACED}; takes effect at the next call to train_step",
                 "ranks 0-3: train_step(), Net.forward(), LR = 0.2, Net.scaled() (new)",
             ],
         ) == (pushed.status, pushed.stdout.splitlines()), pushed.stderr
@@ -217,9 +220,7 @@ async def test_syntax_error_changes_nothing(relay: LocalRelay, tmp_path: Path):
         assert "nothing was changed in any rank" in broken.stderr
         undefined = await push(relay, tmp_path, FIXED + "@missing\ndef more(): pass\n")
         assert "NameError: name 'missing' is not defined; nothing was changed in any rank" in undefined.stderr
-        assert (await push(relay, tmp_path, FIXED)).stdout.startswith(
-            "model.py: replaced in ranks 0-3 at the same step"
-        )
+        assert (await push(relay, tmp_path, FIXED)).stdout.startswith(f"model.py: {REPLACED}")
         await until_logged(tmp_path, "new")
         assert all("30" == value for _, _, value, _ in last_values(tmp_path))
 
@@ -361,9 +362,7 @@ async def test_each_save_is_pushed(relay: LocalRelay, tmp_path: Path):
             watching.process.send_signal(signal.SIGINT)
             finished = await watching.finish()
         await until_logged(tmp_path, "newest")
-    same_step = (
-        "model.py: replaced in ranks 0-3 at the same step; takes effect at the next call to train_step; ranks 0-3: "
-    )
+    same_step = f"model.py: {REPLACED}; takes effect at the next call to train_step; ranks 0-3: "
     assert re.fullmatch(rf"[0-9:]{{8}} {re.escape(same_step)}train_step\(\).*", first)
     assert "model.py: ranks 0-3: SyntaxError: invalid syntax (model.py, line " in broken
     assert "nothing was changed in any rank" in broken

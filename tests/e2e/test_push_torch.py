@@ -81,6 +81,39 @@ async def test_all_ranks_change_their_collective_at_the_same_step(relay: LocalRe
         assert 1 == len(steps)
 
 
+ASYNCHRONOUS = (
+    SOURCE.replace("    dist.all_reduce(value)\n", "    pending.append(dist.all_reduce(value, async_op=True))\n")
+    .replace("def step(", "pending = []\n\n\ndef step(")
+    .replace(
+        "            number += 1\n",
+        "            number += 1\n            time.sleep(0.004 if rank == 3 else 0)\n"
+        "            while number % 50 == 0 and pending:\n                pending.pop().wait()\n",
+    )
+    .replace("import os\n", "import os\nimport time\n")
+)
+"""Ranks that only start their operations, as with NCCL: up to 50 steps lie between rank 3 and the others."""
+
+
+async def test_ranks_that_do_not_wait_for_each_other_change_at_the_same_step(relay: LocalRelay, tmp_path: Path) -> None:
+    """The step is counted: a rank that is behind continues to where the others are held."""
+    port = ports_in_a_row(4)
+    options = ("--debug-ranks", "none", "--debug-allow-edit")
+    async with torch_job(relay, tmp_path, port, *options, nodes=2, source=ASYNCHRONOUS, forked=True):
+        logs = [tmp_path / f"steps-{rank}" for rank in range(4)]
+        await until_logged(logs, " old ")
+        local = tmp_path / "local"
+        local.mkdir()
+        (local / "train.py").write_text(ASYNCHRONOUS.replace(" old ", " new "))
+        command = ("relay_client", "--hc", HC, "push", "train.py")
+        async with program(*command, env=access(relay, tmp_path, "send"), cwd=local) as client:
+            pushed = await client.finish()
+        assert 0 == pushed.status, pushed.stderr
+        assert "train.py: replaced in ranks 0-3 at the same step; " in pushed.stdout
+        await until_logged(logs, " new ")
+        steps = {next(line for line in log.read_text().splitlines() if " new " in line).split()[0] for log in logs}
+        assert 1 == len(steps)
+
+
 async def until_logged(logs: list[Path], text: str) -> None:
     """Wait until the last lines of all ranks have a text."""
     async with timeout(DEADLINE):

@@ -13,7 +13,7 @@ def done(*ranks: int, changed: tuple[str, ...] = ("f()",), kept: tuple[str, ...]
 
 def test_same_step():
     """The first line names the ranks and the function; what is equal in several ranks is one line."""
-    outcome = Outcome((done(0, 2, kept=("a stays",)), done(1, 3, kept=("a stays", "b stays"))), "train_step")
+    outcome = Outcome((done(0, 2, kept=("a stays",)), done(1, 3, kept=("a stays", "b stays"))), "train_step", True)
     assert [
         "src/model.py: replaced in ranks 0-3 at the same step; takes effect at the next call to train_step",
         "ranks 0-3: f()",
@@ -21,6 +21,16 @@ def test_same_step():
         "ranks 1,3: b stays",
     ] == show_outcome("src/model.py", outcome).splitlines()
     assert ("train_step", True) == (as_object(outcome)["function"], as_object(outcome)["same_step"])
+
+
+def test_step_that_is_not_known():
+    """Ranks whose collective operations were not counted may have been at different steps, and the line says so."""
+    outcome = Outcome((done(0, 1),), "train_step")
+    assert (
+        "m.py: replaced in ranks 0-1 while all were held, perhaps not at the same step; takes effect at the next call "
+        "to train_step"
+    ) == show_outcome("m.py", outcome).splitlines()[0]
+    assert ("train_step", False) == (as_object(outcome)["function"], as_object(outcome)["same_step"])
 
 
 def test_at_once():
@@ -52,7 +62,7 @@ def test_nothing_to_replace():
 
 def test_one_line():
     """The line for a save has the summary and the first changes; it says how many are left out."""
-    outcome = Outcome((done(0, 1),), "step")
+    outcome = Outcome((done(0, 1),), "step", is_same_step=True)
     assert (
         "m.py: replaced in ranks 0-1 at the same step; takes effect at the next call to step; ranks 0-1: f()"
     ) == show_briefly("m.py", outcome)

@@ -66,14 +66,60 @@ def test_different_functions():
 
 def test_rounds_become_longer_and_end():
     """Each round takes twice as long until the time is used up; later ones count calls inside changed functions."""
-    rounds, lengths, nested = Rounds(10), [], []
+    rounds, lengths, nested = Rounds(60), [], []
     while (seconds := rounds.next()) is not None:
         lengths.append(seconds)
         nested.append(rounds.nested)
-        rounds.received([result(State.RUNNING), result(State.HELD, "f")], seconds)
-    assert [0.5, 1.0, 2.0, 4.0, 2.5] == lengths
+        rounds.received([result(State.RUNNING), result(State.RUNNING)], seconds)
+    assert ([0.5, 1.0, 2.0, 4.0, 5.0, 5.0], 60) == (lengths[:6], sum(lengths))
     assert [sum(lengths[:index]) >= NESTED_AFTER for index in range(len(lengths))] == nested
     assert not rounds.is_aligned
+
+
+def test_job_is_not_held_for_long():
+    """Rounds in which a rank is held, and the job therefore stands, take a twelfth of the time limit altogether."""
+    rounds, lengths = Rounds(60), []
+    while (seconds := rounds.next()) is not None:
+        lengths.append(seconds)
+        rounds.received([result(State.RUNNING), result(State.HELD, "f")], seconds)
+    assert [0.5, 1.0, 2.0, 1.5] == lengths
+
+
+def counted(state: State, count: int) -> Pushed:
+    return Pushed((Member(5678, 0),), state, place="f" if state is State.HELD else "", counts={"0 0-1": count})
+
+
+def test_ranks_at_different_steps():
+    """Ranks that are held at the same function, and have begun fewer operations than others, continue to that step."""
+    rounds = Rounds(60)
+    rounds.next()
+    rounds.received([counted(State.HELD, 43), counted(State.HELD, 3)], 0.1)
+    assert (False, False, {"0 0-1": 43}) == (rounds.is_aligned, rounds.again, rounds.targets)
+    rounds.next()
+    rounds.received([counted(State.HELD, 43), counted(State.HELD, 43)], 0.1)
+    assert (True, True) == (rounds.is_aligned, rounds.is_same_step)
+
+
+def test_rank_that_waits_for_one_that_is_held():
+    """A rank that is still running sets the step, too; ranks that are held there already stay, unless nothing moves."""
+    rounds = Rounds(60)
+    rounds.next()
+    rounds.received([counted(State.RUNNING, 43), counted(State.HELD, 3)], 0.5)
+    assert ({"0 0-1": 43}, False) == (rounds.targets, rounds.again)
+    for moves in (True, False):
+        rounds.next()
+        rounds.received([counted(State.RUNNING, 40), counted(State.HELD, 43)], 1)
+        assert moves != rounds.again
+
+
+def test_ranks_without_counts():
+    """Without counts, or without any operation, ranks at the same function are not known to be at the same step."""
+    for counts in ({}, {"0 0-1": 0}):
+        rounds = Rounds(60)
+        rounds.next()
+        held = Pushed((Member(5678, 0), Member(5679, 1)), State.HELD, place="f", counts=counts)
+        rounds.received([held], 0.1)
+        assert (True, False) == (rounds.is_aligned, rounds.is_same_step)
 
 
 def test_stopped_and_failed_ranks():

@@ -13,6 +13,7 @@ from relay_core.agent_api.requests import parse_request
 from relay_core.errors import UsageError
 from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, TEXTS
 
+PROGRESS = st.dictionaries(st.text(max_size=8), st.integers(0, 2**40), max_size=3)
 REQUESTS = st.builds(
     Push,
     st.text(min_size=1, max_size=8),
@@ -24,6 +25,7 @@ REQUESTS = st.builds(
     st.text(max_size=8),
     st.booleans(),
     st.booleans(),
+    PROGRESS,
 )
 LINES = st.lists(TEXTS, max_size=3).map(tuple)
 RESULTS = st.builds(
@@ -41,12 +43,13 @@ RESULTS = st.builds(
     TEXTS,
     TEXTS,
     st.booleans(),
+    PROGRESS,
 )
 
 
 def test_names_on_the_wire():
     """Agents and clients of other versions rely on these names."""
-    request = Push("a1", Phase.HOLD, "model.py", "", "0,3-5", 2.0, "f", True, True)
+    request = Push("a1", Phase.HOLD, "model.py", "", "0,3-5", 2.0, "f", True, True, {"0 0-3": 7})
     assert Push() == parse_request("push")
     wire = {
         "id": "a1",
@@ -57,9 +60,11 @@ def test_names_on_the_wire():
         "function": "f",
         "again": True,
         "nested": True,
+        "targets": {"0 0-3": 7},
     }
     assert (wire, request) == (request.body(), Push.parse_body(wire))
-    result = Pushed((Member(5678, 0),), State.DONE, changed=("f()",), kept=("k",), file="/a/model.py", digest="d")
+    done = Pushed((Member(5678, 0),), State.DONE, changed=("f()",), kept=("k",), file="/a/model.py", digest="d")
+    held = Pushed((Member(5678, 0),), State.HELD, place="f", counts={"0 0-3": 7})
     fields = {
         "members": [[5678, 0]],
         "state": "done",
@@ -68,7 +73,9 @@ def test_names_on_the_wire():
         "file": "/a/model.py",
         "digest": "d",
     }
-    assert {"processes": [fields]} == NodePushed((result,)).encode()
+    assert {"processes": [fields]} == NodePushed((done,)).encode()
+    fields = {"members": [[5678, 0]], "state": "held", "place": "f", "counts": {"0 0-3": 7}}
+    assert {"processes": [fields]} == NodePushed((held,)).encode()
     refused = {
         "members": [],
         "error": "e",
