@@ -1,4 +1,4 @@
-"""Says why a TLS certificate is not trusted and what helps, which depends on the reason."""
+"""Explains why a TLS certificate is not trusted and what helps, which depends on the reason."""
 
 from __future__ import annotations
 

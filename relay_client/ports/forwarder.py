@@ -36,7 +36,7 @@ __all__ = ["LOCAL_HOST", "Forwarder"]
 
 LOCAL_HOST = "127.0.0.1"
 LOCAL_HOST_IPV6 = "::1"
-"""Programs that are told to use `localhost` may try this address first, and some try no other."""
+"""Programs whose settings name `localhost` may try this address first, and some try no other."""
 MAX_TRIES = 10
 """Maximum number of attempts to open a free port; another program may take a port first."""
 
@@ -259,7 +259,7 @@ class Forwarder:
         except OSError as error:  # usually, this machine has no IPv6
             if error.errno == errno.EADDRINUSE:
                 logger.warning(
-                    "another program uses port %d on %s: tell the editor to connect to %s, not to localhost",
+                    "another program uses port %d on %s: in the editor's settings, use %s instead of localhost",
                     local.port,
                     LOCAL_HOST_IPV6,
                     LOCAL_HOST,

@@ -113,7 +113,8 @@ class ServerChecks:
         speaks_tls = self._answer.certificate is not None or isinstance(self._error, UntrustedCertificate)
         if self._error is not None and not speaks_tls:
             raise ProxyRefused(
-                f"the proxy says that it connects to {self._endpoint.host}, but no TLS follows: {self._error.sentence}",
+                f"the proxy reports that it connects to {self._endpoint.host}, but no TLS follows: "
+                f"{self._error.sentence}",
                 hint="it may show a sign-in page, or its rules may forbid this host: open a web page on this machine, "
                 f"and ask the proxy's operator to allow {self._endpoint.host}:{self._endpoint.port}",
             )

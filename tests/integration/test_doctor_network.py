@@ -148,7 +148,7 @@ async def test_a_proxy_that_shows_a_page(
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
         failed = failure(await examined_client(tmp_path))
     assert "proxy connect" == failed.check
-    assert "the proxy says that it connects to contoso.servicebus.windows.net, but no TLS follows: " in failed.finding
+    assert "proxy reports that it connects to contoso.servicebus.windows.net, but no TLS follows: " in failed.finding
     assert "sign-in page" in failed.hint
 
 

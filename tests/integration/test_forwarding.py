@@ -309,7 +309,7 @@ async def test_a_port_that_is_in_use_on_ipv6_only(relay: LocalRelay, caplog: pyt
     with socket.create_server(("::1", port), family=socket.AF_INET6):
         async with client_tunnels(relay) as tunnels, Forwarder(tunnels, [port]) as forwarder:
             assert [port] == forwarder.opened
-    assert f"another program uses port {port} on ::1: tell the editor to connect to 127.0.0.1" in caplog.text
+    assert f"another program uses port {port} on ::1: in the editor's settings, use 127.0.0.1" in caplog.text
 
 
 async def test_a_port_in_use_opens_none(relay: LocalRelay) -> None:

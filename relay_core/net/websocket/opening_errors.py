@@ -1,4 +1,4 @@
-"""Says why a connection could not be opened: one sentence and one hint for each cause, and none for all of them.
+"""Explains why a connection could not be opened: one sentence and one hint for each cause, and none for all of them.
 
 The causes lie in this machine's settings, in its network, in a proxy on the way, in TLS or in the server, and the
 `websockets` package, asyncio and ssl report them with exceptions of their own.
