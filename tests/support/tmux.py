@@ -19,13 +19,14 @@ class Tmux:
         self._socket = socket
 
     async def run(self, *arguments: str, env: dict[str, str] | None = None) -> str:
-        """Run a command of tmux, and return what it prints."""
+        """Run a command of tmux, and return what it prints; raise an AssertionError if it fails."""
         process = await asyncio.create_subprocess_exec(
             *("tmux", "-S", str(self._socket), "-f", "/dev/null", *arguments),
             stdout=asyncio.subprocess.PIPE,
             env=environment(**{"TERM": "xterm-256color", **(env or {})}),
         )
         output, _ = await process.communicate()
+        assert not process.returncode, f"tmux {arguments[0]} has failed"
         return output.decode()
 
     async def resize(self, width: int, height: int) -> None:
@@ -61,7 +62,8 @@ async def client_in_tmux(
     try:
         yield tmux
     finally:
-        await tmux.run("kill-server")
+        with contextlib.suppress(AssertionError):  # relay-client has ended, and so has tmux
+            await tmux.run("kill-server")
 
 
 MISSING = "" if shutil.which("tmux") else "tmux is not installed"
