@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import NamedTuple
 
-__all__ = ["Definition", "NewFile", "NewFunction", "bound_names", "constant", "is_immutable", "qualified_codes"]
+__all__ = [
+    "Definition",
+    "NewFile",
+    "NewFunction",
+    "assigned_constant",
+    "bound_names",
+    "constant",
+    "is_immutable",
+    "qualified_codes",
+]
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -94,6 +103,15 @@ def bound_names(node: ast.stmt) -> list[str]:
         return [alias.asname or alias.name for alias in node.names]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def assigned_constant(node: ast.stmt | None) -> tuple[str, object] | None:
+    """Return the name and value in a statement that assigns an immutable literal to one name."""
+    if isinstance(node, ast.Assign | ast.AnnAssign) and len(names := bound_names(node)) == 1:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        value = constant(node.value)
+        return (names[0], value[0]) if value is not None and len(targets) == 1 else None
+    return None
 
 
 def _names_of(nodes: Iterable[ast.stmt]) -> set[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import dis
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from relay_agent.push.new_file import Definition, NewFile, bound_names, constant
+from relay_agent.push.class_bodies import ClassBody, listed
+from relay_agent.push.new_file import Definition, NewFile, assigned_constant, bound_names
 from relay_agent.push.old_file import OldFile
 
 __all__ = ["Scope"]
@@ -16,7 +17,6 @@ __all__ = ["Scope"]
 CAPTURE = "__relay_debug_class__"
 """A global name that exists only while a class body is executed to obtain new attributes."""
 MAX_STATEMENT = 60
-MAX_UNCOMPARED = 10
 Report = Callable[[Iterable[str]], None]
 
 
@@ -68,7 +68,7 @@ class Scope:
                 self._prepare_class(found, node, node.name)
             elif isinstance(node, Definition | ast.Import | ast.ImportFrom):
                 self._prepare_statement(node)
-            elif (assigned := _assigned_constant(node)) is not None:
+            elif (assigned := assigned_constant(node)) is not None:
                 self._prepare_constant(self._names, self._names.__setitem__, "", *assigned)
             else:
                 self._report_other(node, "")
@@ -93,6 +93,8 @@ class Scope:
         is_import = isinstance(node, ast.Import | ast.ImportFrom)
         if not is_import and names[0] in self._names and self._live.get(names[0]):
             self._check_decorators(node, names[0])
+            return
+        if isinstance(node, ast.ClassDef) and self._is_other(node, self._names, node.name):
             return
         missing = [name for name in names if name not in self._names]
         if is_import and not missing and (not self._old.is_known or self._old.has(node)):
@@ -126,7 +128,7 @@ class Scope:
             else:  # definitions below may need it
                 self._add(name, value)
             return
-        assigned = _assigned_constant(self._old.node(within + name))
+        assigned = assigned_constant(self._old.node(within + name))
         cached = self._old.cached
         before = assigned[1:] if assigned else (cached[within + name],) if within + name in cached else None
         present = names[name]
@@ -140,25 +142,28 @@ class Scope:
         elif not self._old.is_known or before is None or not _same(before[0], value):
             self._kept([f"{within}{name} keeps the value assigned by the process; the file has {_shown(value)}"])
 
-    def _prepare_class(self, cls: type, node: ast.ClassDef, name: str) -> None:
-        self._check_class(node, name)
+    def _prepare_class(self, cls: type, node: ast.ClassDef, name: str, *, is_inside_members: bool = False) -> None:
+        body = ClassBody(cls, node, self._old.node(name), is_inside_members=is_inside_members)
+        self._check_class(cls, body, name)
         functions = [each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
         new: list[ast.stmt] = []
         for each in node.body:
             if isinstance(each, ast.ClassDef) and (
                 inner := self._class(vars(cls).get(each.name), f"{name}.{each.name}")
             ):
-                self._prepare_class(inner, each, f"{name}.{each.name}")
+                self._prepare_class(inner, each, f"{name}.{each.name}", is_inside_members=body.is_interpreted)
             elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
                 live = self._live.get(f"{name}.{each.name}", [])
                 is_missing = each.name not in vars(cls)  # a method from a failed push may still be in memory
                 if is_missing or self._is_new_method(live, functions.count(each.name), f"{name}.{each.name}"):
-                    new.append(each)
+                    new += [] if body.is_member(each) else [each]
                 else:
                     self._check_decorators(each, f"{name}.{each.name}")
-            elif isinstance(each, Definition):
-                new.append(each)
-            elif (assigned := _assigned_constant(each)) is not None:
+            elif isinstance(each, ast.ClassDef):
+                new += [] if body.is_member(each) or self._is_other(each, vars(cls), f"{name}.{each.name}") else [each]
+            elif body.is_member(each):
+                continue
+            elif (assigned := assigned_constant(each)) is not None:
                 self._prepare_constant(vars(cls), _setter(cls), f"{name}.", *assigned)
             elif not isinstance(each, ast.AnnAssign) or each.value is not None:
                 self._report_other(each, name)
@@ -204,14 +209,25 @@ class Scope:
         is_own = isinstance(value, type) and (value.__module__, value.__qualname__) == (self._module, name)
         return value if is_own and isinstance(value, type) else None
 
-    def _check_class(self, node: ast.ClassDef, name: str) -> None:
+    def _is_other(self, node: ast.ClassDef, names: Mapping[str, object], name: str) -> bool:
+        """Return whether the name of a class is bound to what a decorator has returned for it, and report changes."""
         old = self._old.node(name)
-        if not isinstance(old, ast.ClassDef):
-            return
-        parts = [[*each.bases, *each.keywords, *each.decorator_list, *_layout(each)] for each in (old, node)]
-        if _dumps(parts[0]) != _dumps(parts[1]):
-            what = "base classes, metaclass, decorators, slots and annotated fields"
-            self._kept([f"class {name} keeps its layout: {what} cannot be changed in a running process"])
+        is_other = node.name in names and (isinstance(old, ast.ClassDef) or bool(node.decorator_list))
+        if is_other:
+            self._check_class(None, ClassBody(None, node, old), name)
+        return is_other
+
+    def _check_class(self, cls: type | None, body: ClassBody, name: str) -> None:
+        """Report what cannot be changed in a class."""
+        attributes = {} if cls is None else vars(cls)
+
+        def is_replaced(inner: str) -> bool:
+            return bool(self._live.get(f"{name}.{inner}") or self._class(attributes.get(inner), f"{name}.{inner}"))
+
+        if not self._old.is_known and body.has_members:
+            self._uncompared.append(f"class {name}")
+        self._kept(body.remark(name, is_replaced))
+        self._kept(_gone_text(f"{name}.{each}") for each in sorted(body.removed_constants() & {*attributes}))
 
     def _check_decorators(self, node: ast.stmt, name: str) -> None:
         old = self._old.node(name)
@@ -240,16 +256,7 @@ class Scope:
             for name in self._old.names - names
             if "." not in name and name in self._names and not self._live.get(name)
         )
-        return [f"{name} was removed from the file, but remains in the process" for name in gone]
-
-
-def _assigned_constant(node: ast.stmt | None) -> tuple[str, object] | None:
-    """Return the name and value in a statement that assigns an immutable literal to one name."""
-    if isinstance(node, ast.Assign | ast.AnnAssign) and len(names := bound_names(node)) == 1:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        value = constant(node.value)
-        return (names[0], value[0]) if value is not None and len(targets) == 1 else None
-    return None
+        return [_gone_text(name) for name in gone]
 
 
 def _title(node: ast.stmt) -> str:
@@ -275,9 +282,12 @@ def _shown_state(value: object) -> str:
     return _shown(value) if is_plain else f"an object of type {type(value).__name__}"
 
 
+def _gone_text(name: str) -> str:
+    return f"{name} was removed from the file, but remains in the process"
+
+
 def _unknown_text(names: list[str]) -> str:
-    more = [f"{len(names) - MAX_UNCOMPARED} more"] if len(names) > MAX_UNCOMPARED else []
-    values = f", and the values of {', '.join([*names[:MAX_UNCOMPARED], *more])}" if names else ""
+    values = f", and the values of {listed(names)}" if names else ""
     return (
         "the file on the node may have changed since the process loaded it: decorators, base classes and existing "
         f"imports{values} were not compared"
@@ -290,13 +300,6 @@ def _same(one: object, other: object) -> bool:
 
 def _dumps(nodes: Iterable[ast.AST]) -> list[str]:
     return [ast.dump(node) for node in nodes]
-
-
-def _layout(node: ast.ClassDef) -> list[ast.AST]:
-    """Return what determines the attributes of instances."""
-    slots = [each for each in node.body if "__slots__" in bound_names(each)]
-    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)] if node.decorator_list else []
-    return [*slots, *fields]
 
 
 def _class_node(name: str, body: list[ast.stmt]) -> ast.ClassDef:

@@ -1,77 +1,15 @@
 """Facts about code that is replaced in a module of this process."""
 
 import functools
-import math
-import sys
-import threading
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
 
 import pytest
 
-from relay_agent.push.loaded_code import filename_of, functions_of
-from relay_agent.push.new_file import NewFile
-from relay_agent.push.old_file import OldFile
-from relay_agent.push.swap import Swap
+from tests.support.loaded_module import THREADS, Load, Result
 
 UNKNOWN = (
     "the file on the node may have changed since the process loaded it: decorators, base classes and existing "
     "imports{} were not compared"
 )
-THREADS = {threading.main_thread().ident: "MainThread"}
-
-
-class Result(NamedTuple):
-    """What a push has reported."""
-
-    changed: list[str]
-    kept: list[str]
-
-
-class Loaded:
-    """A module that was loaded from a file."""
-
-    def __init__(self, path: Path, source: str) -> None:
-        self.path = path
-        path.write_text(source)
-        self.module = ModuleType(path.stem)
-        self.module.__file__ = str(path)
-        exec(compile(source, str(path), "exec", dont_inherit=True), vars(self.module))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.module, name)
-
-    def swap(self, source: str, old: OldFile | None = None) -> Swap:
-        """Return the swap for a new content of the file."""
-        filename = filename_of(self.module)
-        live = functions_of(filename, [self.module])
-        functions = [function for found in live.values() for function in found]
-        return Swap([self.module], NewFile(source, filename), old or OldFile.find(filename, None, functions))
-
-    def push(self, source: str, old: OldFile | None = None) -> Result:
-        """Replace the code."""
-        swap = self.swap(source, old)
-        swap.prepare()
-        swap.commit(THREADS)
-        return Result(swap.changed, swap.kept)
-
-
-Load = Callable[[str], Loaded]
-
-
-@pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Loads a text as a module, as if this process had been started afterwards."""
-    monkeypatch.setattr("relay_agent.push.old_file.start_time", lambda: math.inf)
-
-    def load_source(source: str) -> Loaded:
-        loaded = Loaded(tmp_path / "model.py", source)
-        monkeypatch.setitem(sys.modules, "model", loaded.module)
-        return loaded
-
-    return load_source
 
 
 def test_function_changes_in_place(load: Load):
@@ -160,13 +98,12 @@ def test_what_cannot_be_replaced(load: Load):
         "value = list((1, 2))\n"
     )
     assert (5, 6, 2, []) == (inner(), loaded.make(5)(), cached(), loaded.value)
-    layout = "base classes, metaclass, decorators, slots and annotated fields cannot be changed in a running process"
     closure = "make.<locals>.inner() is now a closure over different outer variables (m, n instead of n)"
     assert {
         f"{closure}: existing closures keep the old code",
         "cached() keeps its old decorators: decorators are not executed again",
-        f"class A keeps its layout: {layout}",
-        f"class B keeps its layout: {layout}",
+        "class A keeps its members: __slots__ cannot be added, changed or removed in a running process",
+        "class B keeps its layout: base classes, metaclass and decorators cannot be changed in a running process",
         "gone() was removed from the file, but remains in the process",
         "LIMIT was removed from the file, but remains in the process",
         "line 11 is not executed again: value = list((1, 2))",
