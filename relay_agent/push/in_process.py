@@ -114,7 +114,7 @@ class _Pushing:
                 return Pushed(error="another push to this process is in progress")
             _undo(self._prepared)
             self._prepared = None
-        modules = find_modules(request.file)
+        modules = find_modules(request.file, request.paths)
         filename = filename_of(modules[0])
         swap = _make_swap(modules, NewFile(request.source, filename))
         swap.prepare()

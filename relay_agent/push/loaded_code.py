@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import NamedTuple
@@ -28,31 +28,28 @@ class Running(NamedTuple):
     """For display: `is running at train.py:41 in MainThread`."""
 
 
-def find_modules(file: str) -> list[ModuleType]:
+def find_modules(file: str, paths: Iterable[str] = ()) -> list[ModuleType]:
     """Return the modules that were loaded from a file; `__main__` may be one of several.
 
     Args:
         file: Absolute, or relative to the directory in which this process was started.
+        paths: Other such paths, of which the first one that was loaded is taken, before `file`.
 
     Raises:
         ConfigurationError: no module was loaded from the file.
     """
-    wanted = os.path.realpath(os.path.join(start_directory() or ".", file))  # noqa: PTH118 - as the paths of modules
+    start = start_directory() or "."
+    wanted = [os.path.realpath(os.path.join(start, each)) for each in (*paths, file)]  # noqa: PTH118 - as module paths
+    names = {PurePath(each).stem for each in (*paths, file, *wanted)}
     found: dict[str, list[ModuleType]] = {}
     for module in list(sys.modules.values()):
-        path = _path(module)
-        if path and PurePath(path).name.partition(".")[0] == PurePath(file).stem:
+        path = _path(module)  # a link may have any name; to resolve thousands of files of libraries takes time
+        if path and (_stem(path) in names or not is_library(path)):
             found.setdefault(os.path.realpath(path), []).append(module)
-    if wanted in found:
-        return found[wanted]
-    others = sorted(path for path in found if not is_library(path) and not path.startswith(_OWN))
-    binary = next((PurePath(path) for path in others if not path.endswith(".py")), None)
-    if binary is not None and str(binary.parent) == os.path.dirname(wanted):  # noqa: PTH120 - as above
-        raise ConfigurationError(f"{binary.name} is a C extension, which cannot be replaced")
-    hint = "use --as to name the file on the node"
-    if others:
-        hint = f"the job has loaded {', '.join(others[:5])}; use --as to name one of them"
-    raise ConfigurationError(f"no module was loaded from {file}", hint=hint)
+    loaded = next((path for path in wanted if path in found), None)
+    if loaded is None:
+        raise _not_loaded(file, {os.path.dirname(path) for path in wanted}, found)  # noqa: PTH120 - as above
+    return found[loaded]
 
 
 def filename_of(module: ModuleType) -> str:
@@ -130,6 +127,22 @@ def _suspended(value: object) -> FrameType | None:
     if type(value) is AsyncGeneratorType:
         return None if value.ag_running else value.ag_frame
     return None
+
+
+def _not_loaded(file: str, directories: Container[str], loaded: Iterable[str]) -> ConfigurationError:
+    alike = (path for path in loaded if _stem(path) == PurePath(file).stem)
+    others = sorted(path for path in alike if not is_library(path) and not path.startswith(_OWN))
+    binary = next((PurePath(path) for path in others if not path.endswith(".py")), None)
+    if binary is not None and str(binary.parent) in directories:
+        return ConfigurationError(f"{binary.name} is a C extension, which cannot be replaced")
+    hint = "use --as to name the file on the node"
+    if others:
+        hint = f"the job has loaded {', '.join(others[:5])}; use --as to name one of them"
+    return ConfigurationError(f"no module was loaded from {file}", hint=hint)
+
+
+def _stem(path: str) -> str:
+    return PurePath(path).name.partition(".")[0]
 
 
 def _place(frame: FrameType) -> str:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from relay_client.cli.common import (
     quiet_logging,
     run_with_tunnels,
 )
-from relay_core.errors import RelayDebugError, UsageError
+from relay_core.errors import RelayDebugError
 from relay_core.value_parsers import named, parse_duration
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         default=None,
         metavar="PATH",
         help="path of the file on the node, absolute or relative to the directory in which the job was started "
-        "(default: the path of FILE relative to the current directory)",
+        "(default: the absolute path of FILE or, if the job has loaded no such file, its path relative to the current "
+        "directory)",
     )
     parser.add_argument(
         "--timeout",
@@ -77,13 +79,15 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what was replaced."""
     from relay_client.push.deliver import read_source
+    from relay_client.push.paths import node_paths
 
     chosen_ranks(arguments)  # checked here, because its error names the option
     with named("--timeout"):
         seconds = parse_duration(arguments.timeout)
     path = Path(arguments.file)
     read_source(path)  # an error stops the command before it connects
-    pushes = _Pushes(arguments, path, arguments.remote or _remote(path), seconds)
+    *paths, remote = (arguments.remote,) if arguments.remote else node_paths(path)
+    pushes = _Pushes(arguments, path, remote, paths, seconds)
     quiet_logging(arguments)
     return run_with_tunnels(arguments, pushes.on_each_save if arguments.watch else pushes.once)
 
@@ -97,6 +101,8 @@ class _Pushes:
     """The local file."""
     remote: str
     """The file on the node."""
+    paths: Sequence[str]
+    """Other paths at which it may be there; they are tried first."""
     seconds: float
 
     async def once(self, tunnels: Tunnels) -> None:
@@ -141,15 +147,7 @@ class _Pushes:
         from relay_client.push.deliver import push_file, read_source
 
         source, ranks = read_source(self.path), self.arguments.ranks
-        now = self.arguments.now
-        return await push_file(tunnels, self.remote, source, ranks=ranks, seconds=self.seconds, waits=not now)
-
-
-def _remote(path: Path) -> str:
-    """Return the path relative to the current directory, which corresponds to the job's start directory."""
-    try:
-        return path.resolve().relative_to(Path.cwd().resolve()).as_posix()
-    except ValueError:
-        raise UsageError(
-            f"{path} is not in the current directory", hint="name the file on the node with --as"
-        ) from None
+        waits = not self.arguments.now
+        return await push_file(
+            tunnels, self.remote, source, ranks=ranks, seconds=self.seconds, waits=waits, paths=self.paths
+        )

@@ -280,7 +280,8 @@ class Push:
     file: str
     """Absolute path on this machine."""
     remote: str
-    """The file on the nodes: absolute, or relative to the job's start directory."""
+    """The file on the nodes, unless it has the path of `file` there: absolute, or relative to the job's start
+    directory."""
     ranks: str = "all"
     seconds: float = 60.0
     """Seconds to wait until all ranks are at the same step."""

@@ -47,6 +47,7 @@ from relay_client.job_session.groups import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
 from relay_client.push.deliver import push_file, read_source
+from relay_client.push.paths import absolute_paths
 from relay_client.push.render import as_object, show_outcome
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.render import grouped_stacks, show_stacks
@@ -316,6 +317,7 @@ class ControlService:
             ranks=request.ranks,
             seconds=request.seconds,
             waits=not request.now,
+            paths=absolute_paths(path),
         )
         return Pushed(show_outcome(path.name, outcome), as_object(outcome), not outcome.failed)
 

@@ -53,7 +53,14 @@ class Outcome:
 
 
 async def push_file(
-    tunnels: Tunnels, file: str, source: str, *, ranks: str, seconds: float, waits: bool = True
+    tunnels: Tunnels,
+    file: str,
+    source: str,
+    *,
+    ranks: str,
+    seconds: float,
+    waits: bool = True,
+    paths: Sequence[str] = (),
 ) -> Outcome:
     """Replace the code of a file in all chosen ranks.
 
@@ -64,6 +71,7 @@ async def push_file(
         ranks: A list of ranks, or "all".
         seconds: How long to keep trying to hold all ranks at the same call.
         waits: False to replace the code in each rank immediately.
+        paths: Other paths at which the file may be on the nodes; they are tried first.
 
     Raises:
         NoListener: no chosen rank has a process.
@@ -71,7 +79,7 @@ async def push_file(
         TimedOut: chosen ranks are not found, or the ranks did not reach the same call in time.
         RelayDebugError: a rank cannot replace the code. In all these cases, nothing was changed.
     """
-    push = Push(secrets.token_hex(8), Phase.PREPARE, file, source, ranks, PREPARE_SECONDS).checked()
+    push = Push(secrets.token_hex(8), Phase.PREPARE, file, tuple(paths), source, ranks, PREPARE_SECONDS).checked()
     await until_found(tunnels, parse_chosen_ranks(ranks))
     delivery = _Delivery(tunnels, push)
     try:
@@ -81,7 +89,7 @@ async def push_file(
         rounds = Rounds(seconds)
         if waits and can_hold:
             await delivery.align(rounds)
-        committed = await delivery.send(replace(push, phase=Phase.COMMIT, source=""))
+        committed = await delivery.send(replace(push, phase=Phase.COMMIT, source="", paths=()))
     except BaseException:
         await asyncio.shield(delivery.send(replace(push, phase=Phase.ABORT, source="", seconds=2.0)))
         raise

@@ -27,6 +27,7 @@ MAX_SOURCE = 512 * 1024
 MAX_BODY = 4 * 1024 * 1024
 """Maximum size of the body in bytes: JSON encodes a two-byte character as six bytes."""
 MAX_SECONDS = 60.0
+MAX_PATHS = 8
 MAX_LINES = 200
 """Maximum number of sentences in one response."""
 MAX_NAMES = 10
@@ -74,6 +75,8 @@ class Push:
     phase: Phase = Phase.PREPARE
     file: str = ""
     """The file on the node: absolute, or relative to the directory in which the process was started."""
+    paths: tuple[str, ...] = ()
+    """More such paths; a process takes the first one from which it has loaded a module, before `file`."""
     source: str = ""
     """Its new content, for `prepare`."""
     ranks: str = "all"
@@ -100,6 +103,7 @@ class Push:
             "id": self.id,
             "phase": self.phase.value,
             "file": self.file,
+            "paths": list(self.paths),
             "source": self.source,
             "ranks": self.ranks,
             "seconds": self.seconds,
@@ -127,6 +131,7 @@ class Push:
             text(fields.get("id")),
             phase,
             path(fields.get("file")),
+            tuple(filter(None, map(path, items(fields.get("paths"))[:MAX_PATHS]))),
             text(fields.get("source")),
             text(fields.get("ranks")) or "all",
             seconds(fields.get("seconds")) or 10.0,

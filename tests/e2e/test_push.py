@@ -109,7 +109,7 @@ wait
 
 @contextlib.asynccontextmanager
 async def training(
-    relay: LocalRelay, directory: Path, *options: str, ranks: int = RANKS, **variables: str
+    relay: LocalRelay, directory: Path, *options: str, ranks: int = RANKS, cwd: Path | None = None, **variables: str
 ) -> AsyncIterator[Program]:
     """Run some ranks until each has logged a step."""
     script, launcher = directory / "train.py", directory / "launcher.sh"
@@ -123,7 +123,7 @@ async def training(
         "none",
         *options,
         launcher=["sh", str(launcher)],
-        cwd=directory,
+        cwd=cwd or directory,
         **variables,
     ) as job:
         await job.line("listening on 'myhc'")
@@ -132,22 +132,27 @@ async def training(
         yield job
 
 
+async def push(relay: LocalRelay, directory: Path, source: str, *arguments: str) -> Finished:
+    """Push a text as model.py."""
+    local = directory / "local"
+    local.mkdir(exist_ok=True)
+    (local / "model.py").write_text(source)
+    return await push_from(relay, directory, local, "model.py", *arguments)
+
+
+async def push_from(relay: LocalRelay, directory: Path, cwd: Path, *arguments: str) -> Finished:
+    """Push a file from a directory."""
+    command = ("relay_client", "--hc", HC, "push", *arguments)
+    async with program(*command, env=access(relay, directory, "send"), cwd=cwd) as client:
+        return await client.finish()
+
+
 async def until_logged(directory: Path, text: str, ranks: Sequence[int] = range(RANKS)) -> None:
     """Wait until the last lines of some ranks have a text."""
     logs = [directory / f"log-{rank}" for rank in ranks]
     async with timeout(DEADLINE):
         while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
             await asyncio.sleep(0.05)
-
-
-async def push(relay: LocalRelay, directory: Path, source: str, *arguments: str) -> Finished:
-    """Push a text as model.py."""
-    local = directory / "local"
-    local.mkdir(exist_ok=True)
-    (local / "model.py").write_text(source)
-    command = ("relay_client", "--hc", HC, "push", "model.py", *arguments)
-    async with program(*command, env=access(relay, directory, "send"), cwd=local) as client:
-        return await client.finish()
 
 
 def first_new_step(directory: Path, rank: int) -> int:
@@ -208,6 +213,23 @@ async def test_file_that_the_job_shares(relay: LocalRelay, tmp_path: Path, is_ca
         assert [*constant, calls] == lines[1:-1]
         assert lines[-1].startswith("ranks 0-3: the file on the node may have changed since the process loaded it")
         await until_logged(tmp_path, "new")
+
+
+async def test_file_that_has_the_same_path_on_the_node(relay: LocalRelay, tmp_path: Path):
+    """The very file that the job has loaded is found from any directory and through links, as by an editor."""
+    port = consecutive_ports(1)[0]
+    job, start = tmp_path / "job", tmp_path / "start"
+    job.mkdir()
+    start.mkdir()
+    (tmp_path / "link").symlink_to(job)
+    options = ("--port", str(port), "--debug-allow-edit")
+    async with training(relay, job, *options, ranks=1, cwd=start):
+        await until_logged(job, "old", [0])
+        (job / "model.py").write_text(MODEL.replace("old", "new"))
+        for cwd, name in ((job, "model.py"), (tmp_path, "link/model.py"), (start, "../job/model.py")):
+            pushed = await push_from(relay, tmp_path, cwd, name)
+            assert 0 == pushed.status, pushed.stderr
+        await until_logged(job, "new", [0])
 
 
 async def test_syntax_error_changes_nothing(relay: LocalRelay, tmp_path: Path):

@@ -25,6 +25,7 @@ def test_modules_of_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "push_me.py").touch()
     (tmp_path / "link.py").symlink_to(tmp_path / "push_me.py")
     assert modules == find_modules(str(tmp_path / "push_me.py"))
+    assert modules == find_modules(str(tmp_path / "link.py"))
 
 
 @pytest.mark.parametrize("suffix", importlib.machinery.EXTENSION_SUFFIXES)
@@ -57,3 +58,14 @@ def test_modules_without_a_usable_file(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setitem(sys.modules, "strange", Strange("strange"))
     with pytest.raises(ConfigurationError):
         find_modules(str(tmp_path / "strange.py"))
+
+
+def test_first_path_that_was_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Of several paths, the first one that was loaded counts, whatever the names of links to it are."""
+    first, second = (loaded(monkeypatch, name, tmp_path / f"{name}.py") for name in ("push_a", "push_b"))
+    (tmp_path / "push_a.py").touch()
+    (tmp_path / "link.py").symlink_to(tmp_path / "push_a.py")
+    through = loaded(monkeypatch, "link", tmp_path / "link.py")
+    paths = [str(tmp_path / name) for name in ("absent.py", "link.py", "push_b.py")]
+    assert [first, through] == find_modules("push_b.py", paths)
+    assert [second] == find_modules(str(tmp_path / "push_b.py"), paths[:1])

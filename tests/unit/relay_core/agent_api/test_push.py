@@ -19,6 +19,7 @@ REQUESTS = st.builds(
     st.text(min_size=1, max_size=8),
     st.sampled_from(Phase),
     st.text("abc/.", min_size=1, max_size=8),
+    st.lists(st.text("abc/.", min_size=1, max_size=8), max_size=4).map(tuple),
     st.text(max_size=20),
     st.sampled_from(["all", "0", "0,3-5"]),
     st.floats(0.1, 60),
@@ -49,12 +50,13 @@ RESULTS = st.builds(
 
 def test_names_on_the_wire():
     """Agents and clients of other versions rely on these names."""
-    request = Push("a1", Phase.HOLD, "model.py", "", "0,3-5", 2.0, "f", True, True, {"0 0-3": 7})
+    request = Push("a1", Phase.HOLD, "model.py", ("/job/model.py",), "", "0,3-5", 2.0, "f", True, True, {"0 0-3": 7})
     assert Push() == parse_request("push")
     wire = {
         "id": "a1",
         "phase": "hold",
         "file": "model.py",
+        "paths": ["/job/model.py"],
         "ranks": "0,3-5",
         "seconds": 2.0,
         "function": "f",
@@ -107,7 +109,17 @@ def test_anything_is_read(value: object):
     NodePushed.parse(value)
     NodePushed.parse({"processes": [value, {"members": value, "state": value, "changed": value}]})
     with contextlib.suppress(UsageError):
-        Push.parse_body({"id": "1", "phase": "hold", "file": value, "source": value, "ranks": value, "seconds": value})
+        Push.parse_body(
+            {
+                "id": "1",
+                "phase": "hold",
+                "file": value,
+                "paths": value,
+                "source": value,
+                "ranks": value,
+                "seconds": value,
+            }
+        )
 
 
 @pytest.mark.parametrize(
