@@ -15,7 +15,7 @@ from relay_agent.start_directory import start_directory
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
 
-__all__ = ["Running", "filename_of", "find_modules", "functions_of", "running_codes"]
+__all__ = ["Running", "filename_of", "find_modules", "functions_beside_users", "functions_of", "running_codes"]
 
 _OWN = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - as the paths of modules
 
@@ -66,14 +66,44 @@ def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list
 
     Functions that the garbage collector does not list (`gc.freeze`) are found only in the modules and their classes.
     """
-    found = {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
-    found |= {id(each): each for module in modules for each in _reachable(vars(module), set())}
+    found = _all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
     own = [each for each in found.values() if each.__code__.co_filename == filename]
     names = _qualified_names(own)
     named: dict[str, list[FunctionType]] = {}
     for function in own:
         named.setdefault(names[id(function.__code__)], []).append(function)
     return named
+
+
+def functions_beside_users(names: set[str]) -> dict[int, str]:
+    """Return the job's functions in all files that have a function which uses one of these names.
+
+    A function that uses a constant may be a main loop, which is not called again.
+
+    Args:
+        names: Names of a module or a class.
+
+    Returns:
+        The qualified names of the functions, by the id of their code.
+    """
+    own = {id(each.__code__): each for each in _all_functions().values() if not _is_foreign(each.__code__.co_filename)}
+    files = {each.__code__.co_filename for each in own.values() if _uses(each.__code__, names)}
+    beside = [each for each in own.values() if each.__code__.co_filename in files]
+    return {code: name for code, name in _qualified_names(beside).items() if not name.endswith(">")}
+
+
+def _all_functions() -> dict[int, FunctionType]:
+    return {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
+
+
+def _is_foreign(file: str) -> bool:
+    return is_library(file) or file.startswith(_OWN)
+
+
+def _uses(code: CodeType, names: set[str]) -> bool:
+    return not names.isdisjoint(code.co_names) or any(
+        _uses(each, names) for each in code.co_consts if isinstance(each, CodeType)
+    )
 
 
 def _qualified_names(functions: list[FunctionType]) -> dict[int, str]:
@@ -131,7 +161,7 @@ def _suspended(value: object) -> FrameType | None:
 
 def _not_loaded(file: str, directories: Container[str], loaded: Iterable[str]) -> ConfigurationError:
     alike = (path for path in loaded if _stem(path) == PurePath(file).stem)
-    others = sorted(path for path in alike if not is_library(path) and not path.startswith(_OWN))
+    others = sorted(path for path in alike if not _is_foreign(path))
     binary = next((PurePath(path) for path in others if not path.endswith(".py")), None)
     if binary is not None and str(binary.parent) in directories:
         return ConfigurationError(f"{binary.name} is a C extension, which cannot be replaced")

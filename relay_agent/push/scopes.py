@@ -50,10 +50,12 @@ class Scope:
         """New names, bound by `prepare`."""
         self._steps: list[Callable[[], None]] = []
         """What remains for `commit`; none of it calls the job's code."""
+        self.rebound: set[str] = set()
+        """The names, without those of their classes, to which `commit` binds another value."""
         self._uncompared: list[str] = []
         """Names whose values are not compared, because the file that the process loaded is unknown."""
         functions = [] if old.is_known else [each for found in live.values() for each in found]
-        self._rebound = {name for each in functions for name in _globals_set(each)}
+        self._assigned = {name for each in functions for name in _globals_set(each)}
         """Global names that functions in the file assign: these are state, and differ between ranks."""
 
     def __repr__(self) -> str:
@@ -117,6 +119,7 @@ class Scope:
 
     def _bind(self, name: str, value: object) -> None:
         self._steps.append(lambda: self._names.__setitem__(name, value))
+        self.rebound.add(name)
 
     def _prepare_constant(
         self, names: Any, assign: Callable[[str, object], None], within: str, name: str, value: object
@@ -137,7 +140,8 @@ class Scope:
         if before is not None and _same(before[0], present):
             self._changed([f"{within}{name} = {_shown(value)}"])
             self._steps.append(lambda: assign(name, value))
-        elif not self._old.is_known and (within or name not in self._rebound):
+            self.rebound.add(name)
+        elif not self._old.is_known and (within or name not in self._assigned):
             self._kept([f"{within}{name} keeps {_shown_state(present)}; the file has {_shown(value)}"])
         elif not self._old.is_known or before is None or not _same(before[0], value):
             self._kept([f"{within}{name} keeps the value assigned by the process; the file has {_shown(value)}"])

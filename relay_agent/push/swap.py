@@ -13,7 +13,7 @@ from typing import Any
 
 from relay_agent.exceptions import describe_exception
 from relay_agent.push.functions import Change, change_of, has_same_lines, is_equivalent, pair
-from relay_agent.push.loaded_code import functions_of, running_codes
+from relay_agent.push.loaded_code import functions_beside_users, functions_of, running_codes
 from relay_agent.push.new_file import NewFile, NewFunction
 from relay_agent.push.old_file import OldFile
 from relay_agent.push.scopes import Scope
@@ -46,8 +46,15 @@ class Swap:
 
     @property
     def functions(self) -> dict[int, str]:
-        """The names of the functions whose behaviour changes, by the id of their current code."""
-        return {id(code): name for name, code in self._functions}
+        """The names of the functions at whose calls the code can be swapped, by the id of their current code.
+
+        These are the functions whose code changes. If only constants change, they are the functions of all files that
+        use these constants.
+        """
+        if self._functions:
+            return {id(code): name for name, code in self._functions}
+        names = {name for scope in self._scopes for name in scope.rebound}
+        return functions_beside_users(names) if names else {}
 
     @property
     def is_empty(self) -> bool:

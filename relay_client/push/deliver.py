@@ -158,7 +158,7 @@ class _Delivery:
             _check((rounds.failed,))
         if not rounds.is_aligned and not rounds.is_stopped:
             raise TimedOut(
-                f"some ranks did not call a changed function in time; {NOTHING_CHANGED}",
+                f"some ranks did not call an affected function in time; {NOTHING_CHANGED}",
                 hint="use --now to replace the code without waiting for the same step, or --timeout to wait longer",
             )
 

@@ -71,10 +71,16 @@ def _where(outcome: Outcome) -> str:
         return f"nothing to replace: {ranks} {'are' if len(done) > 1 else 'is'} already executing this code"
     if outcome.place:
         step = "at the same step" if outcome.is_same_step else "while all were held, perhaps not at the same step"
-        return f"replaced in {ranks} {step}; takes effect at the next call to {outcome.place}"
+        call = "at the next" if any(map(_has_code, outcome.results)) else "in the current"
+        return f"replaced in {ranks} {step}; takes effect {call} call to {outcome.place}"
     if outcome.is_stopped:
         return f"replaced in {ranks} immediately, because a debugger has stopped a rank"
     return f"replaced in {ranks} immediately, not at the same step"
+
+
+def _has_code(result: Pushed) -> bool:
+    """Return whether the code of a function has changed; a call in progress reads new constants, but no new code."""
+    return any(each.endswith("()") and " = " not in each for each in result.changed) or not result.changed
 
 
 def _changes(result: Pushed, *, is_only: bool) -> tuple[str, ...]:

@@ -1,13 +1,11 @@
 """Facts about new code for running ranks, which wait for each other in every step as in a collective."""
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import re
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,148 +15,21 @@ from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.ports import consecutive_ports
-from tests.support.programs import Finished, Program, program
+from tests.support.programs import Program, program
+from tests.support.push_job import FIXED, MODEL, RANKS, push, push_from, training, until_logged
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.run_job import access, running_client
 
 pytestmark = pytest.mark.e2e
 
-RANKS = 4
-TRAIN = """\
-import os
-import sys
-import time
-from pathlib import Path
-
-rank = int(os.environ["RELAY_RANK"])
-if rank == int(os.environ.get("WITHOUT_MODEL", -1)):
-    time.sleep(3600)
-
-import model
-
-world = int(os.environ["RELAY_WORLD_SIZE"])
-here = Path(__file__).parent
-
-
-def barrier(step):
-    (here / f"step-{step}-{rank}").touch()
-    while not all((here / f"step-{step}-{other}").exists() for other in range(world)):
-        time.sleep(0.001)
-    if step:
-        (here / f"step-{step - 1}-{rank}").unlink()
-
-
-net = model.Net()
-with open(here / f"log-{rank}", "w", buffering=1) as log:
-    step = 0
-    while True:
-        print(model.train_step(net, step), file=log)
-        barrier(step)
-        step += 1
-"""
 REPLACED = "replaced in ranks 0-3 while all were held, perhaps not at the same step"
 """Without torch, the ranks cannot tell how many collective operations they have begun."""
 
-MODEL = """\
-import time
 
-LR = 0.1
-calls = 0
-
-
-class Net:
-    def __init__(self):
-        self.weight = 3
-
-    def forward(self, x):
-        return x * self.weight
-
-
-def make_hook(net):
-    def hook():
-        return net.weight
-    return hook
-
-
-hook = make_hook(Net())
-
-
-def unused():
-    return 1
-
-
-def train_step(net, step):
-    global calls
-    calls += 1
-    time.sleep(0.01)
-    return f"{step} old {net.forward(1)} {calls}"
-"""
-FIXED = (
-    MODEL.replace("old", "new")
-    .replace("x * self.weight", "self.scaled(x)")
-    .replace("LR = 0.1", "LR = 0.2")
-    .replace("    def forward", "    def scaled(self, x):\n        return x * self.weight * 10\n\n    def forward")
-)
-LAUNCHER = f"""\
-for rank in $(seq 0 {{last}}); do
-  RELAY_WORLD_SIZE={{ranks}} RELAY_RANK=$rank {sys.executable} "$1" &
-done
-wait
-"""
-
-
-@contextlib.asynccontextmanager
-async def training(
-    relay: LocalRelay, directory: Path, *options: str, ranks: int = RANKS, cwd: Path | None = None, **variables: str
-) -> AsyncIterator[Program]:
-    """Run some ranks until each has logged a step."""
-    script, launcher = directory / "train.py", directory / "launcher.sh"
-    script.write_text(TRAIN)
-    (directory / "model.py").write_text(MODEL)
-    launcher.write_text(LAUNCHER.format(last=ranks - 1, ranks=ranks))
-    async with running_job(
-        relay,
-        script,
-        "--debug-ranks",
-        "none",
-        *options,
-        launcher=["sh", str(launcher)],
-        cwd=cwd or directory,
-        **variables,
-    ) as job:
-        await job.line("listening on 'myhc'")
-        if not variables:
-            await until_logged(directory, "old", range(ranks))
-        yield job
-
-
-async def push(relay: LocalRelay, directory: Path, source: str, *arguments: str) -> Finished:
-    """Push a text as model.py."""
-    local = directory / "local"
-    local.mkdir(exist_ok=True)
-    (local / "model.py").write_text(source)
-    return await push_from(relay, directory, local, "model.py", *arguments)
-
-
-async def push_from(relay: LocalRelay, directory: Path, cwd: Path, *arguments: str) -> Finished:
-    """Push a file from a directory."""
-    command = ("relay_client", "--hc", HC, "push", *arguments)
-    async with program(*command, env=access(relay, directory, "send"), cwd=cwd) as client:
-        return await client.finish()
-
-
-async def until_logged(directory: Path, text: str, ranks: Sequence[int] = range(RANKS)) -> None:
-    """Wait until the last lines of some ranks have a text."""
-    logs = [directory / f"log-{rank}" for rank in ranks]
-    async with timeout(DEADLINE):
-        while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
-            await asyncio.sleep(0.05)
-
-
-def first_new_step(directory: Path, rank: int) -> int:
-    """Return the first step that a rank has executed with the new code."""
+def first_step(directory: Path, rank: int, text: str) -> int:
+    """Return the first step of a rank whose line has a text."""
     lines = (directory / f"log-{rank}").read_text().splitlines()
-    return int(next(line for line in lines if "new" in line).split()[0])
+    return int(next(line for line in lines if text in line).split()[0])
 
 
 def last_values(directory: Path) -> list[list[str]]:
@@ -179,7 +50,7 @@ async def test_fix_changes_the_running_job(relay: LocalRelay, tmp_path: Path):
             ],
         ) == (pushed.status, pushed.stdout.splitlines()), pushed.stderr
         await until_logged(tmp_path, "new")
-        assert 1 == len({first_new_step(tmp_path, rank) for rank in range(RANKS)})
+        assert 1 == len({first_step(tmp_path, rank, "new") for rank in range(RANKS)})
         for step, kind, value, calls in last_values(tmp_path):
             assert ("new", "30", int(step) + 1) == (kind, value, int(calls))
         digest = hashlib.sha256(FIXED.encode()).hexdigest()[:12]
@@ -213,6 +84,24 @@ async def test_file_that_the_job_shares(relay: LocalRelay, tmp_path: Path, is_ca
         assert [*constant, calls] == lines[1:-1]
         assert lines[-1].startswith("ranks 0-3: the file on the node may have changed since the process loaded it")
         await until_logged(tmp_path, "new")
+
+
+async def test_constant_alone_changes_in_the_same_call(relay: LocalRelay, tmp_path: Path):
+    """If only a constant changes, all ranks are held at a call beside its users, which then reads the new value."""
+    port = consecutive_ports(RANKS)[0]
+    async with training(relay, tmp_path, "--port", str(port), "--debug-allow-edit"):
+        await push(relay, tmp_path, FIXED)
+        await until_logged(tmp_path, "new 30")
+        pushed = await push(relay, tmp_path, FIXED.replace("LR = 0.2", "LR = 0.4"))
+        assert (
+            0,
+            [f"model.py: {REPLACED}; takes effect in the current call to train_step", "ranks 0-3: LR = 0.4"],
+        ) == (
+            pushed.status,
+            pushed.stdout.splitlines(),
+        ), pushed.stderr
+        await until_logged(tmp_path, "new 60")
+        assert 1 == len({first_step(tmp_path, rank, "new 60") for rank in range(RANKS)})
 
 
 async def test_file_that_has_the_same_path_on_the_node(relay: LocalRelay, tmp_path: Path):
@@ -258,7 +147,7 @@ async def test_one_rank_that_cannot(relay: LocalRelay, tmp_path: Path):
         assert "error: rank 2: no module was loaded from model.py; nothing was changed in any rank" in refused.stderr
         late = await push(relay, tmp_path, FIXED, "--ranks", "0,1,3", "--timeout", "2s")
         assert 14 == late.status  # they wait for rank 2
-        assert "some ranks did not call a changed function in time; nothing was changed in any rank" in late.stderr
+        assert "some ranks did not call an affected function in time; nothing was changed in any rank" in late.stderr
         pushed = await push(relay, tmp_path, FIXED, "--ranks", "0,1,3", "--now", "--json")
         found = json.loads(pushed.stdout)
         assert [([0, 1, 3], True)] == [(process["ranks"], process["replaced"]) for process in found["processes"]]
@@ -305,7 +194,7 @@ async def test_line_in_the_editor(relay: LocalRelay, tmp_path: Path):
             await editor.wait_for_event("output", matching=equal, within=DEADLINE)
             await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
-            line = FIXED.splitlines().index("        return x * self.weight * 10") + 1
+            line = FIXED.splitlines().index("        return x * self.weight * int(LR * 50)") + 1
             await editor.attach(
                 {str(local): [{"line": line}]}, pathMappings=mappings, justMyCode=False, within=DEADLINE
             )

@@ -41,9 +41,9 @@ thread.join()
 """
 
 
-def result_of(folder: Path, test: str) -> object:
+def result_of(folder: Path, test: str, model: str = "def f(): return 1\n") -> object:
     """Return the result of a function in a process that has loaded model.py and calls its function in a loop."""
-    (folder / "model.py").write_text("def f(): return 1\n")
+    (folder / "model.py").write_text(model)
     code = PRELUDE.format(folder=str(folder)) + test + RUN
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=folder
@@ -64,6 +64,23 @@ def test():
 """
     expected = [["f"], "f", 1, 2, ["done", "", "f()", "NEW = 1"], "def f(): return 2\n"]
     assert expected == result_of(tmp_path, test)
+
+
+def test_constant_alone(tmp_path: Path):
+    """If only constants change, the main thread is held beside their users, even if those are main loops."""
+    test = """
+def test():
+    ready = phase("prepare", source=model.TEXT.replace("RATE = 1", "RATE = 2"))
+    held = phase("hold", function="step", nested=True)
+    before = model.RATE
+    return [ready.functions, held.place, before, shown(phase("commit")), model.RATE]
+"""
+    (tmp_path / "user.py").write_text(
+        "import model\ndef step(): model.time.sleep(0.001)\ndef main():\n    while model.RATE == 1: step()\n"
+    )
+    model = "import time, user\nRATE = 1\ndef f(): user.main()\nTEXT = open(__file__).read()\n"
+    expected = [["main", "step"], "step", 1, ["done", "", "RATE = 2"], 2]
+    assert expected == result_of(tmp_path, test, model)
 
 
 def test_abort(tmp_path: Path):

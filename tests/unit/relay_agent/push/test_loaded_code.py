@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from relay_agent.push.loaded_code import find_modules
+from relay_agent.push.loaded_code import find_modules, functions_beside_users
 from relay_core.errors import ConfigurationError
 
 
@@ -69,3 +69,14 @@ def test_first_path_that_was_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     paths = [str(tmp_path / name) for name in ("absent.py", "link.py", "push_b.py")]
     assert [first, through] == find_modules("push_b.py", paths)
     assert [second] == find_modules(str(tmp_path / "push_b.py"), paths[:1])
+
+
+def test_functions_beside_users_of_a_name():
+    """They are all named functions of a file in which a function, or one inside it, has the name; no library's."""
+    source = "class A:\n    def f(self): return [lambda: self.push_rate]\ndef g(): return 1\nh = lambda: 1\n"
+    files = ("job.py", "/usr/lib/python3/site-packages/a.py")
+    names: list[dict[str, object]] = [{}, {}]
+    for file, each in zip(files, names, strict=True):
+        exec(compile(source, file, "exec"), each)
+    assert ["A.f", "g"] == sorted(functions_beside_users({"push_rate"}).values())
+    assert {} == functions_beside_users({"push_other"})

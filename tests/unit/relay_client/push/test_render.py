@@ -33,6 +33,15 @@ def test_step_that_is_not_known():
     assert ("train_step", False) == (as_object(outcome)["function"], as_object(outcome)["same_step"])
 
 
+def test_constants():
+    """If no function changes, the call at which the ranks were held already reads the new constants."""
+    outcome = Outcome((done(0, 1, changed=("LR = ()", "new() (new)")),), "train_step", is_same_step=True)
+    assert (
+        "m.py: replaced in ranks 0-1 at the same step; takes effect in the current call to train_step"
+        == show_outcome("m.py", outcome).splitlines()[0]
+    )
+
+
 def test_at_once():
     """The text names the reason why ranks were not held, and ranks that were lost."""
     assert (
