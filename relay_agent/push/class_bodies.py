@@ -37,19 +37,18 @@ class ClassBody:
     Args:
         cls: The class in this process; None if its name is bound to something else, which a decorator has returned.
         node: Its new definition.
-        old: Its old definition; None if unknown.
+        created: The definition with which it was created; None if unknown.
         is_inside_members: Whether the class belongs to the body of a class whose names are all interpreted.
     """
 
     def __init__(
-        self, cls: type | None, node: ast.ClassDef, old: ast.stmt | None, *, is_inside_members: bool = False
+        self, cls: type | None, node: ast.ClassDef, created: ast.ClassDef | None, *, is_inside_members: bool = False
     ) -> None:
-        self._node = node
-        self._old = old if isinstance(old, ast.ClassDef) else None
+        self._node, self._created = node, created
         self.is_interpreted = is_inside_members or cls is None or not _is_plain(type(cls))
         """Whether all names are members."""
         self._is_named_tuple = cls is not None and issubclass(cls, tuple) and "_fields" in vars(cls)
-        is_decorated = any(each.decorator_list for each in (node, self._old) if each is not None)
+        is_decorated = any(each.decorator_list for each in (node, created) if each is not None)
         self._has_fields = is_decorated or self._is_named_tuple or (cls is not None and _is_initialized(cls))
 
     def __repr__(self) -> str:
@@ -77,23 +76,23 @@ class ClassBody:
             name: The qualified name of the class.
             is_replaced: Returns whether a method or a nested class receives its new code in place.
         """
-        if self._old is None:
+        if self._created is None:
             return []
         headers = [
             [ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)]
-            for node in (self._old, self._node)
+            for node in (self._created, self._node)
         ]
-        members = listed([each for each in self._changed_members(self._old) if not is_replaced(each)])
+        members = listed([each for each in self._changed_members(self._created) if not is_replaced(each)])
         if headers[0] != headers[1]:
             what = f"base classes, metaclass and decorators{f', and the members {members},' if members else ''}"
             return [f"class {name} keeps its layout: {what} cannot be changed in a running process"]
         what = f"{members} cannot be added, changed or removed in a running process"
         return [f"class {name} keeps its members: {what}"] if members else []
 
-    def removed_constants(self) -> set[str]:
+    def removed_constants(self, old: ast.stmt | None) -> set[str]:
         """Return the names that only the old definition binds to an immutable literal or a class, except members."""
         names = {name for each in self._node.body for name in bound_names(each)}
-        before = [] if self._old is None else [each for each in self._old.body if not self.is_member(each)]
+        before = [each for each in old.body if not self.is_member(each)] if isinstance(old, ast.ClassDef) else []
         constants = [each for each in before if isinstance(each, ast.ClassDef) or assigned_constant(each)]
         return {name for each in constants for name in bound_names(each)} - names
 

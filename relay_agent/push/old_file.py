@@ -21,6 +21,10 @@ from relay_agent.start_directory import start_time
 __all__ = ["OldFile"]
 
 
+_created: dict[str, dict[str, ast.ClassDef]] = {}
+"""By file: the definitions with which classes were created, as far as they are known; no push executes them again."""
+
+
 class OldFile:
     """What a file contained.
 
@@ -40,6 +44,10 @@ class OldFile:
         """If the content is unknown: constants that it may have assigned, by qualified name."""
         if file is not None:
             self._read(file.tree.body, "")
+        self._created = _created.setdefault(file.filename, {}) if file is not None else {}
+        for name, node in self._nodes.items():
+            if isinstance(node, ast.ClassDef):
+                self._created.setdefault(name, node)
 
     def __repr__(self) -> str:
         return f"<OldFile {len(self._statements)} statements>" if self.is_known else "<OldFile unknown>"
@@ -51,6 +59,10 @@ class OldFile:
     def node(self, name: str) -> ast.stmt | None:
         """Return the statement that defined or assigned a qualified name; None if unknown."""
         return self._nodes.get(name)
+
+    def created(self, name: str) -> ast.ClassDef | None:
+        """Return the definition with which a class was created; None if unknown."""
+        return self._created.get(name)
 
     @classmethod
     def find(cls, filename: str, pushed: str | None, functions: Iterable[FunctionType], cached: str = "") -> OldFile:

@@ -147,7 +147,7 @@ class Scope:
             self._kept([f"{within}{name} keeps the value assigned by the process; the file has {_shown(value)}"])
 
     def _prepare_class(self, cls: type, node: ast.ClassDef, name: str, *, is_inside_members: bool = False) -> None:
-        body = ClassBody(cls, node, self._old.node(name), is_inside_members=is_inside_members)
+        body = ClassBody(cls, node, self._old.created(name), is_inside_members=is_inside_members)
         self._check_class(cls, body, name)
         functions = [each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
         new: list[ast.stmt] = []
@@ -215,10 +215,10 @@ class Scope:
 
     def _is_other(self, node: ast.ClassDef, names: Mapping[str, object], name: str) -> bool:
         """Return whether the name of a class is bound to what a decorator has returned for it, and report changes."""
-        old = self._old.node(name)
-        is_other = node.name in names and (isinstance(old, ast.ClassDef) or bool(node.decorator_list))
+        is_class = isinstance(self._old.node(name), ast.ClassDef)
+        is_other = node.name in names and (is_class or bool(node.decorator_list))
         if is_other:
-            self._check_class(None, ClassBody(None, node, old), name)
+            self._check_class(None, ClassBody(None, node, self._old.created(name)), name)
         return is_other
 
     def _check_class(self, cls: type | None, body: ClassBody, name: str) -> None:
@@ -231,7 +231,10 @@ class Scope:
         if not self._old.is_known and body.has_members:
             self._uncompared.append(f"class {name}")
         self._kept(body.remark(name, is_replaced))
-        self._kept(_gone_text(f"{name}.{each}") for each in sorted(body.removed_constants() & {*attributes}))
+        self._kept(
+            _gone_text(f"{name}.{each}")
+            for each in sorted(body.removed_constants(self._old.node(name)) & {*attributes})
+        )
 
     def _check_decorators(self, node: ast.stmt, name: str) -> None:
         old = self._old.node(name)

@@ -56,7 +56,9 @@ def test_members_stay_and_methods_change(load: Load, kind: str):
     loaded.path.write_text(source)
     assert (["X.show()"], [KEPT.format("C")]) == loaded.push(more)
     loaded.path.write_text(more)
-    assert ([], [KEPT.format("B, C")]) == loaded.push(source.replace("    B", "    # B"))
+    assert ([], [KEPT.format("C")]) == loaded.push(more)  # no push has added it
+    assert ([], [KEPT.format("B")]) == loaded.push(source.replace("    B", "    # B"))
+    assert ([], []) == loaded.push(source)
     assert before == repr(eval(state, vars(loaded.module)))
 
 
