@@ -117,10 +117,9 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
         SystemExit: no debugger attached in time and `abort_on_timeout` is set (status 14).
     """
     try:
-        from relay_agent.debuggee.process import begin  # noqa: PLC0415 - not needed in runs without debugging
-        from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415
+        from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415 - not needed without debugging
 
-        process = begin(settings, rank=rank)
+        process = _begin(settings, rank=rank)
         waits = parse_ranks(settings.ranks).includes(process.identity)
         if process.wait_and_log(settings.wait if waits else 0):
             return True
@@ -201,11 +200,16 @@ def _process_if_debugged() -> DebuggedProcess | None:
     if debugging is not None and (process := debugging.current()) is not None:
         return process  # type: ignore[no-any-return]  # its module is imported below
     settings = _settings_of_command_line()
-    if settings is None:
-        return None
-    from relay_agent.debuggee.process import begin  # noqa: PLC0415 - in debug runs only
+    return None if settings is None else _begin(settings)
 
-    return begin(settings)
+
+def _begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProcess:
+    """Register this process, and make Python's `breakpoint()` use the debugger."""
+    from relay_agent.debuggee import breakpoint_hook  # noqa: PLC0415 - in debug runs only, as below
+    from relay_agent.debuggee.process import begin  # noqa: PLC0415
+
+    breakpoint_hook.install()  # also if no debugger can attach
+    return begin(settings, rank=rank)
 
 
 @functools.cache

@@ -5,9 +5,11 @@ This module uses debugpy's internals (`debugpy.server.api`, `pydevd`). The state
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -49,7 +51,7 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     import debugpy  # noqa: PLC0415 - in debug runs only, here and below
 
-    with gevent_support.importing():
+    with gevent_support.importing(), _own_breakpoint_hook():
         from debugpy.server import api  # noqa: PLC0415
     gevent_support.install()
     debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
@@ -61,6 +63,15 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     _resume_threads()
     pydevd_patches.install(values=values)  # before pydevd has a connection
     return debugpy
+
+
+@contextlib.contextmanager
+def _own_breakpoint_hook() -> Iterator[None]:
+    """Keep relay_agent's hook for `breakpoint()`, if it is in use; pydevd sets its own when it is imported."""
+    hook = sys.breakpointhook
+    yield
+    if type(hook).__module__ == "relay_agent.debuggee.breakpoint_hook":
+        sys.breakpointhook = hook
 
 
 def _require_native_threads() -> None:

@@ -184,13 +184,15 @@ class DebuggedProcess:
             if is_attached or not self._exits_without:
                 announce_running()
 
-    def hold_at(self, frame: FrameType, cause: str, seconds: float) -> None:
-        """Wait for a debugger and stop at the next line of `frame`; continue if none attaches within `seconds`."""
+    def hold_at(self, frame: FrameType, cause: str, seconds: float) -> bool:
+        """Wait for a debugger and stop at the next line of `frame`; return False if none attaches within `seconds`."""
         place = f"{cause} at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119 - 10 ms
         if not debugger.is_attached() and not self.node_client.futile.is_set():
             self.log(f"{place}: waiting up to {seconds:g} s for a debugger on {self.where}")
-        if self.wait(seconds, detail=place):
-            debugger.break_at(frame)
+        if not self.wait(seconds, detail=place):
+            return False
+        debugger.break_at(frame)
+        return True
 
     def wait_and_log(self, seconds: float) -> bool:
         """Wait as `wait` does (not at all if `seconds` is 0), and log the start and the outcome to stderr."""

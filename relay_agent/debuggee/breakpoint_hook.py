@@ -1,0 +1,68 @@
+"""Python's `breakpoint()` in a debug run: it stops in the debugger, waits for one or continues, and never starts pdb.
+
+Without a debugger, Python starts pdb, which reads commands from stdin. The stdin of a job is usually empty: pdb then
+raises `BdbQuit`, which ends the job.
+
+    a debugger is attached              --> it stops at the next line
+    none, --debug-ranks has this rank   --> waits for one, once; when nobody has come in time, later calls continue
+    none, --debug-ranks does not        --> continues
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+from typing import Any
+
+from relay_agent.debuggee.debugger import debugger
+from relay_agent.debuggee.process import DebuggedProcess, current
+from relay_agent.settings.rank_selection import parse_ranks
+from relay_agent.stderr import report_failure
+
+__all__ = ["install"]
+
+VARIABLE = "PYTHONBREAKPOINT"
+"""Python's variable with the function that `breakpoint()` calls; if the user has set it, it takes precedence."""
+
+
+def install() -> None:
+    """Make `breakpoint()` use the debugger, here and in forked children, unless the job has its own hook."""
+    if sys.breakpointhook is sys.__breakpointhook__:
+        sys.breakpointhook = _Hook()
+
+
+class _Hook:
+    """The function that `breakpoint()` calls."""
+
+    def __init__(self) -> None:
+        self._is_over = False
+        """True once a call has waited and no debugger has attached."""
+        self._logged: set[str] = set()
+        """The places at which a call has continued, which are logged once."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Stop in the caller, or continue; errors are reported, because the job's code must not see them."""
+        if not sys.flags.ignore_environment and os.environ.get(VARIABLE):
+            return sys.__breakpointhook__(*arguments, **named)
+        try:
+            self._stop(sys._getframe(1))  # noqa: SLF001 - the frame to stop in is the caller's
+        except Exception as error:  # noqa: BLE001 - an exception would be raised in the job
+            report_failure(f"{type(error).__name__}: {error}")
+        return None
+
+    def _stop(self, frame: FrameType) -> None:
+        process = current()
+        if process is None or debugger.is_attached():  # pydevd may follow a forked child
+            debugger.break_at(frame)
+        elif self._is_over or not parse_ranks(process.settings.ranks).includes(process.identity):
+            self._log(process, frame)
+        elif not process.hold_at(frame, "breakpoint()", process.settings.hold):
+            self._is_over = not process.node_client.futile.is_set()  # otherwise, it has not waited
+            self._log(process, frame)
+
+    def _log(self, process: DebuggedProcess, frame: FrameType) -> None:
+        place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119 - pathlib costs 10 ms
+        if place not in self._logged:
+            self._logged.add(place)
+            process.log(f"breakpoint() at {place}: continuing, because no debugger is attached")

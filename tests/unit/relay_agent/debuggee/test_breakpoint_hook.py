@@ -1,0 +1,84 @@
+"""Facts about Python's `breakpoint()` in a process that was made debuggable, whose stdin is empty."""
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import job, run_job
+
+ARGUMENTS = ("--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=0")
+START = """
+import os, relay_agent
+sys.stdin = open(os.devnull)
+relay_agent.start_remote_debugging_from_args()
+"""
+IN_A_FILE = """
+exec(compile("def train():\\n breakpoint()\\n return 'trained'\\n", "train.py", "exec"), globals())
+"""
+
+
+@pytest.fixture
+def access(relay, tmp_path):
+    return {
+        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(tmp_path, "listen")),
+        "RELAY_CA_FILE": str(relay.ca_file),
+    }
+
+
+async def test_nobody_attaches(access):
+    """The first call waits as long as --debug-hold, later calls continue at once, and the job runs to its end."""
+    code = START + IN_A_FILE + "print(train(), train(), train())"
+    status, out, err = await run_job(code, *ARGUMENTS, "--debug-hold=0.1", **access)
+    assert (0, ["trained trained trained"]) == (status, out)
+    assert 1 == err.count("breakpoint() at train.py:2: waiting up to 0.1 s for a debugger on port 5678 ('myhc')")
+    assert 1 == err.count("breakpoint() at train.py:2: continuing, because no debugger is attached")
+
+
+async def test_a_rank_that_does_not_wait(access):
+    """It continues, and so does a forked child, which is not registered."""
+    code = START + IN_A_FILE + "if not os.fork(): train(); os._exit(0)\nprint(train(), os.wait()[1])"
+    status, out, err = await run_job(code, *ARGUMENTS, "--debug-ranks=none", **access)
+    assert (0, ["trained 0"]) == (status, out)
+    assert 1 == err.count("breakpoint() at train.py:2: continuing, because no debugger is attached")
+    assert "waiting" not in err
+
+
+async def test_a_function_that_the_user_has_chosen(access):
+    """PYTHONBREAKPOINT and a hook of the job take precedence."""
+    code = START + IN_A_FILE + "train(); sys.breakpointhook = lambda: print('mine'); train()"
+    _, out, _ = await run_job(code, *ARGUMENTS, PYTHONBREAKPOINT="builtins.print", **access)
+    assert ["", "mine"] == out
+    first = f"sys.breakpointhook = lambda: print('mine'){START}"
+    assert ["mine"] == (await run_job(first + IN_A_FILE + "train()", *ARGUMENTS, **access))[1]
+
+
+async def test_with_a_debugger_and_after_it(access, tmp_path):
+    """It stops in its caller while a debugger is attached; after the debugger has left, it waits and then continues."""
+    script = tmp_path / "train.py"
+    script.write_text("def train():\n    breakpoint()\n    return 'trained'\n")
+    code = (
+        START
+        + f"""
+sys.path.insert(0, {str(tmp_path)!r})
+from relay_agent.debuggee.debugger import debugger
+from train import train
+print(debugger.arm(), flush=True)
+debugger.wait_for_attach(3600, __import__("threading").Event())
+print(train(), flush=True)
+while debugger.is_attached(): pass
+debugger.release()
+print(train())
+"""
+    )
+    async with job(code, *ARGUMENTS, "--debug-hold=0.1", **access) as running:
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
+            thread = (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
+            top = (await client.request("stackTrace", {"threadId": thread}, within=DEADLINE))["stackFrames"][0]
+            assert ("train", 3) == (top["name"], top["line"])
+            await client.request("continue", {"threadId": thread}, within=DEADLINE)
+            assert "trained" == await running.line()
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        status, out, err = await running.finish()
+    assert (0, ["trained"]) == (status, out)
+    assert "breakpoint() at train.py:2: continuing" in err
