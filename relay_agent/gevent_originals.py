@@ -1,9 +1,13 @@
-"""Modules of the standard library as they were before gevent replaced parts of them, for the code that runs in the job.
+"""Modules of the standard library as they were before the job replaced parts, for the code that runs in the job.
 
 `gevent.monkey.patch_all()` makes threads and sockets cooperative: they run only while the job's own greenlets wait, and
 a breakpoint stops them all. The threads that serve the debugger must run even then. So each attribute of the modules
 below is looked up when it is used: in a copy with the original functions if gevent has patched the module, and
 otherwise in the module itself. Without gevent, nothing is copied or imported.
+
+A test of the job may also stop the clock: freezegun replaces `time.monotonic` and `time.time`, in this module too if
+they were its attributes. A wait with a time limit would then never end. So `time` is always loaded once more from its C
+code. time-machine, which changes the C code itself, does not change `monotonic` and `sleep`.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ __all__ = [
 
 GEVENT_VARIABLE = "GEVENT_SUPPORT"
 """debugpy's variable, which announces that the job will use gevent, even if gevent has not patched anything yet."""
-_EXTENSIONS = ("os", "_thread", "time", "select")
+_EXTENSIONS = ("os", "_thread", "select")
 """Modules that gevent patches, and whose original functions it keeps."""
 _PYTHON = ("threading", "selectors", "socket", "queue", "subprocess")
 """Modules that gevent patches, or that import functions from such modules; each one imports only modules that precede
@@ -166,6 +170,7 @@ def _make_copies() -> dict[str, ModuleType]:
     copy imported, because this thread might then have to wait for an import lock (`prepare_imports`).
     """
     copies = {name: _with_originals(importlib.import_module(name)) for name in _EXTENSIONS}
+    copies["time"] = time
 
     def import_copies(name: str, *arguments: Any) -> ModuleType:
         return copies[name] if name in copies else __import__(name, *arguments)
@@ -182,6 +187,14 @@ def _with_originals(module: ModuleType) -> ModuleType:
     copy = ModuleType(module.__name__)
     vars(copy).update(vars(module))  # before `_saved` is read, because gevent saves a function before it replaces it
     vars(copy).update(_saved().get(module.__name__, {}))
+    return copy
+
+
+def _loaded_again(name: str) -> Any:
+    """Return a copy of a module that is written in C, with functions of its own; no other code can find the copy."""
+    spec: Any = importlib.import_module(name).__spec__
+    copy = spec.loader.create_module(spec)
+    spec.loader.exec_module(copy)
     return copy
 
 
@@ -206,9 +219,8 @@ def _correct_main_thread(copy: Any, ident: int) -> None:
 
 _copies = _Copies()
 if not TYPE_CHECKING:
-    os, queue, socket, subprocess, threading, time = map(
-        _Module, ("os", "queue", "socket", "subprocess", "threading", "time")
-    )
+    os, queue, socket, subprocess, threading = map(_Module, ("os", "queue", "socket", "subprocess", "threading"))
+    time = _loaded_again("time")
 
 _main_thread = None if is_active() else threading.main_thread().ident
 """The main thread's ident, or None if gevent was active before this module was imported; the copies are then made

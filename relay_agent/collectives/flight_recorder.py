@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from relay_agent.gevent_originals import time
 from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
 from relay_core.agent_api.values import count, items, mapping, text
 from relay_core.ranges import format_ranges

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from dataclasses import replace
 
+from relay_agent.gevent_originals import time
 from relay_agent.values.leaves import Leaf, flatten
 from relay_core.agent_api import evaluation
 from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, Value, part_bounds

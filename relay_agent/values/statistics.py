@@ -7,9 +7,9 @@ counted, and left out of the other figures.
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
+from relay_agent.gevent_originals import time
 from relay_agent.values.deadline import TooLate, call_within
 from relay_agent.values.leaves import Data, flatten
 from relay_agent.values.presentation import describe

@@ -60,6 +60,8 @@ SHORT_LIFE = 10.0
 PROMPT_RESTARTS = 8
 """Number of consecutive short-lived agents that are replaced without delay; the delay then increases."""
 MAX_RESTART_DELAY = 15.0
+_random = random.SystemRandom()
+"""Not the generator of the `random` module: the job may have seeded that, and expect the same numbers in each run."""
 
 
 class NodeClient:
@@ -198,7 +200,7 @@ class NodeClient:
                     return
                 failed = 0 if has_listened else failed + 1
                 short = short + 1 if time.monotonic() - joined < SHORT_LIFE else 0
-                time.sleep(random.uniform(0, self._max_delay(short)))  # noqa: S311 - no secret
+                time.sleep(_random.uniform(0, self._max_delay(short)))
             self._give_up(RelayDebugError("the node's agent process exited repeatedly"))
         except RelayDebugError as error:
             self._give_up(error)

@@ -1,4 +1,4 @@
-"""Facts about the modules that the job side uses while gevent has replaced parts of the standard library."""
+"""Facts about the modules that the job side uses while the job has replaced parts of the standard library."""
 
 import os
 import re
@@ -23,9 +23,9 @@ JOB_SIDE = (
     "stacks",
     "values",
 )
-IMPORT = re.compile(r"^\s*(?:import|from) (?:threading|queue|subprocess)\b", re.MULTILINE)
-PATCHED_ON_PURPOSE = {"debuggee/post_mortem.py"}
-"""Replaces the hooks of the program's own threads."""
+IMPORT = re.compile(r"^\s*(?:import|from) (?:threading|queue|subprocess|time)\b", re.MULTILINE)
+NOT_REPLACED = {"debuggee/post_mortem.py", "debuggee/adapter_guard/sitecustomize.py"}
+"""The first replaces the hooks of the program's own threads; the other does not run in the job."""
 THREADS = """
 import _thread, sys, threading
 main = _thread.get_ident()
@@ -134,6 +134,22 @@ for name, work in (("queue", lambda: gevent_originals.queue.SimpleQueue.__name__
     print(found.pop())
 """
 
+STOP_CLOCK = """
+import threading, time
+def stop_clock():  # as freezegun does, also in modules that have imported a function; and without pauses
+    fakes = {time.time: lambda: 1.0, time.monotonic: lambda: 1.0, time.sleep: lambda seconds: None}
+    for module in sys.modules.copy().values():
+        for name, value in vars(module).copy().items() if module is not threading else ():
+            if type(value) is type(len) and value in fakes:
+                setattr(module, name, fakes[value])
+real = time.clock_gettime
+"""
+WAIT = """
+started = real(time.CLOCK_MONOTONIC)
+attached = debugger.wait_for_attach(0.2, threading.Event())
+print(attached, real(time.CLOCK_MONOTONIC) - started >= 0.2, time.monotonic())
+"""
+
 
 def _output(code: str) -> str:
     command = [sys.executable, "-c", f"import sys\n{code}"]
@@ -177,9 +193,16 @@ def test_another_thread_is_importing_the_same_modules() -> None:
     assert _output(IMPORTING) == "SimpleQueue\nimported\n"
 
 
+@pytest.mark.parametrize("code", ["{use} stop_clock()", "stop_clock(); {use}"])
+def test_the_job_has_stopped_its_clock(code: str) -> None:
+    """A wait for a debugger ends when its time is over, by the real clock, whenever the job has stopped its own."""
+    use = "from relay_agent.debuggee.debugger import debugger;"
+    assert _output(STOP_CLOCK + code.format(use=use) + WAIT) == "False True 1.0\n"
+
+
 def test_no_lock_of_the_job_side_is_gevents() -> None:
-    """What runs in the job takes its locks, queues and processes from here: a thread may never get a lock of gevent."""
+    """What runs in the job takes its locks, queues, processes and clock from here, and never those of the job."""
     agent = Path(gevent_originals.__file__).parent
     files = [path for folder in JOB_SIDE for path in (agent / folder).rglob("*.py")]
     found = {path.relative_to(agent).as_posix() for path in files if IMPORT.search(path.read_text())}
-    assert found == PATCHED_ON_PURPOSE
+    assert found == NOT_REPLACED

@@ -155,10 +155,12 @@ async def test_agent_that_fails_at_its_start(node, tmp_path):
 
 
 async def test_agent_that_is_killed(relay, node):
-    """A process whose agent is killed continues, starts the next agent, and registers with it."""
+    """A process whose agent is killed continues, registers with the next, and draws the same random numbers."""
     code = LISTEN + (
+        "import random; state = random.getstate()\n"
         "client.listening.clear(); os.kill(client.agent_pid, 9)\n"
         "print(client.listening.wait(3600), client.agent_pid, flush=True)\n"
+        "assert random.getstate() == state\n"
     )
     status, out, err = await run_job(code, **settings(relay, node))
     assert status == 0
