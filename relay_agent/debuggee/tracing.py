@@ -21,11 +21,11 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from relay_agent.debuggee import gevent_support
-from relay_agent.debugpy_internals.table import REACHING, RELEASE, UNCAUGHT
+from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
 from relay_agent.gevent_originals import threading, time
 from relay_core.errors import RelayDebugError
 
-__all__ = ["reach_threads", "start_tracing", "stop_tracing", "trace_program"]
+__all__ = ["reach_threads", "retrace_main_thread", "start_tracing", "stop_tracing", "trace_program"]
 
 ROUNDS = 3
 """Number of times that the trace functions are replaced, because pydevd code that is running in a thread may undo the
@@ -33,6 +33,10 @@ first replacement."""
 ROUND_TIME = 0.05
 """Seconds per round for all threads to clear their trace functions: several GIL switch intervals. A thread in C code
 cannot do so in time."""
+
+RETRACE_ATTEMPTS = 100
+RETRACE_INTERVAL = 0.01
+"""Seconds between attempts; an exception leaves a trace function within a few milliseconds."""
 
 _settrace = sys.settrace
 """The original function; pydevd may replace `sys.settrace`."""
@@ -149,6 +153,47 @@ def _trace_from_program(dispatch: Any, frame: FrameType, event: str, arg: object
         return None
     _settrace(dispatch)
     return dispatch(frame, event, arg)
+
+
+def retrace_main_thread() -> None:
+    """Trace the main thread again if an exception that is leaving its trace function makes Python remove the function.
+
+    Has no effect in other threads, and with `sys.monitoring`, which keeps its callbacks in this case.
+    """
+    from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415 - in debug runs only
+
+    if not PYDEVD_USE_SYS_MONITORING and threading.get_ident() == threading.main_thread().ident:
+        _Retracer(daemon=True).start()
+
+
+class _Retracer(threading.Thread):
+    """Thread that waits until the main thread has lost its trace function, and sets the function again."""
+
+    pydev_do_not_trace = True
+    is_pydev_daemon_thread = True
+    _is_over = False
+
+    def run(self) -> None:
+        """Try again as long as the trace function is running."""
+        for _ in range(RETRACE_ATTEMPTS):
+            attempted = threading.Event()
+            _call_in_main_thread(lambda attempted=attempted: self._attempt(attempted))  # type: ignore[misc]
+            attempted.wait()
+            if self._is_over:
+                return
+            time.sleep(RETRACE_INTERVAL)
+
+    def _attempt(self, attempted: threading.Event) -> None:
+        """Trace this thread if it has no trace function, unless tracing was switched off."""
+        pydevd: Any = sys.modules["pydevd"]
+
+        with INTERRUPTED.guarded():
+            debugger = pydevd.get_global_debugger()
+            self._is_over = sys.gettrace() is None or debugger is None
+            if self._is_over and debugger is not None and threading.gettrace() is not None:
+                debugger.enable_tracing()
+                debugger.set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())  # noqa: SLF001
+        attempted.set()
 
 
 def _call_in_main_thread(call: Callable[[], object]) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "GEVENT",
     "GEVENT_HINT",
     "HIDDEN_THREADS",
+    "INTERRUPTED",
     "JOB_PORT",
     "OUTPUT",
     "POST_MORTEM",
@@ -107,6 +108,16 @@ CONTINUING = Feature(
         "read",
         "the number of the last stop",
     ),
+)
+INTERRUPTED = Feature(
+    "after a signal handler of the job has raised an exception at a breakpoint, other threads stay stopped, and up to "
+    "Python 3.11 the main thread no longer stops",
+    Internal("pydevd:PyDB.do_wait_suspend", "replaced", "resumes all threads if an exception ends the stop"),
+    Internal("_pydevd_bundle.pydevd_thread_lifecycle:resume_threads", "called", "marks the threads as running"),
+    Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    _DEBUGGER,
+    _ENABLE,
 )
 PREFETCH = Feature(
     "a step takes a few milliseconds longer, because the responses to the editor's requests are not prefetched",
@@ -344,6 +355,7 @@ FEATURES = (
     SENDING,
     WAKING,
     CONTINUING,
+    INTERRUPTED,
     PREFETCH,
     SHOWING,
     PUSHED_LINES,

@@ -18,6 +18,7 @@ from relay_agent.debuggee.pydevd_patches import (
     continuing,
     exiting,
     following,
+    interrupted,
     sending,
     waking,
 )
@@ -50,6 +51,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     sending.install()
     waking.install()
     continuing.install()
+    interrupted.install()
     child_wait.install()
     exiting.install()
     following.install()

@@ -1,0 +1,76 @@
+"""Facts about a job whose signal handler raises an exception while the job is stopped at a breakpoint."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import job
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems have no SIGALRM")
+
+CODE = """
+    import runpy, threading
+    from relay_agent.debuggee.debugger import debugger
+    print(debugger.arm(), flush=True)
+    debugger.wait_for_attach(3600, threading.Event())
+    runpy.run_path(sys.argv[1])
+"""
+PROGRAM = """\
+import signal
+import threading
+import time
+
+ticks = 0
+
+def tick():
+    global ticks
+    while True:
+        ticks += 1
+        time.sleep(0.001)
+
+def too_late(*_):
+    raise TimeoutError("too late")
+
+def train(step):
+    square = step * step
+    return square
+
+signal.signal(signal.SIGALRM, too_late)
+threading.Thread(target=tick, daemon=True).start()
+for step in range(10**9):
+    try:
+        train(step)
+        time.sleep(0.001)
+    except (TimeoutError, KeyboardInterrupt) as error:
+        print(type(error).__name__, flush=True)
+        before = ticks
+        while ticks == before:
+            time.sleep(0.001)
+"""
+BREAKPOINT = 17
+"""The line of `square = ...`."""
+
+
+async def test_the_job_and_the_debugger_go_on(tmp_path: Path) -> None:
+    """The job's code gets the exception, all threads continue, and the debugger stops in the main thread as before."""
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    async with (
+        job(CODE, str(script)) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
+    ):
+        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
+        for number, caught in ((signal.SIGALRM, "TimeoutError"), (signal.SIGINT, "KeyboardInterrupt")):
+            await client.wait_for_event("stopped", within=DEADLINE)
+            os.kill(running.pid, number)
+            assert caught == await running.line()
+            await client.wait_for_event("continued", within=DEADLINE)
+        thread = {"threadId": (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
+        await client.request("setBreakpoints", {"source": {"path": str(script)}, "breakpoints": []}, within=DEADLINE)
+        await client.request("continue", thread, within=DEADLINE)
+        await client.request("pause", thread, within=DEADLINE)
+        await client.wait_for_event("stopped", within=DEADLINE)
