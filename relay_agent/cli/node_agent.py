@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import warnings
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the node's agent, in a child of this process, until its last process has exited."""
     _leave_process_tree()
+    _receive_signals()
     from relay_agent.node.in_agent.server import serve_node
     from relay_core.errors import RelayDebugError
     from relay_core.program import event_loop
@@ -52,3 +54,8 @@ def _leave_process_tree() -> None:
         warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up
         if os.fork():
             os._exit(0)
+
+
+def _receive_signals() -> None:
+    """Unblock all signals: the thread of the job that has started this process blocks them."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

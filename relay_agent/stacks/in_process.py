@@ -22,7 +22,7 @@ from typing import NamedTuple
 from relay_agent.gevent_originals import threading
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
-__all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "held_frames", "is_helper", "register_dump"]
+__all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "dump_signals", "held_frames", "is_helper", "register_dump"]
 
 MAX_FRAMES = 100
 """Maximum number of innermost frames per thread; the same as faulthandler's limit, so that both methods return equal
@@ -188,10 +188,15 @@ def _write_to(descriptor: int, number: int) -> None:
                 os.close(_registered.descriptor)
 
 
+def dump_signals() -> range:
+    """Return the real-time signals of which one is chosen for dumps; none on systems without them."""
+    if not hasattr(signal, "SIGRTMIN") or not hasattr(faulthandler, "register"):
+        return range(0)
+    return range(signal.SIGRTMIN + _FIRST_SIGNAL, signal.SIGRTMAX)
+
+
 def _find_free_signal() -> int | None:
     """Return a real-time signal that this process does not catch, ignore or block, in Python or in C."""
-    if not hasattr(signal, "SIGRTMIN") or not hasattr(faulthandler, "register"):
-        return None
     taken = 0
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -199,5 +204,4 @@ def _find_free_signal() -> int | None:
                 taken |= int(line.split()[1], 16)
     except OSError:
         return None
-    candidates = range(signal.SIGRTMIN + _FIRST_SIGNAL, signal.SIGRTMAX)
-    return next((number for number in candidates if not taken >> (number - 1) & 1), None)
+    return next((number for number in dump_signals() if not taken >> (number - 1) & 1), None)

@@ -13,6 +13,7 @@ of debugpy in which these names differ, debugpy's own functions run.
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import time
@@ -90,6 +91,7 @@ def has_leaving_editor(sessions: Any) -> bool:
 
 
 try:
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # blocked in the thread that starts the adapter
     guard_sockets()
 except BaseException as failure:  # noqa: BLE001 - `site` would report it, and start the adapter with open ports
     sys.stderr.write(f"relay-agent: the ports of debugpy's adapter cannot be protected: {failure}\n")

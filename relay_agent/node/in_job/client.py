@@ -21,6 +21,7 @@ from relay_agent.gevent_originals import prepare_imports, threading, time
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.in_job.connection import AgentConnection
+from relay_agent.node.in_job.signal_mask import blocked_signals
 from relay_agent.node.protocol import (
     Access,
     AnswerFields,
@@ -126,7 +127,8 @@ class NodeClient:
         self._done = threading.Event()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._drop_connection)
-        _HelperThread(target=self._live, name="relay-agent", daemon=True).start()
+        with blocked_signals():
+            _HelperThread(target=self._live, name="relay-agent", daemon=True).start()
         atexit.register(self.leave)
 
     def __repr__(self) -> str:
