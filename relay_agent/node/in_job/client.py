@@ -50,6 +50,9 @@ POLL_INTERVAL = 0.02
 LEAVE_TIMEOUT = 2.0
 """Maximum time in seconds that an exiting process waits for its agent to send the last bytes, because a container stops
 with its job."""
+START_TIME = 1.0
+"""Maximum time in seconds that the job waits until its helper thread has opened its descriptors and started the agent;
+usually a few milliseconds, or a tenth of a second in the first process of a node."""
 MAX_FAILED_AGENTS = 5
 """Number of consecutive agents that may exit without having listened before the process continues without one."""
 SPREAD_PER_RANK = 0.002
@@ -127,9 +130,13 @@ class NodeClient:
         self._done = threading.Event()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._drop_connection)
+        self._connected = threading.Event()
+        """Set when the helper thread has no half-open descriptors and no child process, at its first connection."""
         with blocked_signals():
             _HelperThread(target=self._live, name="relay-agent", daemon=True).start()
         atexit.register(self.leave)
+        # A program may begin with closing all descriptors, or with `os.wait`.
+        self._connected.wait(START_TIME)
 
     def __repr__(self) -> str:
         state = "hopeless" if self.hopeless.is_set() else "listening" if self.listening.is_set() else "connecting"
@@ -209,6 +216,7 @@ class NodeClient:
         except Exception as error:  # noqa: BLE001 - a thread of the job must not end with a traceback
             self._give_up(RelayDebugError(f"{type(error).__name__}: {error}"))
         finally:
+            self._connected.set()
             self._done.set()
 
     def _max_delay(self, short: int) -> float:
@@ -236,6 +244,7 @@ class NodeClient:
                     return False
                 self._connection = connection
                 self.connections += 1
+            self._connected.set()
             self._end_lost_debugging()
             try:
                 for line in connection.lines():

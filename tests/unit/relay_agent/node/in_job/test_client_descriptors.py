@@ -6,7 +6,7 @@ import pytest
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.stacks.collect import collect_stacks
-from tests.support.jobs import job
+from tests.support.jobs import job, run_job
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 
@@ -35,12 +35,27 @@ print(client.failure, flush=True)
 sys.stdin.readline()
 os._exit(0)
 """
+BEGINS = """\
+print(client.connections, flush=True)
+try:
+    os.wait()
+except ChildProcessError:
+    print("no children", flush=True)
+os._exit(0)
+"""
 
 
 @pytest.fixture
 def settings(relay: LocalRelay, tmp_path: Path) -> dict[str, str]:
     """The environment of a job with a node of its own."""
     return access(relay, tmp_path, "listen")
+
+
+async def test_job_begins_when_its_registration_is_under_way(settings: dict[str, str]) -> None:
+    """The first process of a node has neither half-open descriptors nor a child of relay-agent when its code begins."""
+    start = START.replace("TIMEOUT", "None").rpartition("print(")[0]
+    status, lines, err = await run_job(start + BEGINS, **settings)
+    assert (0, ["1", "no children"]) == (status, lines), err
 
 
 async def test_job_closes_descriptors_that_it_has_not_opened(
