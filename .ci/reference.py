@@ -23,6 +23,9 @@ from relay_core.access_settings import ACCESS_OPTIONS
 from relay_core.program.options import CREDENTIALS, access_options
 from relay_server.cli import make_parser as server_parser
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.programs.page import programs_page
+
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- Generated from the code by .ci/reference.py: change the code and run the script. -->\n"
@@ -287,6 +290,7 @@ PAGES = {
     "settings.md": settings_page,
     "environment.md": environment_page,
     "debugpy.md": debugpy_page,
+    "programs.md": lambda: programs_page(NOTE),
 }
 
 
