@@ -15,7 +15,8 @@ from relay_agent.gevent_originals import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
 from relay_agent.values.fingerprint import fingerprint
 from relay_agent.values.short_repr import short_repr
-from relay_core.agent_api.evaluation import Evaluate, Value
+from relay_agent.values.static_path import read_path
+from relay_core.agent_api.evaluation import PATH_READER, Evaluate, Value
 
 __all__ = ["evaluate", "start_evaluation"]
 
@@ -68,7 +69,7 @@ _late: list[Call] = []
 
 def _value(request: Evaluate, place: Place, ends: float) -> Value:
     code = compile(request.expression.strip(), "<relay-client eval>", "eval")
-    value = eval(code, place.names)  # noqa: S307 - what the request is for, with the rights of a debugger
+    value = eval(code, {**place.names, PATH_READER: read_path})  # noqa: S307 - what the request is for, with the rights of a debugger
     if request.selection is not None:
         return fingerprint(value, request.selection, ends)
     return Value(text=short_repr(value))

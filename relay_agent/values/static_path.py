@@ -1,9 +1,15 @@
-"""Reads attributes and elements of a value without executing the job's code, such as a property or `__getattr__`."""
+"""Reads attributes and elements of a value without executing the job's code, such as a property or `__getattr__`.
+
+Python executes the code of a class in less obvious places, too: `isinstance` reads `__class__`, an attribute of a class
+is read by its metaclass, even in `inspect.getattr_static`, and a lookup in a dictionary compares the key with other
+keys. Here, a value's type is its `type`, the tables of a class are read with the descriptors of `type`, and
+dictionaries are searched entry by entry.
+"""
 
 from __future__ import annotations
 
-import inspect
 import types
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = ["read_path"]
@@ -12,7 +18,13 @@ _C_TYPES = frozenset({"builtins", "numpy", "torch"})
 """Packages whose attributes in C, such as a tensor's `shape`, only read metadata."""
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 """Where `torch.nn.Module` keeps what its `__getattr__` finds."""
+_ATTEMPTS = 3
+"""Searches of a dictionary that the job changes meanwhile."""
 _MISSING = object()
+_mro = vars(type)["__mro__"].__get__
+_name = vars(type)["__name__"].__get__
+_module = vars(type)["__module__"].__get__
+_namespace = vars(type)["__dict__"].__get__
 
 
 def read_path(value: Any, *steps: tuple[str, Any]) -> Any:
@@ -20,7 +32,7 @@ def read_path(value: Any, *steps: tuple[str, Any]) -> Any:
 
     Args:
         value: Where the path begins.
-        steps: `("attribute", name)` or `("element", key)`; keys are constants.
+        steps: `("attribute", name)` or `("element", key)`; keys are of type str or int.
 
     Raises:
         LookupError: there is no such attribute or element.
@@ -32,43 +44,112 @@ def read_path(value: Any, *steps: tuple[str, Any]) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    found = inspect.getattr_static(value, name, _MISSING)
-    if found is _MISSING:
-        return _of_module(value, name)
+    kind = type(value)
+    is_class = issubclass(kind, type)
+    own = _in_class(value, name) if is_class else _find(_instance_table(value), name)
+    by_type = _in_class(kind, name)
+    has_priority = _has(by_type, "__get__") and (_has(by_type, "__set__") or _has(by_type, "__delete__"))
+    if own is not _MISSING and not has_priority:
+        if is_class and _has(own, "__get__"):
+            raise _would_execute(f"'{name}'", value)
+        return own
+    return _of_module(value, name) if by_type is _MISSING else _by_descriptor(value, name, by_type)
+
+
+def _by_descriptor(value: Any, name: str, found: Any) -> Any:
+    """Return the attribute for which `found` is in the type of `value`."""
     kind = type(found)
     if kind is types.MemberDescriptorType or (kind is types.GetSetDescriptorType and _is_metadata(value, found)):
-        return found.__get__(value, type(value))
-    if inspect.getattr_static(kind, "__get__", None) is not None:  # a property, a method, a descriptor of any kind
-        raise TypeError(f"reading '{name}' of {type(value).__name__} would execute code")
+        try:
+            return found.__get__(value)
+        except AttributeError:  # the attribute is not set
+            raise _no_attribute(name, value) from None
+    if _has(found, "__get__"):  # a property, a method, a descriptor of any kind
+        raise _would_execute(f"'{name}'", value)
     return found
-
-
-def _is_metadata(value: Any, descriptor: types.GetSetDescriptorType) -> bool:
-    packages = {_package(type(value)), _package(descriptor.__objclass__)}
-    return packages <= _C_TYPES
-
-
-def _package(kind: type) -> str:
-    return kind.__module__.partition(".")[0]
 
 
 def _of_module(value: Any, name: str) -> Any:
     """Return a parameter, buffer or submodule of a `torch.nn.Module`."""
     for table in _MODULE_TABLES:
-        entries = inspect.getattr_static(value, table, None)
-        if isinstance(entries, dict) and (found := dict.get(entries, name, _MISSING)) is not _MISSING:
+        entries = _find(_instance_table(value), table)
+        if issubclass(type(entries), dict) and (found := _find(entries, name)) is not _MISSING:
             return found
-    raise LookupError(f"{type(value).__name__} has no attribute '{name}' that can be read without executing code")
+    raise _no_attribute(name, value)
 
 
 def _element(value: Any, key: Any) -> Any:
     # The methods of the built-in types, because a subclass may override them: `defaultdict` inserts missing keys.
-    if isinstance(value, dict):
-        if (found := dict.get(value, key, _MISSING)) is _MISSING:
-            raise LookupError(f"the {type(value).__name__} has no key {key!r}")
+    kind = type(value)
+    if issubclass(kind, dict):
+        if (found := _find(value, key)) is _MISSING:
+            raise LookupError(f"the {_name(kind)} has no key {key!r} of type {_name(type(key))}")
         return found
-    if isinstance(value, list) and type(key) is int:
+    if issubclass(kind, list) and type(key) is int:
         return list.__getitem__(value, key)
-    if isinstance(value, tuple) and type(key) is int:
+    if issubclass(kind, tuple) and type(key) is int:
         return tuple.__getitem__(value, key)
-    raise TypeError(f"reading [{key!r}] of {type(value).__name__} would execute code")
+    raise _would_execute(f"[{key!r}]", value)
+
+
+def _is_metadata(value: Any, descriptor: types.GetSetDescriptorType) -> bool:
+    return {_package(type(value)), _package(descriptor.__objclass__)} <= _C_TYPES
+
+
+def _package(kind: type) -> str:
+    module = _find(_namespace(kind), "__module__")
+    if module is _MISSING:  # a type in C
+        module = _module(kind)
+    return module.partition(".")[0] if type(module) is str else ""
+
+
+def _in_class(kind: type, name: str) -> Any:
+    """Return what a class or its bases contain under a name."""
+    tables = (_find(_namespace(each), name) for each in _mro(kind))
+    return next((found for found in tables if found is not _MISSING), _MISSING)
+
+
+def _has(value: Any, name: str) -> bool:
+    return _in_class(type(value), name) is not _MISSING
+
+
+def _instance_table(value: Any) -> dict[Any, Any]:
+    """Return the `__dict__` of an instance; an empty one if there is none or a class of the job computes it."""
+    found = _in_class(type(value), "__dict__")
+    if type(found) not in {types.GetSetDescriptorType, types.MemberDescriptorType}:
+        return {}
+    try:
+        table = found.__get__(value)
+    except (AttributeError, TypeError):  # the descriptor belongs to another class
+        return {}
+    return table if issubclass(type(table), dict) else {}
+
+
+def _find(table: dict[Any, Any] | types.MappingProxyType[str, Any], key: str | int) -> Any:
+    """Return the value of a key, or _MISSING; keys of other types, which compare in their own way, are left out.
+
+    Raises:
+        LookupError: the job changes the dictionary continuously.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return _search(table.items() if type(table) is types.MappingProxyType else dict.items(table), key)
+        except RuntimeError:  # the dictionary has changed
+            continue
+    raise LookupError("the job is changing the dictionary")
+
+
+def _search(entries: Iterable[tuple[Any, Any]], key: str | int) -> Any:
+    kind = type(key)
+    for known, found in entries:
+        if known is key or (issubclass(type(known), kind) and kind.__eq__(known, key)):
+            return found
+    return _MISSING
+
+
+def _no_attribute(name: str, value: Any) -> LookupError:
+    return LookupError(f"{_name(type(value))} has no attribute '{name}' that can be read without executing code")
+
+
+def _would_execute(what: str, value: Any) -> TypeError:
+    return TypeError(f"reading {what} of {_name(type(value))} would execute code")

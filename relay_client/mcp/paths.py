@@ -5,19 +5,19 @@
     loss.item(), x + 1, f"{x}"  refused: a call, an operator and a format can execute code in the job
 
 Attribute access also executes code if it reaches a property or a `__getattr__`. A path is therefore not evaluated as it
-is, but read by `relay_agent.values.static_path` in the job, which refuses properties and `__getattr__`. In a job
-without that module, only single names can be evaluated.
+is, but read by `relay_agent.values.static_path` in the job, which refuses properties and `__getattr__`. It is called by
+a name that the agent defines, because an import would call the job's `__import__` if the job has one. In a job whose
+relay_agent does not define that name, only single names can be evaluated.
 """
 
 from __future__ import annotations
 
 import ast
 
+from relay_core.agent_api.evaluation import PATH_READER
 from relay_core.errors import RelayDebugError
 
 __all__ = ["ControlRefused", "as_static_read"]
-
-READER = "__import__('relay_agent.values.static_path', fromlist=['read_path']).read_path"
 
 
 class ControlRefused(RelayDebugError):
@@ -45,7 +45,7 @@ def as_static_read(expression: str) -> str:
         node = node.value
     if not steps:
         return node.id
-    return f"{READER}({', '.join([node.id, *map(repr, reversed(steps))])})"
+    return f"{PATH_READER}({', '.join([node.id, *map(repr, reversed(steps))])})"
 
 
 def _constant(node: ast.expr, expression: str) -> str | int:

@@ -27,6 +27,7 @@ __all__ = [
     "MAX_EXPRESSION",
     "MAX_PARTS",
     "PART_DIGITS",
+    "PATH_READER",
     "Difference",
     "Evaluate",
     "Leaf",
@@ -43,6 +44,8 @@ MAX_EXPRESSION = 16 * 1024
 """Maximum number of characters in an expression: a few pages, enough for a pasted function."""
 MAX_PARTS = 24
 """Maximum number of checksums in one response: a gigabyte of four-byte elements is searched in seven steps."""
+PATH_READER = "__relay_debug_read_path__"
+"""Under this name, an expression sees the agent's function that reads a path without executing the job's code."""
 PART_DIGITS = 6
 """Number of hexadecimal digits in the checksum of a part. Few digits are enough, because the next step confirms which
 part differs."""

@@ -9,7 +9,7 @@ import pytest
 
 from relay_agent.evaluation import evaluate as module
 from relay_agent.evaluation.evaluate import MAX_RUNNING, start_evaluation
-from relay_core.agent_api.evaluation import Evaluate, Selection, Value
+from relay_core.agent_api.evaluation import PATH_READER, Evaluate, Selection, Value
 from tests.support.deadline import DEADLINE
 from tests.support.helper_threads import no_thread_left
 
@@ -68,6 +68,12 @@ def test_slow_expression(program: threading.Event):
     late = {value_of(Evaluate("never.wait()", seconds=0.05)).error for _ in range(MAX_RUNNING)}
     assert {"the evaluation took longer than 0.05 s"} == late
     assert f"{MAX_RUNNING} earlier evaluations are still running" == value_of(Evaluate("1", seconds=30)).error
+
+
+def test_path(program: threading.Event, monkeypatch: pytest.MonkeyPatch):
+    """A path is read without calling the `__import__` that the job has defined."""
+    monkeypatch.setattr(sys.modules["__main__"], "__import__", pytest.fail, raising=False)
+    assert "2" == value_of(Evaluate(f"{PATH_READER}(numbers, ('element', 1))", seconds=30)).text
 
 
 def test_comparison(program: threading.Event):

@@ -1,6 +1,7 @@
 """Facts about reading attributes and elements without executing code of the job."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,125 @@ def test_code_is_not_executed(step: tuple[str, Any]):
     """What would execute code is refused, with the reason."""
     with pytest.raises(TypeError, match="would execute code"):
         read_path(Traps(), step)
+
+
+class Key:
+    """A key of a dictionary, in the same place as another one."""
+
+    def __init__(self, like: object):
+        self.like = like
+
+    def __hash__(self):
+        return hash(self.like)
+
+    def __eq__(self, other):
+        compared.append(other)
+        return False
+
+
+compared: list[object] = []
+"""What keys were compared with, here also while the dictionaries below are filled."""
+
+
+class Meta(type):
+    def __getattribute__(cls, name):
+        raise AssertionError("__getattribute__ of a metaclass was executed")
+
+
+def by_meta() -> type:
+    """Return a class that exists only in a test, because pytest reads attributes of all classes in this module."""
+
+    class ByMeta(metaclass=Meta):
+        x = 1
+
+        def __init__(self):
+            self.y = 2
+
+    return ByMeta
+
+
+def of_meta() -> object:
+    return by_meta()()
+
+
+class Disguised(dict):
+    """A dictionary whose class is computed, and so are its attributes."""
+
+    def __getattribute__(self, name):
+        raise AssertionError("__getattribute__ was executed")
+
+    @property
+    def __class__(self):
+        raise AssertionError("__class__ was executed")
+
+    @property
+    def __dict__(self):
+        raise AssertionError("__dict__ was executed")
+
+
+class DisguisedNumber:
+    @property
+    def __class__(self):
+        raise AssertionError("__class__ was executed")
+
+
+def with_key_in_attributes() -> object:
+    value = Traps()
+    vars(value)[Key("b")] = 1
+    value.b = 2
+    return value
+
+
+@pytest.mark.parametrize(
+    ("make", "step", "expected"),
+    [
+        (lambda: {Key("b"): 1, "b": 2}, ("element", "b"), 2),
+        (lambda: {Key(7): 1, 7: 2}, ("element", 7), 2),
+        (by_meta, ("attribute", "x"), 1),
+        (of_meta, ("attribute", "x"), 1),
+        (of_meta, ("attribute", "y"), 2),
+        (lambda: Disguised(a=1), ("element", "a"), 1),
+        (with_key_in_attributes, ("attribute", "b"), 2),
+        (lambda: type("Made", (), {Key("b"): 1, "b": 2}), ("attribute", "b"), 2),
+        (lambda: {True: "one"}, ("element", 1), "one"),
+    ],
+)
+def test_classes_that_execute_code_everywhere(make: Callable[[], object], step: tuple[str, Any], expected: object):
+    """Neither a key's `__eq__`, nor a metaclass, nor a computed `__class__` or `__dict__` is executed."""
+    value = make()
+    compared.clear()
+    assert (expected, []) == (read_path(value, step), compared)
+
+
+@pytest.mark.parametrize(
+    ("make", "step"),
+    [
+        (lambda: {Key("a"): 1}, ("element", "a")),
+        (by_meta, ("attribute", "z")),
+        (of_meta, ("attribute", "z")),
+        (lambda: Disguised(a=1), ("attribute", "a")),
+        (lambda: Disguised(a=1), ("element", "b")),
+        (DisguisedNumber, ("attribute", "a")),
+        (DisguisedNumber, ("attribute", "__class__")),
+        (DisguisedNumber, ("element", 0)),
+        (of_meta, ("element", 0)),
+    ],
+)
+def test_refusals_execute_nothing(make: Callable[[], object], step: tuple[str, Any]):
+    """Where nothing can be read, the error itself executes none of this code either."""
+    value = make()
+    compared.clear()
+    with pytest.raises((LookupError, TypeError), match=r"no attribute|no key|would execute code"):
+        read_path(value, step)
+    assert [] == compared
+
+
+def test_attributes_that_are_not_set():
+    """An empty slot is a missing attribute; an `AttributeError` could call `__dir__` when it is shown."""
+    value = Traps()
+    del value.slot
+    with pytest.raises(LookupError, match="no attribute 'slot'"):
+        read_path(value, ("attribute", "slot"))
 
 
 @pytest.mark.parametrize("kind", [Traps, Everywhere])

@@ -3,7 +3,8 @@
 import pytest
 
 from relay_agent.values.static_path import read_path
-from relay_client.mcp.paths import READER, ControlRefused, as_static_read
+from relay_client.mcp.paths import ControlRefused, as_static_read
+from relay_core.agent_api.evaluation import PATH_READER
 
 REFUSED = (
     *("f()", "x.f()", "x + 1", "-x", "[x]", "x[y]", "x[0:2]", "x[b'a']", "x[1.5]", "x[True]", "f'{x}'", "lambda: x"),
@@ -27,7 +28,7 @@ def test_single_name():
 
 def test_path():
     """A path becomes a call of the reader, which has the steps in their order and nothing else."""
-    expected = f"{READER}(model, ('attribute', 'layers'), ('element', -1), ('element', \"it's\"))"
+    expected = f"{PATH_READER}(model, ('attribute', 'layers'), ('element', -1), ('element', \"it's\"))"
     assert expected == as_static_read('model.layers[-1]["it\'s"]')
 
 
@@ -38,5 +39,5 @@ def test_path_is_read():
         def __init__(self):
             self.items = {"rates": [0.1, 0.2]}
 
-    assert 0.2 == eval(as_static_read("box.items['rates'][1]"), {"box": Box()})  # what the agent does
-    assert read_path is eval(READER)
+    names = {"box": Box(), PATH_READER: read_path}  # as in the agent
+    assert 0.2 == eval(as_static_read("box.items['rates'][1]"), names)
