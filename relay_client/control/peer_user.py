@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 
@@ -15,17 +16,20 @@ _XUCRED = struct.Struct("2I")
 """macOS: the beginning of struct xucred of LOCAL_PEERCRED: version, uid (sys/ucred.h)."""
 SOL_LOCAL = 0
 LOCAL_PEERCRED = 1
+NOT_SHOWN = frozenset({errno.ENOPROTOOPT, errno.EOPNOTSUPP})
+"""Errors of a system that never shows the peer's user, whatever the connection."""
 
 
 def is_own_user(connection: socket.socket) -> bool:
     """Return whether the peer is a process of this user or of root.
 
-    If the system does not show the peer's user, return True, because only this user can enter the socket's directory.
+    If the system never shows the peer's user, return True, because only this user can enter the socket's directory. If
+    it does, but the user cannot be determined, return False.
     """
     try:
         user = _peer_user(connection)
-    except OSError:  # the peer has disconnected, or the system does not support the option
-        return True
+    except OSError as error:
+        return error.errno in NOT_SHOWN
     return user is None or user in {own_user(), ROOT}
 
 

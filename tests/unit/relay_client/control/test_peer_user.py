@@ -35,6 +35,14 @@ def test_a_system_that_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert is_own_user(one)
 
 
+def test_a_user_who_cannot_be_determined() -> None:
+    """On a system that shows users, an error is a refusal."""
+    one, other = socket.socketpair()
+    with other:
+        one.close()
+        assert not is_own_user(one)
+
+
 @needs_second_user
 async def test_a_process_of_another_user(tmp_path: Path) -> None:
     """Somebody else is not accepted, even if the socket's permissions would allow the connection."""
