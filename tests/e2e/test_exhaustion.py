@@ -10,9 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
+from relay_core.dap.framing import encode
+from tests.support.armed import adapter, armed
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import who_serves
+from tests.support.jobs import job
 from tests.support.other_user import crowd_of_strangers, needs_second_user
 from tests.support.ports import free_port
 from tests.support.programs import Program, environment, program
@@ -26,6 +30,7 @@ SPARE = 12
 """Descriptors that a program gets beside those that it has open."""
 MORE = 40
 """Connections: many more than that."""
+INITIALIZE = encode({"seq": 1, "type": "request", "command": "initialize"}).decode()
 
 
 @contextlib.asynccontextmanager
@@ -93,6 +98,20 @@ async def test_other_users_cannot_use_up_descriptors(
         limit_descriptors(client)
         assert "" == await crowd_of_strangers(port, "secret\n", idle_port=page)
         assert "after" == await who_serves(port, b"after\n")
+
+
+@needs_second_user
+async def test_other_users_of_an_adapter_without_descriptors() -> None:
+    """While it has no descriptors, debugpy's adapter answers no other user; after that, it answers its own user."""
+    async with job(armed("print(port, flush=True); sys.stdin.readline()")) as running:
+        port = int(await running.line())
+        process = psutil.Process(adapter(port))
+        limits = process.rlimit(resource.RLIMIT_NOFILE)
+        process.rlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        assert "" == await crowd_of_strangers(port, INITIALIZE)
+        process.rlimit(resource.RLIMIT_NOFILE, limits)
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,15 @@ connection is checked before the adapter sees it. For this, only the standard li
 no change in debugpy can leave the ports open.
 
 The thread that accepts editors must survive. If an editor closes its connection immediately (microsoft/debugpy#1308),
-or if another editor closed its connection a moment earlier, the thread exits, and every later attach hangs. So
-`Client.__init__`, which runs in that thread, is replaced as well: an error in it no longer ends the thread. In
-addition, `attach` waits until the sessions of disconnected editors have ended, instead of being refused. With a version
-of debugpy in which these names differ, debugpy's own functions run.
+if another editor closed its connection a moment earlier, or if the adapter has no file descriptors left, the thread
+exits, and every later attach hangs. So `accept` tries again until there are descriptors, and `Client.__init__`, which
+runs in that thread, is replaced as well: an error in it no longer ends the thread. In addition, `attach` waits until
+the sessions of disconnected editors have ended, instead of being refused. With a version of debugpy in which these
+names differ, debugpy's own functions run.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -24,6 +26,9 @@ SESSION_END_LIMIT = 5.0
 """Maximum time in seconds that a new editor waits for the previous session to end; pydevd needs milliseconds, unless
 the job's C code is holding the GIL."""
 POLL_INTERVAL = 0.005
+PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO})
+"""Errors of `accept` after which the next connection can be accepted, at the latest when resources are free again."""
+ACCEPT_INTERVAL = 0.1
 
 
 def guard_sockets() -> None:
@@ -46,7 +51,13 @@ def guard_sockets() -> None:
     def accept_own_user(self: socket.socket) -> tuple[socket.socket, Any]:
         guard_clients()
         while True:
-            connection, address = accept(self)
+            try:
+                connection, address = accept(self)
+            except OSError as error:
+                if error.errno not in PASSING:  # the listener was closed
+                    raise
+                time.sleep(ACCEPT_INTERVAL)
+                continue
             if is_own(connection):
                 return connection, address
             connection.close()
