@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from relay_core.agent_api.resources.usage import NodeUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.net.host_header import FOREIGN_HOST, is_rebound
 
 __all__ = ["MetricsServer", "as_text"]
 
@@ -57,7 +58,7 @@ class MetricsServer:
         try:
             async with timeout(REQUEST_TIMEOUT):
                 request = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._response(request))
+                writer.write(self._response(request, writer.get_extra_info("sockname")[0]))
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, *TIMEOUT_ERRORS):
             writer.transport.abort()
@@ -66,8 +67,12 @@ class MetricsServer:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    def _response(self, request: bytes) -> bytes:
-        method, path = [*request.split(b"\r\n", 1)[0].split(b" "), b"", b""][:2]
+    def _response(self, request: bytes, address: str) -> bytes:
+        first, *headers = request.split(b"\r\n")
+        method, path = [*first.split(b" "), b"", b""][:2]
+        fields = [header.decode("latin-1").partition(":") for header in headers]
+        if any(is_rebound(value.strip(), address) for name, _, value in fields if name.strip().lower() == "host"):
+            return _http("403 Forbidden", FOREIGN_HOST)
         if path.partition(b"?")[0] != b"/metrics":
             return _http("404 Not Found", "see /metrics\n")
         if method not in {b"GET", b"HEAD"}:

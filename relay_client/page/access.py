@@ -45,6 +45,10 @@ class PageAccess:
         """Return True if a `Host` header names this server; another name may have been rebound to 127.0.0.1."""
         return host in self._hosts
 
+    def is_own_origin(self, origin: str | None) -> bool:
+        """Return True if an `Origin` header names this server; browsers leave it out of many of their own requests."""
+        return origin is None or origin.removeprefix("http://") in self._hosts
+
     def open_session(self, token: str) -> str | None:
         """Return the key for a token and replace the token; None if the token is invalid."""
         if not _are_equal(token, self._token):

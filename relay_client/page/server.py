@@ -69,6 +69,7 @@ IDLE_TIMEOUT = 15.0
 CLOSE_TIMEOUT = 0.2
 """Seconds that the connections of open pages have to close when relay-client exits."""
 FOREIGN_HOST = "this server accepts only the address 127.0.0.1; hint: use the link that relay-client printed"
+FOREIGN_ORIGIN = "this server accepts no requests of other pages; hint: use the link that relay-client printed"
 NO_SESSION = (
     "this link has already been used or belongs to another relay-client; hint: use the last link that relay-client "
     "printed"
@@ -154,11 +155,13 @@ class PageServer:
 
     @web.middleware
     async def _check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse foreign hosts and sessions before the request is handled."""
+        """Refuse foreign hosts, origins and sessions before the request is handled."""
         if (timer := self._without_request.pop(request.protocol, None)) is not None:
             timer.cancel()
         if not self._access.is_own_host(request.headers.get("Host")):
             return _refusal(FOREIGN_HOST)
+        if not self._access.is_own_origin(request.headers.get("Origin")):
+            return _refusal(FOREIGN_ORIGIN)
         if request.path not in FILES and request.path != "/session" and not self._has_session(request):
             return _refusal(NO_SESSION)
         try:

@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from relay_core.errors import ConfigurationError
 from relay_server.config.model import TlsSettings
 
-__all__ = ["Certificates", "prepare", "server_context", "write_private"]
+__all__ = ["Certificates", "files_of", "prepare", "server_context", "write_private"]
 
 CA_DAYS = 3650
 SERVER_DAYS = 397
@@ -50,6 +50,14 @@ class _Issuer:
     key: ec.EllipticCurvePrivateKey
 
 
+def files_of(settings: TlsSettings) -> Certificates:
+    """Return where the server's certificate is, or will be."""
+    if settings.certificate is not None and settings.key is not None:
+        return Certificates(settings.certificate, settings.key, None)
+    directory = settings.directory or Path("tls")
+    return Certificates(directory / "server.pem", directory / "server.key", directory / "ca.pem")
+
+
 def prepare(settings: TlsSettings, names: Iterable[str]) -> Certificates:
     """Return the server's certificate; create or renew it if the user did not supply one.
 
@@ -60,11 +68,11 @@ def prepare(settings: TlsSettings, names: Iterable[str]) -> Certificates:
     Raises:
         ConfigurationError: The directory cannot be read or written.
     """
-    if settings.certificate is not None and settings.key is not None:
-        return Certificates(settings.certificate, settings.key, None)
-    directory = settings.directory or Path("tls")
+    found = files_of(settings)
+    if found.ca is None:
+        return found
+    directory = found.ca.parent
     wanted = list(dict.fromkeys((*LOCAL_NAMES, *(name.lower() for name in names))))
-    found = Certificates(directory / "server.pem", directory / "server.key", directory / "ca.pem")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         issuer = _load_or_make_ca(directory)

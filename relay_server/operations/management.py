@@ -21,6 +21,7 @@ from typing import Any
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError
+from relay_core.net.host_header import FOREIGN_HOST, is_rebound
 from relay_server.config.model import ManagementSettings
 from relay_server.operations.exposition import CONTENT_TYPE_LATEST, exposition
 from relay_server.protocol.http import HeadReader, RequestHead
@@ -81,7 +82,7 @@ class Management:
         self._connections += 1
         try:
             async with timeout(REQUEST_TIMEOUT):
-                answer = await self._answer(reader)
+                answer = await self._answer(reader, writer.get_extra_info("sockname")[0])
                 if not writer.is_closing():
                     writer.write(answer)
                     await writer.drain()
@@ -91,11 +92,13 @@ class Management:
             self._connections -= 1
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+    async def _answer(self, reader: asyncio.StreamReader, address: str) -> bytes:
         try:
             head = await _read_head(reader)
         except Refusal as refusal:
             return _response(refusal.status, TEXT, b"bad request\n")
+        if is_rebound(head.header("Host"), address):
+            return _response(403, TEXT, FOREIGN_HOST.encode())
         if head.method not in {"GET", "HEAD"}:
             return _response(405, TEXT, b"only GET and HEAD are supported\n")
         response = self._find(head.target.partition("?")[0])

@@ -17,6 +17,7 @@ from pathlib import Path
 from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.errors import ConfigurationError
 from relay_core.net.tasks import first_completed
+from relay_server.config.certificates import files_of
 from relay_server.config.file import load
 from relay_server.config.model import RelayConfig
 from relay_server.server import RelayServer
@@ -94,8 +95,8 @@ class Reloader:
 
     def _files(self) -> list[Path]:
         config = self._server.config
-        files = [self._config_file, config.tls.certificate, config.tls.key]
-        return [*(file for file in files if file is not None), *(issuer.public_key for issuer in config.jwt_issuers)]
+        tls = files_of(config.tls)
+        return [self._config_file, tls.certificate, tls.key, *(issuer.public_key for issuer in config.jwt_issuers)]
 
 
 def fingerprint(files: Iterable[Path]) -> Fingerprint:

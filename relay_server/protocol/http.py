@@ -37,6 +37,7 @@ MAX_REASON_CHARS = 1024
 """Maximum number of characters in a reason phrase; some clients limit the status line to 8 KiB."""
 _WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\xff]+")
+_BARE_LF = re.compile(rb"(?<!\r)\n")
 _BODILESS = frozenset({204, 304})
 
 
@@ -122,7 +123,8 @@ class HeadReader:
 
     def __init__(self) -> None:
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._received = 0
+        self._received = bytearray()
+        """The head, and what has arrived with it."""
 
     def feed(self, data: bytes) -> RequestHead | None:
         """Process received bytes; return the head once it is complete.
@@ -130,15 +132,19 @@ class HeadReader:
         Raises:
             Refusal: 400 or 431.
         """
-        self._received += len(data)
+        self._received += data
         try:
             self._parser.receive_data(data)
             event = self._parser.next_event()
         except h11.RemoteProtocolError as error:
             raise (too_large(MAX_HEAD_BYTES) if error.error_status_hint == 431 else _bad_http()) from None
         if isinstance(event, h11.Request):
+            # The parser accepts a bare LF; a proxy in front of the relay may see another header, or another request.
+            if _BARE_LF.search(self._received, 0, len(self._received) - len(self.trailing())):
+                raise _bad_http()
+            self._received.clear()
             return self._head(event)
-        if event is h11.NEED_DATA and self._received <= MAX_HEAD_BYTES:
+        if event is h11.NEED_DATA and len(self._received) <= MAX_HEAD_BYTES:
             return None
         raise too_large(MAX_HEAD_BYTES) if event is h11.NEED_DATA else _bad_http()
 

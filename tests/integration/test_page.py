@@ -76,6 +76,16 @@ async def test_a_foreign_host(page: ServedPage, http: aiohttp.ClientSession, pat
         assert (403, f"{server.FOREIGN_HOST}\n") == (response.status, await response.text())
 
 
+@pytest.mark.parametrize("origin", ["http://attacker.example", "null", "https://127.0.0.1", "http://127.0.0.1:1"])
+async def test_a_foreign_origin(page: ServedPage, http: aiohttp.ClientSession, origin: str) -> None:
+    """Another page opens no session, not even with a valid token; the page itself then still can."""
+    token = page.links[-1].partition("#")[2]
+    async with http.post("/session", data=token, headers={"Origin": origin}) as response:
+        assert (403, f"{server.FOREIGN_ORIGIN}\n") == (response.status, await response.text())
+    async with http.post("/session", data=token, headers={"Origin": page.address.rstrip("/")}) as response:
+        assert 200 == response.status
+
+
 @needs_second_user
 async def test_another_user(page: ServedPage, http: aiohttp.ClientSession) -> None:
     """Another user of this machine gets nothing, not even with a valid key."""

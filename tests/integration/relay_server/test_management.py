@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from relay_core.errors import ConfigurationError
+from relay_core.net.host_header import FOREIGN_HOST
 from relay_server.config.model import ManagementSettings
 from relay_server.operations import management as management_rules
 from relay_server.operations.management import MAX_CONNECTIONS, Management
@@ -26,12 +27,12 @@ class Client:
     def __init__(self, port: int) -> None:
         self.port = port
 
-    async def request(self, path: str, method: str = "GET") -> tuple[int, str]:
-        return await asyncio.to_thread(self._request, path, method)
+    async def request(self, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
+        return await asyncio.to_thread(self._request, path, method, host)
 
-    def _request(self, path: str, method: str) -> tuple[int, str]:
+    def _request(self, path: str, method: str, host: str) -> tuple[int, str]:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)) as connection:
-            connection.request(method, path)
+            connection.request(method, path, headers={"Host": host})
             response = connection.getresponse()
             return response.status, response.read().decode()
 
@@ -128,6 +129,13 @@ async def test_other_requests_are_refused(management):
     writer.write(b"\x16\x03\x01 not HTTP\r\n\r\n")
     assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     writer.close()
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/status"])
+async def test_foreign_host(management, path):
+    """A web page whose host name was changed to resolve to this machine reads nothing."""
+    assert (403, FOREIGN_HOST) == await management.request(path, host="evil.example")
+    assert 200 == (await management.request(path, host="localhost"))[0]
 
 
 async def test_too_many_connections_are_dropped(management, monkeypatch):

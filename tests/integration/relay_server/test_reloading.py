@@ -121,6 +121,23 @@ async def test_files_are_reloaded_when_they_change(tmp_path, caplog):
         await asyncio.wait([running])
 
 
+async def test_a_certificate_that_is_replaced_in_its_directory_is_presented(tmp_path):
+    """New connections see the certificate that another program, such as `relay-server init`, has written there."""
+    made = provisioning.provision(tmp_path / "relay", ["myhc"], namespace="localhost", port=8443)
+    config = replace(load(made.config_file), port=0)
+    async with RelayServer(config) as server:
+        reloader = Reloader(server, made.config_file, lambda config: replace(config, port=0))
+        running = asyncio.get_running_loop().create_task(reloader.run(interval=0.01))
+        before = await served_certificate(server, server.ca_file)
+        files = prepare(config.tls, [*config.hosts, "another.example"])
+        new = ssl.PEM_cert_to_DER_cert(files.certificate.read_text())
+        assert before != new
+        while new != await served_certificate(server, server.ca_file):
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+
+
 async def test_missing_file_is_reported(tmp_path, caplog):
     """A configuration that disappears leaves the relay as it was."""
     made = provisioning.provision(tmp_path / "relay", ["myhc"], namespace="localhost", port=8443)

@@ -86,6 +86,14 @@ async def test_responses(line: bytes, status: bytes, body: bytes) -> None:
         assert (status, body) == (head.split(b"\r\n")[0], found)
 
 
+async def test_foreign_host() -> None:
+    """A web page whose host name was changed to resolve to this machine reads no metrics."""
+    async with served() as port:
+        found = await response(port, b"GET /metrics HTTP/1.1\r\nAccept: */*\r\nhost: evil.example:9464\r\n\r\n")
+        assert found.startswith(b"HTTP/1.1 403 ")
+        assert TEXT.encode() not in found
+
+
 async def test_endless_request() -> None:
     """A request without an end is dropped once it is too long; the next one is answered."""
     async with served() as port:

@@ -91,6 +91,33 @@ def test_a_head_that_is_too_large_is_refused(size, step):
 
 
 @pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\nX: 1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: 1\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\n",
+        b"GET / HTTP/1.1\r\nHost: x\n\n",
+    ],
+)
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_bare_line_feed_is_a_400(data, step):
+    """A line of the head ends with CR LF only, because a proxy in front may see a different head otherwise."""
+    reader = HeadReader()
+    with pytest.raises(Refusal) as caught:
+        for start in range(0, len(data), step):
+            reader.feed(data[start : start + step])
+    assert 400 == caught.value.status
+
+
+def test_a_body_may_contain_line_feeds():
+    """Only the head is checked, even if the body arrives with it."""
+    reader = HeadReader()
+    assert reader.feed(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n\na\n\n").has_body
+    assert b"\na\n\n" == reader.trailing()
+
+
+@pytest.mark.parametrize(
     ("headers", "has_body"),
     [
         (b"", False),
