@@ -4,7 +4,11 @@
         control-1a2b3c4d.sock         see `relay_client.control.directory`; RELAY_CLIENT_DIR sets another directory
         5678.lock                     see `relay_client.ports.port_lock`; always here, because each port exists once
 
-The private directory is in the system's directory for temporary files; on Windows, each user has a separate one.
+The private directory is in the system's directory for temporary files; on Windows, each user has a separate one. What
+must outlast a reboot is elsewhere:
+
+    ~/.local/state/relay-debug/       mode 0700; below XDG_STATE_HOME if that is set, and in RELAY_CLIENT_DIR if that is
+        mcp-audit.jsonl               see `relay_client.mcp.audit`
 """
 
 from __future__ import annotations
@@ -14,7 +18,14 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["DIRECTORY_VARIABLE", "make_private", "require_private", "shared_directory", "user_directory"]
+__all__ = [
+    "DIRECTORY_VARIABLE",
+    "make_private",
+    "require_private",
+    "shared_directory",
+    "state_directory",
+    "user_directory",
+]
 
 DIRECTORY_VARIABLE = "RELAY_CLIENT_DIR"
 
@@ -30,6 +41,19 @@ def shared_directory() -> Path:
     # TMPDIR may differ between terminals; the returned directory is private.
     parent = "/tmp" if hasattr(os, "getuid") else tempfile.gettempdir()  # noqa: S108 - see above
     return Path(parent) / _name()
+
+
+def state_directory() -> Path:
+    """Return the directory of files that must outlast a reboot; it may not exist yet."""
+    if os.environ.get(DIRECTORY_VARIABLE):
+        return user_directory()
+    try:
+        home = Path.home()
+    except RuntimeError:  # this user has none
+        return user_directory()
+    default = home / (".local/state" if hasattr(os, "getuid") else "AppData/Local")
+    chosen = Path(os.environ.get("XDG_STATE_HOME" if hasattr(os, "getuid") else "LOCALAPPDATA", ""))
+    return (chosen if chosen.is_absolute() else default) / "relay-debug"
 
 
 def _name() -> str:

@@ -35,8 +35,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         type=Path,
         default=None,
         metavar="FILE",
-        help="append a record of each call to this file (default: mcp-audit.jsonl in your private relay-client "
-        "directory)",
+        help="append a record of each call to this file (default: mcp-audit.jsonl in ~/.local/state/relay-debug)",
     )
 
 

@@ -4,7 +4,8 @@
     control-1a2b3c4d.json       on systems without Unix sockets: {"port": 50123, "token": "..."}, mode 0600
 
 A file is renamed into place once its relay-client is listening. The relay-client removes the file when it exits. If the
-relay-client was killed, the next program that finds that nothing is listening removes the file.
+relay-client was killed, the next program that finds that nothing is listening removes the file, at the latest the next
+relay-client.
 """
 
 from __future__ import annotations
@@ -87,12 +88,19 @@ class ControlDirectory:
             OSError: the directory is not private, or cannot be written to.
         """
         path = self.root / f"control-{client_id}"
+        self._sweep()
         while True:
             try:
                 make_private(self.root)
                 return _listen_unix(path) if _has_unix_sockets(path) else _listen_tcp(path)
             except FileNotFoundError:  # another program has just removed the directory, which was empty
                 continue
+
+    def _sweep(self) -> None:
+        """Remove the Unix sockets of relay-clients that were killed."""
+        for address in self.addresses():
+            if isinstance(address, UnixAddress) and not _is_listening(address.path):
+                self.remove(address)
 
     def remove(self, address: Address) -> None:
         """Remove an address at which nothing is listening any more, and the directory if it is empty."""
@@ -104,6 +112,19 @@ class ControlDirectory:
 def _has_unix_sockets(path: Path) -> bool:
     length = len(os.fsencode(path.with_suffix(".sock.new")))
     return hasattr(socket, "AF_UNIX") and hasattr(os, "getuid") and length <= MAX_SOCKET_PATH
+
+
+def _is_listening(path: Path) -> bool:
+    """Return whether a program is listening on a Unix socket; True if that is unknown."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # for example, the program is not accepting connections at the moment
+            return True
+    return True
 
 
 def _listen_unix(path: Path) -> tuple[socket.socket, Address]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
-from relay_client.user_directory import make_private, user_directory
+from relay_client.user_directory import make_private, state_directory
 from relay_core.errors import ConfigurationError
 
 __all__ = ["AuditLog", "default_path"]
@@ -18,8 +18,8 @@ MAX_ARGUMENT = 2_000
 
 
 def default_path() -> Path:
-    """Return the file in the private directory of this user's relay-clients."""
-    return user_directory() / "mcp-audit.jsonl"
+    """Return the file in this user's state directory."""
+    return state_directory() / "mcp-audit.jsonl"
 
 
 class AuditLog:

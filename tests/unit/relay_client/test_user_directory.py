@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.user_directory import make_private, require_private, shared_directory, user_directory
+from relay_client.user_directory import (
+    make_private,
+    require_private,
+    shared_directory,
+    state_directory,
+    user_directory,
+)
 
 
 def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +31,25 @@ def test_what_all_relay_clients_have_in_common(tmp_path: Path, monkeypatch: pyte
     assert Path("/tmp") / f"relay-client-{os.getuid()}" == shared_directory()
     monkeypatch.delattr("os.getuid")
     assert tmp_path / "relay-client-0" == shared_directory()
+
+
+def test_what_outlasts_a_reboot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the user's state directory, unless a variable selects another one or the user has no home."""
+    monkeypatch.delenv("RELAY_CLIENT_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for relative in ("", "state"):  # the specification demands an absolute path
+        monkeypatch.setenv("XDG_STATE_HOME", relative)
+        assert tmp_path / ".local" / "state" / "relay-debug" == state_directory()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert tmp_path / "state" / "relay-debug" == state_directory()
+    monkeypatch.setattr(Path, "home", _no_home)
+    assert user_directory() == state_directory()
+    monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path))
+    assert tmp_path == state_directory()
+
+
+def _no_home() -> Path:
+    raise RuntimeError("no home directory")
 
 
 def test_it_is_private(tmp_path: Path) -> None:

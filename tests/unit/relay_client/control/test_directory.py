@@ -1,5 +1,6 @@
 """Facts about the files by which programs find the control sockets of this user's relay-clients."""
 
+import contextlib
 import socket
 import stat
 from pathlib import Path
@@ -19,14 +20,30 @@ def test_an_endpoint_is_found_and_removed(tmp_path: Path) -> None:
     """While it listens its address is there; without files the directory goes, too."""
     directory = ControlDirectory(tmp_path / "own")
     assert [] == list(directory.addresses())
-    first, second = (closed(directory.listen(name)) for name in ("1a2b3c4d", "5e6f7a8b"))
-    assert [first, second] == list(directory.addresses())
+    (one, first), (other, second) = (directory.listen(name) for name in ("1a2b3c4d", "5e6f7a8b"))
+    with one, other:
+        assert [first, second] == list(directory.addresses())
     assert UnixAddress(tmp_path / "own" / "control-1a2b3c4d.sock") == first
     assert 0o700 == stat.S_IMODE((tmp_path / "own").stat().st_mode)
     directory.remove(first)
     assert [second] == list(directory.addresses())
     directory.remove(second)
     assert not (tmp_path / "own").exists()
+
+
+def test_endpoints_of_killed_clients(tmp_path: Path) -> None:
+    """The next relay-client removes them, and leaves those of running relay-clients, even if these accept nothing."""
+    directory = ControlDirectory(tmp_path / "own")
+    running, first = directory.listen("1a2b3c4d")
+    killed = [closed(directory.listen(f"0000000{number}")) for number in range(2)][-1]
+    assert [killed, first] == list(directory.addresses())
+    running.listen(0)
+    with running, socket.socket(socket.AF_UNIX) as waiting:
+        waiting.setblocking(False)
+        with contextlib.suppress(BlockingIOError):  # the queue is full already
+            waiting.connect(str(first.path))
+        second = closed(directory.listen("5e6f7a8b"))
+        assert [first, second] == list(directory.addresses())
 
 
 @pytest.mark.parametrize("missing", ["AF_UNIX", "getuid"])

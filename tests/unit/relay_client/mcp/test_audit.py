@@ -33,10 +33,11 @@ def test_record(tmp_path: Path):
 
 
 def test_private_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """By default the file is in the private directory of this user's clients, and nobody else can read it."""
-    monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path / "clients"))
+    """By default the file is in this user's state directory, and nobody else can read it."""
+    monkeypatch.delenv("RELAY_CLIENT_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     log = AuditLog()
-    assert tmp_path / "clients" / "mcp-audit.jsonl" == log.path
+    assert tmp_path / "state" / "relay-debug" / "mcp-audit.jsonl" == log.path
     assert (0o700, 0o600) == (log.path.parent.stat().st_mode & 0o777, log.path.stat().st_mode & 0o777)
 
 
