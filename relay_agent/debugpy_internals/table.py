@@ -39,6 +39,7 @@ __all__ = [
     "THREAD_STATE",
     "UNATTACHED_AGENT",
     "UNCAUGHT",
+    "UNSUPPORTED",
     "WAKING",
 ]
 
@@ -61,6 +62,16 @@ SENDING = Feature(
     _MESSAGE,
     _BYTES,
     _DICT,
+)
+UNSUPPORTED = Feature(
+    "after a request that debugpy does not support, such as `cancel`, the debugger responds to nothing",
+    Internal(
+        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
+        "replaced",
+        "rejects requests without a function `on_..._request`",
+    ),
+    _WRITER,
+    _MESSAGE,
 )
 WAKING = Feature(
     "a step in a job with several threads may take 0.2 s longer",
@@ -353,6 +364,7 @@ RECOVERY = Feature(
 FEATURES = (
     ADAPTER_USER,
     SENDING,
+    UNSUPPORTED,
     WAKING,
     CONTINUING,
     INTERRUPTED,

@@ -20,6 +20,7 @@ from relay_agent.debuggee.pydevd_patches import (
     following,
     interrupted,
     sending,
+    unsupported,
     waking,
 )
 from relay_agent.gevent_originals import threading
@@ -56,6 +57,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     exiting.install()
     following.install()
     in_process.install()
+    unsupported.install()
     if "relay_agent.push.sources" in sys.modules:  # code was replaced before debugpy was started
         from relay_agent.push import sources  # noqa: PLC0415 - already imported
 

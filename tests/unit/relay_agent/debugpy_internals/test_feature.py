@@ -73,6 +73,7 @@ NOT_MISSED = {
     (table.UNCAUGHT, "trace_dispatch"),  # read when a program begins under `relay-agent run`
     (table.FORKING, "additional_info"),  # set in any case
     (table.CHILD_WAIT, "pydb_disposed"),  # read while it waits
+    (table.UNSUPPORTED, "writer"),  # read at a request that debugpy does not support
 }
 """What this job does not use of features that it uses."""
 ABOUT_LATER_SESSIONS = {table.RELEASE, table.RESTART, table.STATE}
