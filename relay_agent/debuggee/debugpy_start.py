@@ -15,6 +15,7 @@ from types import ModuleType
 
 from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
+from relay_agent.debuggee.pydevd_patches import relay_debug_output
 from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STATE, STOPPED_THREADS
 from relay_agent.gevent_originals import subprocess_in_use, threading
 from relay_core.errors import RelayDebugError
@@ -106,6 +107,7 @@ def _resume_threads() -> None:
 
 def listen(debugpy: ModuleType) -> int:
     """Make debugpy listen on a free port of 127.0.0.1 that is restricted to this user, and return the port."""
+    relay_debug_output.expect_receipts(expected=True)
     with (
         report_through_file() as path
     ):  # another user could report false ports to the port that debugpy opens for the report
@@ -116,6 +118,7 @@ def listen(debugpy: ModuleType) -> int:
 
 def connect(debugpy: ModuleType, port: int) -> None:
     """Call `debugpy.connect` without its wait for the editor's configurationDone, which has no time limit."""
+    relay_debug_output.expect_receipts(expected=False)
     address = ("127.0.0.1", port)
     if not DIALLING.is_available():
         debugpy.connect(address)

@@ -17,6 +17,7 @@ __all__ = [
     "DIALLING",
     "EXITING",
     "FEATURES",
+    "FLOODS",
     "FOLLOWING",
     "FORKING",
     "GEVENT",
@@ -62,6 +63,33 @@ SENDING = Feature(
     _MESSAGE,
     _BYTES,
     _DICT,
+)
+FLOODS = Feature(
+    "with `redirectOutput`, a job that prints without pause gets no response to the editor's requests, and its memory "
+    "grows",
+    Internal(
+        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_io_message",
+        "replaced",
+        "limits how much output waits to be sent",
+    ),
+    Internal(
+        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",
+        "called",
+        "reports how much output was left out",
+    ),
+    Internal(f"{_COMM}:WriterThread.add_command", "replaced", "limits how much output waits to be sent"),
+    Internal(f"{_COMM}:WriterThread._cmd_queue", "called", "keeps output in order with other messages", True),
+    Internal(f"{_COMM}:CMD_EXIT", "read", "the last message of a connection"),
+    Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "replaced", "sends the last output first"),
+    Internal(
+        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
+        "replaced",
+        "receives the adapter's receipts for output",
+    ),
+    Internal("_pydevd_bundle.pydevd_dont_trace_files:DONT_TRACE", "set", "keeps threads from stopping in relay_agent"),
+    Internal("_pydevd_bundle.pydevd_dont_trace_files:PYDEV_FILE", "read", "marks a file that is not traced"),
+    _WRITER,
+    _MESSAGE,
 )
 UNSUPPORTED = Feature(
     "after a request that debugpy does not support, such as `cancel`, the debugger responds to nothing",
@@ -364,6 +392,7 @@ RECOVERY = Feature(
 FEATURES = (
     ADAPTER_USER,
     SENDING,
+    FLOODS,
     UNSUPPORTED,
     WAKING,
     CONTINUING,

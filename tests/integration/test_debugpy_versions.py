@@ -1,11 +1,13 @@
-"""Facts about the oldest and the newest debugpy: attaching, stepping with prefetch, children, and listening editors."""
+"""Facts about the oldest and the newest debugpy: attaching, prefetch, children, listening editors, and floods."""
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from relay_agent.debuggee.pydevd_patches.relay_debug_output import KEPT
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
 from relay_client.dap.client import DapClient
 from relay_core.dap.framing import Message
@@ -140,3 +142,63 @@ async def test_children(script: Path, version: str, method: str) -> None:
             await follower.follow(client)
         assert 0 == (await running.finish())[0]
     assert 1 == follower.stops
+
+
+FLOOD = """\
+def print_until(ended):
+    number = 0
+    while not ended.is_set():
+        number += 1
+        print(number)
+    return number
+"""
+LOGPOINT = {"line": 4, "logMessage": "logged"}
+"""In the line `number += 1`."""
+WAITING = "__import__('pydevd').get_global_debugger().writer._relay_agent_output._size"
+"""Expression for the size of the output that waits in the job."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_floods(tmp_path: Path, version: str) -> None:
+    """While a job prints and logs without pause, requests are answered; what is left out is limited and counted."""
+    (tmp_path / "flood.py").write_text(FLOOD)
+    code = f"""{HEAD}
+    import os
+    sys.path.insert(0, sys.argv[2])
+    import flood
+    print(debugger.arm(), flush=True)
+    debugger.wait_for_attach(3600, threading.Event())
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), ended.set()), daemon=True).start()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    printed = flood.print_until(ended)
+    sys.stdout.write("the last number is %d" % printed + chr(10))
+    """
+    async with job(code, version, str(tmp_path)) as running:
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+            await client.attach({str(tmp_path / "flood.py"): [LOGPOINT]}, redirectOutput=True, within=DEADLINE)
+            shown = await output_until(client, "lines left out")
+            threads = (await client.request("threads", within=DEADLINE))["threads"]
+            thread = {"threadId": next(each["id"] for each in threads if each["name"] == "MainThread")}
+            await client.request("pause", thread, within=DEADLINE)
+            await client.wait_for_event("stopped", within=DEADLINE)
+            frames = (await client.request("stackTrace", thread, within=DEADLINE))["stackFrames"]
+            evaluate = {"expression": WAITING, "frameId": frames[0]["id"]}
+            assert int((await client.request("evaluate", evaluate, within=DEADLINE))["result"]) <= KEPT
+            await client.request("continue", thread, within=DEADLINE)
+            assert running.process.stdin is not None
+            running.process.stdin.write(b"\n")
+            shown += await output_until(client, "the last number is")
+        assert (0, [], "") == await running.finish()
+    notes = re.findall(r"\[relay-agent: ([\d,]+) lines left out; .*\]\n", shown)
+    left_out = sum(int(number.replace(",", "")) for number in notes)
+    printed = int(shown.splitlines()[-1].rpartition(" ")[2])
+    assert 2 * printed + len("\n") == shown.count("\n") - len(notes) + left_out
+
+
+async def output_until(client: DapClient, text: str) -> str:
+    """Return the output that arrives up to the event that contains a text."""
+    shown = ""
+    while text not in shown:
+        shown += (await client.wait_for_event("output", within=DEADLINE))["body"]["output"]
+    return shown

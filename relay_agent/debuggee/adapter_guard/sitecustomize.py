@@ -10,6 +10,8 @@ exits, and every later attach hangs. So `accept` tries again until there are des
 runs in that thread, is replaced as well: an error in it no longer ends the thread. In addition, `attach` waits until
 the sessions of disconnected editors have ended, instead of being refused. With a version of debugpy in which these
 names differ, debugpy's own functions run.
+
+The adapter also answers the request with which a debugged process asks whether its output was passed on.
 """
 
 import contextlib
@@ -29,6 +31,11 @@ POLL_INTERVAL = 0.005
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO})
 """Errors of `accept` after which the next connection can be accepted, at the latest when resources are free again."""
 ACCEPT_INTERVAL = 0.1
+RECEIPT = "relayAgentReceipt"
+"""Command of the request for a receipt; as in `pydevd_patches.relay_debug_output`."""
+SEND_BUFFER = 256 * 1024
+"""Size of the send buffer of each connection in bytes. Output that is in the buffer has been passed on, and the
+responses after it must wait for it; Linux's default is ten times as large."""
 
 
 def guard_sockets() -> None:
@@ -50,6 +57,7 @@ def guard_sockets() -> None:
 
     def accept_own_user(self: socket.socket) -> tuple[socket.socket, Any]:
         guard_clients()
+        answer_receipts()
         while True:
             try:
                 connection, address = accept(self)
@@ -59,6 +67,8 @@ def guard_sockets() -> None:
                 time.sleep(ACCEPT_INTERVAL)
                 continue
             if is_own(connection):
+                with contextlib.suppress(OSError):
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
                 return connection, address
             connection.close()
 
@@ -86,6 +96,14 @@ def guard_clients() -> None:
         return attach(self, request)
 
     client.__init__, client.attach_request = begin_or_end, attach_after_others
+
+
+def answer_receipts() -> None:
+    """Let debugged processes request receipts: the adapter handles a request after all output that precedes it."""
+    servers = sys.modules.get("debugpy.adapter.servers")
+    for name in ("Connection", "Server"):
+        if handler := getattr(servers, name, None):
+            setattr(handler, f"{RECEIPT}_request", lambda _self, _request: {})
 
 
 def is_leaving(session: Any) -> bool:

@@ -19,6 +19,7 @@ from relay_agent.debuggee.pydevd_patches import (
     exiting,
     following,
     interrupted,
+    relay_debug_output,
     sending,
     unsupported,
     waking,
@@ -58,6 +59,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     following.install()
     in_process.install()
     unsupported.install()
+    relay_debug_output.install(is_child=is_child)
     if "relay_agent.push.sources" in sys.modules:  # code was replaced before debugpy was started
         from relay_agent.push import sources  # noqa: PLC0415 - already imported
 
