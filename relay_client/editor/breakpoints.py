@@ -74,7 +74,9 @@ def _line(message: str, path: str, remote: str, view: JobView) -> str:
     if MISSING not in message:
         return ""
     # Without a mapping, the debugger looks for the file at its path on the laptop.
-    begin += f": {view.host or 'the node'} has no file {posixpath.join(view.cwd, remote) if remote else path}"
+    # debugpy reports no more than that: the file may exist, but not for the user or in the container of the job.
+    place = posixpath.join(view.cwd, remote) if remote else path
+    begin += f": debugpy on {view.host or 'the node'} does not find {place}"
     if not view.cwd:
         return f"{begin}. hint: check pathMappings in launch.json"
     begin += f". The job was started in {view.cwd}. hint: "

@@ -327,7 +327,7 @@ async def test_a_wrong_mapping_is_explained(relay: LocalRelay, tmp_path: Path) -
             found = await editor.attach({"/home/me/train.py": [{"line": 6}]}, within=DEADLINE, pathMappings=mappings)
             assert [False] == [each["verified"] for each in found["/home/me/train.py"]]
             shown = await output(editor, "breakpoints in train.py are not set: ")
-            assert f" has no file /wrong/train.py. The job was started in {tmp_path / 'node'}. hint: " in shown
+            assert f" does not find /wrong/train.py. The job was started in {tmp_path / 'node'}. hint: " in shown
             assert shown.endswith('"pathMappings": [{"localRoot": "/home/me", "remoteRoot": "."}]')
             await editor.wait_for_event(
                 "terminated", within=DEADLINE

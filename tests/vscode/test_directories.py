@@ -18,7 +18,7 @@ async def test_a_wrong_remote_root(editor: Editor, relay: LocalRelay, tmp_path: 
         await window.press("F5")
         await window.until_shown(window.notifications, "relay-client: breakpoints in train.py are not set: ")
         shown = await window.until_shown(window.console, '"pathMappings": [')
-        assert f" has no file /nowhere/train.py. The job was started in {tmp_path / 'job'}. hint: " in " ".join(shown)
+        assert f" does not find /nowhere/train.py. The job was started in {tmp_path / 'job'}. hint: " in " ".join(shown)
         assert '"remoteRoot": "."}]' in " ".join(shown)
 
 

@@ -32,7 +32,8 @@ def line(
 def test_a_file_that_the_node_does_not_have() -> None:
     """The line has the file that is missing on the node, and the mapping to write, which suits the next job, too."""
     assert (
-        "breakpoints in train.py are not set: node has no file /wrong/train.py. The job was started in /mnt/job. "
+        "breakpoints in train.py are not set: debugpy on node does not find /wrong/train.py. "
+        "The job was started in /mnt/job. "
         'hint: in launch.json, set "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]'
     ) == line("/home/me/job/train.py", MISSING, remote="/wrong/train.py")
 
@@ -40,7 +41,8 @@ def test_a_file_that_the_node_does_not_have() -> None:
 def test_a_script_that_is_mapped_to_a_subdirectory() -> None:
     """If the job was started in the script's directory, the line has another localRoot."""
     assert (
-        "breakpoints in train.py are not set: node has no file /mnt/job/src/train.py. The job was started in /mnt/job. "
+        "breakpoints in train.py are not set: debugpy on node does not find /mnt/job/src/train.py. "
+        "The job was started in /mnt/job. "
         'hint: in launch.json, set "pathMappings": [{"localRoot": "/home/me/src", "remoteRoot": "."}]'
     ) == line("/home/me/src/train.py", MISSING, remote="src/train.py")
 
@@ -48,7 +50,8 @@ def test_a_script_that_is_mapped_to_a_subdirectory() -> None:
 def test_a_file_that_the_job_does_not_contain() -> None:
     """The line does not suggest the mapping that the editor has already."""
     assert (
-        "breakpoints in net.py are not set: node has no file /mnt/job/models/net.py. The job was started in /mnt/job. "
+        "breakpoints in net.py are not set: debugpy on node does not find /mnt/job/models/net.py. "
+        "The job was started in /mnt/job. "
         "hint: check that the job's code contains this file, and check localRoot in launch.json"
     ) == line("/home/me/models/net.py", MISSING, remote="models/net.py")
 
@@ -66,7 +69,7 @@ def test_a_path_of_windows() -> None:
 def test_a_job_whose_directory_is_unknown() -> None:
     """The line names the setting."""
     assert (
-        "breakpoints in train.py are not set: the node has no file /home/me/job/train.py. "
+        "breakpoints in train.py are not set: debugpy on the node does not find /home/me/job/train.py. "
         "hint: check pathMappings in launch.json"
     ) == line("/home/me/job/train.py", MISSING, view=JobView(5678))
 
@@ -94,4 +97,5 @@ def test_each_file_is_named_once() -> None:
 
 def test_the_view_may_lack_a_host() -> None:
     """An unknown host is "the node"."""
-    assert "are not set: the node has no file /a.py. The job" in line("/a.py", MISSING, view=replace(JOB, host=""))
+    found = line("/a.py", MISSING, view=replace(JOB, host=""))
+    assert "are not set: debugpy on the node does not find /a.py. The job" in found
