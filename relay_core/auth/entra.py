@@ -18,7 +18,7 @@ from relay_core.hyco.address import Endpoint
 from relay_core.hyco.credential import Token
 from relay_core.hyco.role_grace import ROLE_PROPAGATION
 
-__all__ = ["CLIENT_REUSE", "DEADLINE", "RELAY_SCOPE", "EntraCredential", "TokenSource"]
+__all__ = ["CLIENT_REUSE", "DEADLINE", "LONGEST_VALIDITY", "RELAY_SCOPE", "EntraCredential", "TokenSource"]
 
 RELAY_SCOPE = "https://relay.azure.net/.default"
 DEADLINE = 10.0
@@ -29,6 +29,8 @@ CLIENT_REUSE = 300.0
 An agent does not reuse tokens: it requests a new token to connect, to renew, and after the relay has refused the last
 token.
 """
+LONGEST_VALIDITY = 7 * 24 * 3600.0
+"""Seconds above which a token's validity is a mistake of its issuer; Entra ID issues tokens for up to 28 hours."""
 MIN_LEFT = 300.0
 """Remaining lifetime in seconds below which a token is not reused."""
 

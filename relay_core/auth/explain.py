@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-from relay_core.auth.entra import EntraCredential
+from relay_core.auth.entra import LONGEST_VALIDITY, EntraCredential
 from relay_core.auth.find_access import Access, Search
 from relay_core.auth.precedence import Source, choose, in_order
 from relay_core.errors import RelayDebugError
+from relay_core.hyco.credential import Token
 
 __all__ = ["explain_access"]
 
@@ -65,8 +66,15 @@ async def _describe(access: Access) -> tuple[str, RelayDebugError | None]:
         token = await access.credential.token(access.endpoint)
     except RelayDebugError as error:
         return f"unusable: {error.sentence}", error
-    left = max(0.0, (token.expires_at or 0.0) - time.time())
-    return f"used: {access.endpoint}, {'; '.join(source.tried)}, valid for {left / 60:.0f} min", None
+    return f"used: {access.endpoint}, {'; '.join(source.tried)}{_validity(token)}", None
+
+
+def _validity(token: Token) -> str:
+    """Return how long a token of Entra ID is valid; "" if its issuer has given no plausible time."""
+    left = (token.expires_at or 0.0) - time.time()
+    if token.expires_at is None or left > LONGEST_VALIDITY:
+        return ""
+    return f", valid for {left / 60:.0f} min" if left > 0 else ", expired"
 
 
 def _table(sources: Sequence[Source[T]], result: str) -> list[str]:

@@ -8,6 +8,7 @@ import time
 
 from relay_core.access_settings import CA_FILE_VARIABLE, AccessSettings, Side
 from relay_core.auth import Access, EntraCredential, find_access
+from relay_core.auth.entra import LONGEST_VALIDITY
 from relay_core.diagnosis.checks import Examination
 from relay_core.errors import Unauthorized
 from relay_core.net.relay_tls import client_tls
@@ -76,7 +77,8 @@ async def check_token(access: Access, skew: float) -> str:
             f"the token expired {_span(-left)} ago ({what})",
             hint="create a new one, or use a connection string with a key; also check this machine's clock",
         )
-    return f"{what}, valid for {_span(left)}"
+    is_plausible = left <= LONGEST_VALIDITY or not isinstance(credential, EntraCredential)
+    return f"{what}, valid for {_span(left)}" if is_plausible else what
 
 
 def _span(seconds: float) -> str:

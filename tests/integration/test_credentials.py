@@ -366,6 +366,16 @@ async def test_the_explanation(cloud: Azure, identity: FakeManagedIdentity, monk
     assert "--tunnel-key-secret      secret 'the-key' in contoso-kv -> used" in text
 
 
+async def test_an_implausible_validity(
+    cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a token that an endpoint declares valid for 70 years, the explanation does not state the validity."""
+    monkeypatch.setattr(identity.issuer, "lifetime", 36_737_374 * 60)
+    lines, error = await explain_access(Search(FROM_ENTRA, side="agent", tls=cloud.tls))
+    assert error is None
+    assert next(line for line in lines if line.startswith("  Entra ID  ")).endswith("managed identity: token")
+
+
 async def test_sdk_logs_hold_no_secret(
     cloud: Azure, identity: FakeManagedIdentity, caplog: pytest.LogCaptureFixture
 ) -> None:
