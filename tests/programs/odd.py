@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-__all__ = ["API", "EDITOR", "RUN", "WAYS", "Odd"]
+__all__ = ["API", "EDITOR", "FORKING", "RUN", "WAYS", "Odd", "differing"]
 
 RUN = "run"
 """Under `relay-agent run`, without an editor."""
@@ -75,3 +75,12 @@ class Odd:
 def differing(**ways: str) -> dict[str, frozenset[str]]:
     """Return `Odd.differs` from words: `differing(editor="stdout stderr")`."""
     return {way: frozenset(what.replace("not_stopped", "not stopped").split(",")) for way, what in ways.items()}
+
+
+FORKING = {
+    "differs": differing(run="stderr", API="stderr", editor="stderr"),
+    "limit": "On Python 3.12 and later, Python warns of the thread of relay-agent when `__main__` forks.",
+    "line": "is multi-threaded, use of fork() may lead to deadlocks in the child",
+    "reported_in": frozenset({RUN}),
+}
+"""What is known about a program that forks in `__main__`."""

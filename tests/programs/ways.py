@@ -173,8 +173,8 @@ def _write(odd: Odd, directory: Path, source: str) -> str:
 
 
 def _files(directory: Path) -> dict[str, bytes]:
-    """Return the files that a program has written; the contents differ in each way for its source and its bytecode."""
-    ours = {"program.py", "program.pyz", "packed", "__pycache__"}
+    """Return the files that a program has written; sources, bytecode and coverage's database differ in any case."""
+    ours = {"program.py", "program.pyz", "packed", "__pycache__", "coverage.data"}
     found = (path for path in directory.rglob("*") if path.is_file() and not ours & set(path.parts))
     return {str(path.relative_to(directory)): _without_places(path.read_bytes(), directory) for path in found}
 

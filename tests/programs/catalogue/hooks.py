@@ -1,6 +1,6 @@
 """Programs that replace the interpreter's hooks, or handle signals in a way of their own."""
 
-from tests.programs.odd import EDITOR, Odd, differing
+from tests.programs.odd import EDITOR, FORKING, Odd, differing
 
 HOOKS = (
     Odd(
@@ -213,6 +213,7 @@ HOOKS = (
         print(len(reaped))  # stop
         """,
         has_own_agent=True,
+        **FORKING,
     ),
     Odd(
         "waits_for_children",
@@ -231,6 +232,7 @@ HOOKS = (
         """,
         has_own_agent=True,
         is_sensitive=True,
+        **FORKING,
     ),
     Odd(
         "ignores_sigchld",

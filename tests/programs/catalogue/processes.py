@@ -1,6 +1,6 @@
 """Programs that are odd in how they start processes, become others, or end."""
 
-from tests.programs.odd import EDITOR, RUN, Odd, differing
+from tests.programs.odd import EDITOR, FORKING, RUN, Odd, differing
 
 PROCESSES = (
     Odd(
@@ -32,6 +32,7 @@ PROCESSES = (
             data.write(str(os.getsid(0) != os.getpid()))
         print("daemon")
         """,
+        **FORKING,
     ),
     Odd(
         "forks",
@@ -49,6 +50,7 @@ PROCESSES = (
         print("parent", status)  # stop
         """,
         is_sensitive=True,
+        **FORKING,
     ),
     Odd(
         "forks_with_a_warning_as_error",
