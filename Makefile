@@ -6,6 +6,7 @@
 # make bench   prints the figures of docs/benchmarks.md as a table and JSON
 # make vsix    packs the extension for VS Code
 # make soak    runs the long stress tests;  make fuzz  sends hostile input to the parsers
+# make faults  lets jobs lack resources and another user attack, and prints what was tried and what happened
 # PYTHON=python3.12 selects another interpreter; each has its own virtual environment.
 
 PYTHON ?= python3
@@ -25,7 +26,7 @@ PYTEST_FLAGS ?= -n 6 --dist loadgroup
 # The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz bench extras mpi neovim tmux vsix test-pythons clean
+.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults bench extras mpi neovim tmux vsix test-pythons clean
 
 demo: $(READY)
 	$(BIN)/relay-client demo
@@ -110,6 +111,10 @@ FUZZ_SECONDS ?= 60
 fuzz: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0 || echo "atheris cannot be installed"
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
+
+# Two minutes. As root also with full disks and with another user of the machine.
+faults: $(READY)
+	$(BIN)/python -m tests.faults
 
 # Takes a quarter of an hour; BENCH=--quick takes fewer measurements, BENCH="--only stepping" runs one benchmark.
 bench: $(READY)

@@ -9,6 +9,8 @@ import warnings
 from pathlib import Path
 
 from relay_agent.cli.common import Commands
+from relay_agent.exceptions import describe_exception
+from relay_agent.stderr import write_line
 
 __all__ = ["COMMAND", "add_parser"]
 
@@ -34,10 +36,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the node's agent, in a child of this process, until its last process has exited."""
     _leave_process_tree()
     _receive_signals()
-    from relay_agent.node.in_agent.server import serve_node
-    from relay_core.errors import RelayDebugError
-    from relay_core.program import event_loop
-
+    try:
+        from relay_agent.node.in_agent.server import serve_node
+        from relay_core.errors import RelayDebugError
+        from relay_core.program import event_loop
+    except (ImportError, MemoryError, OSError) as error:  # no memory or descriptors are left, or a package is missing
+        write_line(f"the agent process cannot start: {describe_exception(error)}")
+        return 1
     try:
         event_loop.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
     except RelayDebugError as error:  # not printed: the processes have received it and log it with its consequence

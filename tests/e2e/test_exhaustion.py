@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
+import os
 import resource
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from relay_core.compat import timeout
 from relay_core.dap.framing import encode
 from tests.support.armed import adapter, armed
 from tests.support.deadline import DEADLINE
+from tests.support.faults import FAULTS, Fault, alone_and_observed
 from tests.support.fleet import who_serves
 from tests.support.jobs import job
 from tests.support.other_user import crowd_of_strangers, needs_second_user
 from tests.support.ports import free_port
-from tests.support.programs import Program, environment, program
+from tests.support.programs import Program, program
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 from tests.support.streams import echo, local_server
@@ -114,23 +115,12 @@ async def test_other_users_of_an_adapter_without_descriptors() -> None:
             await client.attach({}, within=DEADLINE)
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        pytest.param("exec 2>/dev/full", id="the log"),
-        pytest.param("ulimit -f 0", id="every file"),
-    ],
-)
-async def test_disk_is_full(relay: LocalRelay, tmp_path: Path, limits: str) -> None:
-    """A job that can no longer write runs to its end, with its own status."""
-    script = tmp_path / "train.py"
-    script.write_text("print('ended', flush=True)\nraise SystemExit(3)\n")
-    command = ["-m", "relay_agent", "run", "--hc", HC, "--debug-ranks", "none", "--", sys.executable, str(script)]
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-c", f'{limits} && exec "$@"', "bash", sys.executable, *command),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(**access(relay, tmp_path, "listen")),
-    )
-    out, err = await asyncio.wait_for(process.communicate(), DEADLINE)
-    assert (3, b"ended\n") == (process.returncode, out), err
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+async def test_job_without_resources(relay: LocalRelay, tmp_path: Path, fault: Fault) -> None:
+    """A job that lacks something writes the same and ends with the same status as without relay-agent."""
+    if fault.needs_root and os.geteuid() != 0:
+        pytest.skip("only root can mount a disk")
+    alone, observed = await alone_and_observed(fault, relay, tmp_path)
+    assert (alone.status, alone.stdout) == (observed.status, observed.stdout), observed.stderr
+    assert "Traceback" not in observed.stderr
+    assert fault.logged in observed.stderr

@@ -24,7 +24,7 @@ from typing import Any
 
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.gevent_originals import os, socket, subprocess, threading, time
-from relay_agent.node.directory import STARTER_VARIABLE, NodeDirectory
+from relay_agent.node.directory import NODE_DIR_VARIABLE, STARTER_VARIABLE, NodeDirectory
 from relay_agent.node.in_job.connection import AgentConnection
 from relay_agent.python_path import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
@@ -34,6 +34,8 @@ __all__ = ["connect_or_start"]
 PATIENCE = 15.0
 """Seconds to wait for an exiting agent, or for one that another process is starting."""
 RETRY_INTERVAL = 0.05
+MIN_DESCRIPTORS = 64
+"""Limit of open files below which no agent is started: the job might lack those that are used for it."""
 BACKLOG = 1024
 """Number of connections that the socket queues; all ranks of a node start at the same time."""
 
@@ -50,17 +52,42 @@ def connect_or_start(directory: NodeDirectory, gate: threading.Lock) -> AgentCon
         ConfigurationError: no agent can be started here.
         RelayUnreachable: an agent is running but does not accept connections.
     """
+    _require_descriptors()
     deadline = time.monotonic() + PATIENCE
     while True:
         if connection := _connect(directory):
             return connection
         with gate:
-            started = _start_if_alone(directory)
+            try:
+                started = _start_if_alone(directory)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"cannot start the agent in {directory.root}: {error.strerror or error}",
+                    hint=f"free some resources, or set {NODE_DIR_VARIABLE} to a directory on another disk",
+                ) from error
         if started and (connection := _connect(directory)):
             return connection
         if time.monotonic() > deadline:
             raise RelayUnreachable("the node's agent process is not responding", hint="see its log lines above")
         time.sleep(RETRY_INTERVAL)
+
+
+def _require_descriptors() -> None:
+    """Check how many files this process may open.
+
+    Raises:
+        ConfigurationError: so few that the job might lack some.
+    """
+    try:
+        import resource  # noqa: PLC0415 - Windows has neither the module nor such a limit
+    except ImportError:
+        return
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit != resource.RLIM_INFINITY and limit < MIN_DESCRIPTORS:
+        raise ConfigurationError(
+            f"this process may open only {limit} files",
+            hint=f"raise the limit to {MIN_DESCRIPTORS} or more (ulimit -n)",
+        )
 
 
 def _connect(directory: NodeDirectory) -> AgentConnection | None:

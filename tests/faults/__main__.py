@@ -1,0 +1,94 @@
+"""`python -m tests.faults` (`make faults`): prints which faults and attacks were tried, and what happened.
+
+First, a job runs with each of `tests.support.faults`, alone and under `relay-agent run`. Then the tests run in which a
+program has no descriptors left, or another user of the machine tries to get something; each is shown with the fact
+that it verifies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.faults import FAULTS, MEMORY, Fault, alone_and_observed
+from tests.support.programs import Finished
+from tests.support.relay import LocalRelay, local_relay
+
+ATTACKS = (
+    "tests/e2e/test_exhaustion.py",
+    "tests/integration/test_other_users.py",
+    "tests/integration/test_other_users_of_children.py",
+    "tests/unit/relay_agent/debuggee/test_debugger.py",
+    "tests/unit/relay_client/control/test_peer_user.py",
+)
+SELECTION = "(descriptors or user or stranger) and not job_without"
+
+
+async def run_faults() -> bool:
+    """Run the jobs; return whether none was harmed."""
+    print(f"{'the job lacks':54} {'status':9} {'output':9} logged")
+    harmless = True
+    with tempfile.TemporaryDirectory() as name:
+        async with local_relay(Path(name) / "tls") as relay:
+            for number, fault in enumerate((*FAULTS, *MEMORY)):
+                directory = Path(name) / str(number)
+                directory.mkdir()
+                harmless = await _run_fault(fault, relay, directory) and harmless
+    return harmless
+
+
+async def _run_fault(fault: Fault, relay: LocalRelay, directory: Path) -> bool:
+    if fault.needs_root and os.geteuid() != 0:
+        print(f"{fault.name:54} not run: only root can mount a disk")
+        return True
+    alone, observed = await alone_and_observed(fault, relay, directory)
+    is_same = (alone.status, alone.stdout) == (observed.status, observed.stdout)
+    output = "the same" if alone.stdout == observed.stdout else "OTHER"
+    print(f"{fault.name:54} {_statuses(alone, observed):9} {output:9} {_last_line(observed)}", flush=True)
+    return is_same
+
+
+def _statuses(alone: Finished, observed: Finished) -> str:
+    return f"{observed.status}" if alone.status == observed.status else f"{observed.status} NOT {alone.status}"
+
+
+def _last_line(observed: Finished) -> str:
+    lines = [line for line in observed.stderr.splitlines() if "continuing without" in line or "cannot" in line]
+    if observed.status < 0:  # ended by a signal
+        lines = observed.stderr.splitlines()
+    return lines[-1].removeprefix("relay-agent: ") if lines else "-"
+
+
+class Facts:
+    """A pytest plugin that prints the fact that each test verifies, and its outcome."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, str] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            self._facts[item.nodeid] = inspect.getdoc(getattr(item, "function", None)) or ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or (not report.passed and report.when == "setup"):
+            name = report.nodeid.rpartition("::")[2]
+            print(f"{report.outcome:8} {name}: {self._facts[report.nodeid].partition(chr(10))[0]}", flush=True)
+
+
+def main() -> int:
+    """Run everything; return 1 if a job was harmed or an attack succeeded."""
+    harmless = asyncio.run(run_faults())
+    print("\nattacks by another user, and programs without descriptors", flush=True)
+    options = ("-o", "addopts=", "-p", "no:terminal", "-p", "no:randomly", "-k", SELECTION)
+    failed = pytest.main([*options, *ATTACKS], plugins=[Facts()])
+    return 0 if harmless and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
