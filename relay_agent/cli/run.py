@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import signal
 import sys
@@ -20,8 +19,9 @@ from typing import Any, NoReturn
 from relay_agent import inject
 from relay_agent.cli.common import PROGRAM, Commands, explain
 from relay_agent.collective_timeouts import timeout_variables
-from relay_agent.inject._relay_debug_programs import is_off, what_runs
+from relay_agent.inject._relay_debug_programs import is_off, isolating_option, what_runs
 from relay_agent.inject.eligibility import REGISTERED
+from relay_agent.inject.unregistered import is_python, watch_this_process
 from relay_agent.python_path import in_front
 from relay_agent.settings.environment import ACCESS_VARIABLES, HC, MODE, ON_DEMAND, WAIT, from_environment
 from relay_agent.settings.local_run import is_local
@@ -47,10 +47,6 @@ ISOLATED = (
     "python -{letter} ignores the settings of this run, so the program will not be debugged. hint: leave out "
     "-{letter}, or make the code call start_remote_debugging_from_args()"
 )
-ISOLATING = frozenset("EIS")
-"""Options with which Python ignores PYTHONPATH (-E, -I) or imports no sitecustomize (-S)."""
-_PYTHON = re.compile(r"python[0-9.]*(-dbg|d)?")
-"""Names of Python interpreters."""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -115,8 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _execute(arguments: argparse.Namespace) -> NoReturn:
     program = _program(arguments.program)
     environ = job_environment(arguments, os.environ)
-    if not is_off(environ.get(MODE, "")):
-        _check(program)
+    if not is_off(environ.get(MODE, "")) and _check(program):
+        watch_this_process()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores these signals, and exec would preserve that
@@ -129,28 +125,26 @@ def _execute(arguments: argparse.Namespace) -> NoReturn:
     sys.exit(status)
 
 
-def _check(program: Sequence[str]) -> None:
-    """Log a message if the command is `python -c CODE` or isolated from its environment, and so is not debugged.
+def _check(program: Sequence[str]) -> bool:
+    """Return False, and log a message, if the command is `python -c CODE` or isolated from its environment.
+
+    Such a command is not debugged.
 
     Raises:
         UsageError: the script of `python SCRIPT` does not exist; Python reports this only after the wait.
     """
-    if _PYTHON.fullmatch(Path(program[0]).name) is None:
-        return
+    if not is_python(program[0]):
+        return True
     kind, name = what_runs([*program])
-    if kind == "code":
-        write_line(CODE_NOT_DEBUGGED)
-    elif name and (letter := _isolating_option(program, name)):
-        write_line(ISOLATED.format(letter=letter))
     if kind == "script" and _is_missing(name):
         raise UsageError(f"file not found: '{name}'", hint="check the spelling and the current directory")
-
-
-def _isolating_option(program: Sequence[str], name: str) -> str:
-    """Return the letter of an option, before the name of the program, with which Python ignores this run; or ""."""
-    end = next(place for place, argument in enumerate(program) if place and argument.endswith(name))
-    letters = "".join(re.sub("[WXcm].*", "", argument) for argument in program[1:end] if argument.startswith("-"))
-    return next((letter for letter in letters if letter in ISOLATING), "")
+    if kind == "code":
+        write_line(CODE_NOT_DEBUGGED)
+    elif name and (letter := isolating_option([*program])):
+        write_line(ISOLATED.format(letter=letter))
+    else:
+        return True
+    return False
 
 
 def _is_missing(file: str) -> bool:

@@ -6,10 +6,16 @@ and package managers. These far outnumber the ranks, so this module imports only
 
 import sys
 
-__all__ = ["MULTIPROCESSING", "helper_reason", "is_off", "what_runs"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["MULTIPROCESSING", "helper_reason", "is_off", "isolating_option", "what_runs"]
 
 MULTIPROCESSING = "it is a multiprocessing child process"
 
+_ISOLATING = "EIS"
+"""Options with which Python ignores PYTHONPATH (-E, -I) or imports no sitecustomize (-S)."""
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
 _PROGRAMS = frozenset(
@@ -96,23 +102,40 @@ def what_runs(orig_argv: list[str]) -> tuple[str, str]:
 
     The kinds are "script", "module", "code" and "none". See https://docs.python.org/3/using/cmdline.html.
     """
+    for letter, value in _options(orig_argv):
+        if not letter:
+            return "script", value
+        if letter in "cm":
+            return ("code" if letter == "c" else "module"), value
+    return "none", ""
+
+
+def isolating_option(orig_argv: list[str]) -> str:
+    """Return the letter of the option with which Python ignores PYTHONPATH or imports no sitecustomize, or ""."""
+    return next((letter for letter, _ in _options(orig_argv) if letter and letter in _ISOLATING), "")
+
+
+def _options(orig_argv: list[str]) -> "Iterator[tuple[str, str]]":
+    """Yield the letters of Python's options with their values, and then the program as a value without a letter."""
     rest = iter(orig_argv[1:])
     for argument in rest:
         if argument == "-":
-            break
+            return
         if not argument.startswith("-"):
-            return "script", argument
+            yield "", argument
+            return
         if argument == "--check-hash-based-pycs":
             next(rest, None)
         if argument.startswith("--"):
             continue
         for place, letter in enumerate(argument[1:], start=2):
-            if letter in "cmWX":
-                value = argument[place:] or next(rest, "")
-                if letter in "cm":
-                    return ("code" if letter == "c" else "module"), value
-                break
-    return "none", ""
+            if letter not in "cmWX":
+                yield letter, ""
+                continue
+            yield letter, argument[place:] or next(rest, "")
+            if letter in "cm":
+                return
+            break
 
 
 def _as_module(path: str) -> str:

@@ -40,7 +40,8 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
     if status == 404 and _NO_LISTENERS.search(reason):
         return NoListener(
             f"no agent is listening on '{endpoint.name}' (namespace {endpoint.host})",
-            hint="start the job with --is-debug true; if it is running, look for 'relay-agent:' lines in its log",
+            hint="start the job with --is-debug true or relay-agent run; if it is running, look for 'relay-agent:' "
+            "lines in its log",
         )
     # Proxies and other implementations of the relay send the plain status, without a tracking id.
     if status == 404 and (from_relay or text.lower() in {"", "not found"}):

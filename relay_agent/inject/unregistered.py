@@ -1,0 +1,182 @@
+"""Logs why a Python program of a `relay-agent run` job cannot register, which the program itself does not notice.
+
+`relay-agent run` replaces itself with the job's command. If a script then overwrites PYTHONPATH or cleans the
+environment, no code of relay-debug runs in the job. So `run` first starts a process that looks at the job's Python
+processes until one of them can register, or until the job ends. Linux only: /proc contains what it looks at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from relay_agent.inject._relay_debug_programs import isolating_option, what_runs
+from relay_agent.inject.eligibility import should_register
+from relay_agent.settings.environment import MODE, WAIT
+from relay_agent.stderr import write_line
+
+__all__ = ["PythonProcess", "is_python", "obstacle", "python_processes", "watch_this_process"]
+
+LOOK_INTERVAL = 5.0
+"""Seconds between two looks. A program is reported if both show it, so one that ends quickly is not."""
+MIN_VERSION = (3, 10)
+_CALL = "make the code call start_remote_debugging_from_args()"
+_SYSTEM = ("/usr/bin/", "/usr/sbin/", "/usr/lib/")
+"""Directories of Python programs that belong to the distribution, which isolates many of them."""
+_HOOK = "sitecustomize.py"
+_PYTHON = re.compile(r"python([0-9.]*)(-dbg|d)?")
+"""Names of Python interpreters."""
+
+
+class PythonProcess(NamedTuple):
+    """A running Python process, and the environment with which it was started."""
+
+    pid: int
+    executable: str
+    orig_argv: list[str]
+    environ: dict[str, str]
+
+
+def is_python(command: str) -> bool:
+    """Return whether the name of a command is that of a Python interpreter."""
+    return _PYTHON.fullmatch(Path(command).name) is not None
+
+
+def watch_this_process() -> None:
+    """Start a process that logs why the program which replaces this one does not register; it ends with the program.
+
+    Like the agent, it is not a child of the job, and has its own session.
+    """
+    if not (sys.platform == "linux" and hasattr(os, "pidfd_open")):
+        return
+    job = os.getpid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up
+        with contextlib.suppress(OSError):  # the limit of processes is reached
+            if starter := os.fork():
+                os.waitpid(starter, 0)
+            else:
+                _start_watcher(job)
+
+
+def _start_watcher(job: int) -> None:
+    """Fork again, watch the job in that child, and exit in both; the waiting parent prevents that the pid is reused."""
+    try:
+        ended = os.pidfd_open(job)
+        if not os.fork():
+            os.setsid()
+            _release_descriptors({2, ended})
+            _watch(job, ended)
+    finally:
+        os._exit(0)
+
+
+def _release_descriptors(kept: set[int]) -> None:
+    """Close all other descriptors, and leave the directory: another program may wait until nobody uses them."""
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - numbers, not paths
+        if number not in kept:
+            with contextlib.suppress(OSError):  # that of the listing itself
+                os.close(number)
+    os.chdir("/")
+
+
+def _watch(job: int, ended: int) -> None:
+    before: dict[int, list[str]] = {}
+    while not select.select([ended], [], [], LOOK_INTERVAL)[0]:
+        found = [process for process in python_processes(job) if _is_program(process)]
+        for process in found:
+            if before.get(process.pid) == process.orig_argv:
+                if not _has_registered(process.pid) and (reason := obstacle(process)):
+                    write_line(f"pid {process.pid}, {_name(process)}, of this run cannot be debugged: {reason}")
+                return
+        before = {process.pid: process.orig_argv for process in found}
+
+
+def _is_program(process: PythonProcess) -> bool:
+    """Whether the process would register if it had the settings of the run, and does not register in its own code."""
+    environ = {MODE: WAIT, **process.environ}
+    registers_itself = any(argument.startswith("--is-debug") for argument in process.orig_argv)
+    is_system_tool = what_runs(process.orig_argv)[1].startswith(_SYSTEM)
+    return not (registers_itself or is_system_tool) and should_register(environ, process.orig_argv, process.pid) is None
+
+
+def _name(process: PythonProcess) -> str:
+    return Path(what_runs(process.orig_argv)[1]).name
+
+
+def _has_registered(pid: int) -> bool:
+    """Return whether a process has the file into which it writes its stacks for the agent open."""
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if str(path.readlink()).removesuffix(" (deleted)").endswith(f"-{pid}.stacks"):
+                    return True
+    return False
+
+
+def obstacle(process: PythonProcess) -> str:
+    """Return why a Python process cannot register, with a hint; "" if nothing prevents it."""
+    if letter := isolating_option(process.orig_argv):
+        return f"python -{letter} ignores the settings of the run. hint: leave out -{letter}, or {_CALL}"
+    version = tuple(map(int, re.findall(r"[0-9]+", Path(process.executable).name)))
+    if len(version) > 1 and version < MIN_VERSION:
+        return f"it runs Python {version[0]}.{version[1]}. hint: use Python 3.10 or later"
+    if MODE not in process.environ:
+        return (
+            "it was started without the environment of the run, as 'env -i' and 'sudo' do. hint: pass on PYTHONPATH "
+            f"and the variables that start with RELAY_, or {_CALL}"
+        )
+    return _python_path_obstacle(process.environ)
+
+
+def _python_path_obstacle(environ: Mapping[str, str]) -> str:
+    ours = Path(__file__).parent
+    for entry in environ.get("PYTHONPATH", "").split(os.pathsep):
+        if entry == str(ours) or Path(entry, "_relay_debug_programs.py").exists():  # maybe of another installation
+            return ""
+        if os.path.isabs(entry) and Path(entry, _HOOK).exists():  # noqa: PTH117 - its directory is unknown
+            return (
+                f"PYTHONPATH was changed, so {Path(entry, _HOOK)} is imported in place of that of relay-debug. hint: "
+                f"put new entries behind those of PYTHONPATH, or {_CALL}"
+            )
+    return (
+        "PYTHONPATH was replaced after 'relay-agent run' had set it. hint: keep its value, as in "
+        f"export PYTHONPATH=src:$PYTHONPATH, or {_CALL}"
+    )
+
+
+def python_processes(job: int) -> Iterator[PythonProcess]:
+    """Yield the Python processes of a job, of which the first process is given; those of other users are omitted."""
+    remaining = [job]
+    while remaining:
+        pid = remaining.pop()
+        remaining += _children(pid)
+        try:
+            executable = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
+            orig_argv = _strings(pid, "cmdline")
+            environ = dict(text.partition("=")[::2] for text in _strings(pid, "environ"))
+        except OSError:  # it has exited, or belongs to another user
+            continue
+        if is_python(executable) and orig_argv:
+            yield PythonProcess(pid, executable, orig_argv, environ)
+
+
+def _children(pid: int) -> list[int]:
+    """Return the children of all threads of a process."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def _strings(pid: int, name: str) -> list[str]:
+    """Return the strings in a file of a process that are separated by zero bytes; the last one ends with one, too."""
+    return os.fsdecode(Path(f"/proc/{pid}/{name}").read_bytes()).split("\0")[:-1]
