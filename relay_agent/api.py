@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from relay_agent.exceptions import unexpected
 from relay_agent.settings.arguments import misspelt_arguments, parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
 from relay_agent.start_directory import start_directory  # noqa: F401 - importing it records the directory
@@ -44,6 +45,8 @@ def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
         settings = _read_arguments(argv)
     except RelayDebugError as error:
         return _continue_without_debugger(error)
+    except Exception as error:  # noqa: BLE001 - as in `start_debugging`
+        return _continue_without_debugger(unexpected(error))
     return settings is not None and start_debugging(settings)
 
 
@@ -129,7 +132,7 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
         write_line("interrupted before a debugger was attached")
         raise KeyboardInterrupt from None  # without the frames of the wait, which are not the job's
     except Exception as error:  # noqa: BLE001 - no error in the debugger may stop the job
-        return _continue_without_debugger(RelayDebugError(f"{type(error).__name__}: {error}"))
+        return _continue_without_debugger(unexpected(error))
     if waits and settings.abort_on_timeout and settings.wait > 0:
         outcome = "exiting" if process.obstacle else "no debugger attached in time; exiting"
         process.log(f"{outcome} (--debug-on-timeout abort)")
@@ -162,7 +165,7 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
     except RelayDebugError as error:
         _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as above
-        _continue_without_debugger(RelayDebugError(f"{type(error).__name__}: {error}"))
+        _continue_without_debugger(unexpected(error))
 
 
 def present(kind: type | str, function: Callable[[Any], str]) -> None:

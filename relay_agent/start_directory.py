@@ -12,17 +12,18 @@ import time
 
 from relay_agent.inject._relay_debug_programs import what_runs
 
-__all__ = ["script_name", "start_directory", "start_time"]
+__all__ = ["current_directory", "script_name", "start_directory", "start_time"]
 
 
-def _current() -> str:
+def current_directory() -> str:
+    """Return the working directory of this process, or "" if it was removed."""
     try:
         return os.getcwd()  # noqa: PTH109 - pathlib costs 10 ms here, as below
-    except OSError:  # it was removed
+    except OSError:
         return ""
 
 
-_at_import = _current()
+_at_import = current_directory()
 """Programs import this package before they change their directory."""
 _imported_at = time.time()
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.refusal_log import RefusalLog
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider, respond_to_message
+from relay_agent.start_directory import current_directory
 from relay_core.agent_api import push
 from relay_core.agent_api.announcement import AgentInfo, State
 from relay_core.agent_api.fitting import count_targets, fit
@@ -126,7 +126,7 @@ class Agent:
         self._info = AgentInfo(
             self._succession.agent_id,
             host=socket.gethostname(),
-            cwd=os.getcwd(),  # noqa: PTH109 - text for people
+            cwd=current_directory(),
             predecessors=self._succession.predecessors,
             prefetch=True,
         )

@@ -20,6 +20,7 @@ from typing import Any
 
 from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, recovery, tracing
 from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE, UNCAUGHT
+from relay_agent.exceptions import failed_import
 from relay_agent.gevent_originals import threading, time
 from relay_agent.stderr import write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
@@ -333,7 +334,7 @@ class Debugger:
         except RelayDebugError:
             raise
         except Exception as error:
-            raise RelayDebugError(f"debugpy did not start: {error}") from error
+            raise failed_import(error) or RelayDebugError(f"debugpy did not start: {error}") from error
         finally:
             if self._is_starting:
                 self._move(Event.FAILED)

@@ -32,6 +32,7 @@ __all__ = [
     "REACHING",
     "RECOVERY",
     "RELEASE",
+    "REMOVED_DIRECTORY",
     "RESTART",
     "SENDING",
     "SHOWING",
@@ -318,6 +319,12 @@ FORKING = Feature(
     ),
     Internal("threading:Thread.additional_info", "set", "removes pydevd's state of the thread", True),
 )
+REMOVED_DIRECTORY = Feature(
+    "an editor cannot attach to a process whose working directory was removed",
+    Internal("_pydevd_bundle.pydevd_process_net_command_json:os", "replaced", "reads the working directory"),
+    Internal("pydevd_file_utils:os", "replaced", "makes the paths of files absolute"),
+    Internal("pydevd_file_utils:os_path_real_path", "replaced", "resolves links in the paths of files"),
+)
 FOLLOWING = Feature(
     "an editor that attaches cannot follow child processes unless the job has `--debug-follow-children`",
     Internal(
@@ -416,6 +423,7 @@ FEATURES = (
     GEVENT,
     GEVENT_HINT,
     FOLLOWING,
+    REMOVED_DIRECTORY,
     CHILDREN,
     POST_MORTEM,
     RECOVERY,

@@ -99,12 +99,10 @@ class NodeDirectory:
         Raises:
             ConfigurationError: the directory is not private or cannot be created, or the system has no file locks.
         """
-        try:
-            import fcntl  # noqa: PLC0415 - not available on Windows
-        except ImportError:
-            raise ConfigurationError(
-                "debugging a job needs file locks and Unix sockets", hint="run the job on Linux"
-            ) from None
+        if os.name != "posix":
+            raise ConfigurationError("debugging a job needs file locks and Unix sockets", hint="run the job on Linux")
+        import fcntl  # noqa: PLC0415 - not available on Windows
+
         while True:
             try:
                 descriptor = self._open_lock()

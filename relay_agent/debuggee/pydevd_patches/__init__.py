@@ -20,6 +20,7 @@ from relay_agent.debuggee.pydevd_patches import (
     following,
     interrupted,
     relay_debug_output,
+    removed_directory,
     sending,
     unsupported,
     waking,
@@ -57,6 +58,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     child_wait.install()
     exiting.install()
     following.install()
+    removed_directory.install()
     in_process.install()
     unsupported.install()
     relay_debug_output.install(is_child=is_child)

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relay_agent.exceptions import describe_exception
+from relay_agent.exceptions import describe_exception, unexpected
 from relay_agent.gevent_originals import prepare_imports, threading, time
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
@@ -214,7 +214,7 @@ class NodeClient:
         except RelayDebugError as error:
             self._give_up(error)
         except Exception as error:  # noqa: BLE001 - a thread of the job must not end with a traceback
-            self._give_up(RelayDebugError(f"{type(error).__name__}: {error}"))
+            self._give_up(unexpected(error))
         finally:
             self._connected.set()
             self._done.set()
@@ -293,7 +293,8 @@ class NodeClient:
         except RelayDebugError as error:
             fields = {"error": error.sentence, "hint": error.hint}
         except Exception as error:  # noqa: BLE001 - the agent is waiting for an answer, and the thread must continue
-            fields = {"error": f"{type(error).__name__}: {error}"}
+            failure = unexpected(error)
+            fields = {"error": failure.sentence, "hint": failure.hint}
         if fields is not None:
             self.respond(message["id"], fields)
 
