@@ -24,6 +24,8 @@ _PROGRAMS = frozenset(
         *("torchrun", "torchx", "accelerate", "accelerate-launch", "deepspeed", "ds", "dsr", "horovodrun", "ray"),
         *("composer", "colossalai", "fabric", "lightning", "orterun", "prterun", "prun"),
         *("mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich", "mpiexec.openmpi", "mpirun.mpich", "mpirun.openmpi"),
+        # Wrappers that prepare the environment and then start the program, usually with exec.
+        *("dotenv", "opentelemetry-instrument", "pipenv", "ddtrace-run", "newrelic-admin", "honcho", "supervisord"),
         # This project and debugpy.
         *("relay-agent", "relay-client", "relay-server", "debugpy", "debugpy-adapter"),
         # Tools that are run by the scripts around a training program.
@@ -45,6 +47,10 @@ _MODULES = (
     "horovod.run",
     "torchx",
     "ray",
+    "dotenv",
+    "opentelemetry.instrumentation.auto_instrumentation",
+    "pipenv",
+    "honcho",
     "relay_agent",
     "relay_client",
     "relay_server",

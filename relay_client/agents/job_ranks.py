@@ -72,6 +72,8 @@ def how_ended(ending: Ending) -> str:
     error = f" ({ending.error})" if ending.error else ""
     if ending.signal is not None:
         return f"was killed by {signal_name(ending.signal) or f'signal {ending.signal}'}{error}"
+    if ending.replaced_by:
+        return f"has replaced itself with {ending.replaced_by} (exec)"
     if ending.status is not None:
         return f"has exited with status {ending.status}{error}"
     return f"has ended{error}"

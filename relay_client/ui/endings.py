@@ -23,6 +23,8 @@ def how_ended(ending: Ending) -> str:
         memory = "; the usual cause is lack of memory" if ending.signal == SIGKILL else ""
         name = signal_name(ending.signal) or "unknown"
         return f"was killed (signal {ending.signal}, {name}{memory})"
+    if ending.replaced_by:
+        return f"has replaced itself with {ending.replaced_by} (exec); attach again to debug that program"
     error = f": {ending.error}" if ending.error else ""
     return f"has ended{error}" if ending.status is None else f"ended with status {ending.status}{error}"
 

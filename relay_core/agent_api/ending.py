@@ -25,6 +25,8 @@ class Ending:
     """The signal that killed it."""
     error: str = ""
     """Its uncaught exception."""
+    replaced_by: str = ""
+    """The program with which the process has replaced itself (exec), if it has not ended but did that."""
     is_final: bool = True
     """False while the process is still exiting; its status may follow."""
 
@@ -36,6 +38,7 @@ class Ending:
             "status": self.status,
             "signal": self.signal,
             "error": self.error or None,
+            "replaced_by": self.replaced_by or None,
             "exiting": None if self.is_final else True,
         }
         return without_missing(fields)
@@ -53,6 +56,7 @@ class Ending:
             status=_up_to(MAX_STATUS, fields.get("status")),
             signal=_up_to(MAX_SIGNAL, fields.get("signal")),
             error=text(fields.get("error"), clean),
+            replaced_by=text(fields.get("replaced_by"), clean),
             is_final=fields.get("exiting") is not True,
         )
 

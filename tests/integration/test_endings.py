@@ -45,6 +45,7 @@ class Scene:
     client: Program
     editor: DapClient
     thread: int
+    port: int
 
     async def end(self) -> list[tuple[str, dict[str, Any]]]:
         """Continue, and return the events from relay-client's line on."""
@@ -74,7 +75,7 @@ async def before_its_end(relay: LocalRelay, directory: Path, end: str, **variabl
     ):
         await editor.attach({str(script): [{"line": 2}]}, within=DEADLINE)
         stopped = await editor.wait_for_event("stopped", within=DEADLINE)
-        yield Scene(job, client, editor, stopped["body"]["threadId"])
+        yield Scene(job, client, editor, stopped["body"]["threadId"], port)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,20 @@ async def test_the_editor_receives_how_the_job_has_ended(
         assert ("exited", {"exitCode": status}) == exited
         assert "restart" not in terminated[1]
         await scene.editor.request("disconnect", within=DEADLINE)
+
+
+async def test_a_job_that_replaces_itself(relay: LocalRelay, tmp_path: Path) -> None:
+    """The editor receives the name of the new program, which then registers with the same port."""
+    (tmp_path / "next.py").write_text("")
+    line = "the job has replaced itself with next.py (exec); attach again to debug that program"
+    run_next = f"os.execv(sys.executable, [sys.executable, {str(tmp_path / 'next.py')!r}])"
+    async with before_its_end(relay, tmp_path, run_next) as scene:
+        events = await scene.end()
+        assert ["output", "terminated"] == [name for name, _ in events], events
+        assert f"relay-client: {line}\n" == events[0][1]["output"]
+        await scene.editor.request("disconnect", within=DEADLINE)
+        async with await DapClient.connect("127.0.0.1", scene.port, within=DEADLINE) as editor:
+            await editor.attach({}, within=DEADLINE)
 
 
 async def test_a_job_that_is_killed_at_a_breakpoint(relay: LocalRelay, tmp_path: Path) -> None:

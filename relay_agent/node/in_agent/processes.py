@@ -222,6 +222,8 @@ class ProcessTable:
         process.info = replace(process.info, pushes=len(process.sources))
         if dump := message.get("dump"):
             process.dump = Dump(Path(dump["path"]), dump["signal"])
+        if (ending := self._endings.get(port)) is not None and ending.pid == process.pid:
+            del self._endings[port]  # the process has replaced itself with another program (exec)
         self._processes[port] = process
         self.none_left.clear()
         process.send({"registered": port, "agent": os.getpid()})
@@ -259,6 +261,10 @@ class ProcessTable:
             self._put_ending(process, Ending(port, process.pid, signal=-code))
         else:
             self._put_ending(process, Ending(port, process.pid, status=code, error=error))
+
+    def replaced(self, process: RegisteredProcess, program: str) -> None:
+        """Announce that a process which has left replaced itself with another program, which may register, too."""
+        self._put_ending(process, Ending(process.logical_port, process.pid, replaced_by=program))
 
     def remove(self, process: RegisteredProcess) -> None:
         """Remove a process; the agent exits after the last one."""

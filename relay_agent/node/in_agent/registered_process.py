@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from relay_agent.agent.targets import TargetGone
 from relay_agent.node.exit_status import read_status
+from relay_agent.node.program_image import ProgramImage
 from relay_agent.node.protocol import (
     Answer,
     AskFields,
@@ -86,6 +87,8 @@ class RegisteredProcess:
         """How to request its stacks by signal, if possible."""
         self.is_exiting = False
         """True once the process has sent `Leave`."""
+        self.image = ProgramImage(pid)
+        """The program that it runs."""
         self.was_debugged = False
         """True once a debugger has attached to the process, or tried to."""
         self._writer = writer

@@ -248,9 +248,15 @@ class _NodeServer:
             await first_completed(self._listen(process, reader), process_exit.wait())
             self._processes.leave(process)  # another process may now register its port
             process.left()
-            status = await process_exit.status(within=STATUS_TIME_AFTER_LEAVE if process.is_exiting else STATUS_TIME)
+            status = None
+            if program := await process.image.successor():
+                self._processes.replaced(process, program)
+            else:
+                within = STATUS_TIME_AFTER_LEAVE if process.is_exiting else STATUS_TIME
+                status = await process_exit.status(within=within)
+                if status is None:
+                    self._processes.on_change()
             if status is None:
-                self._processes.on_change()
                 status = await process_exit.status(within=EXIT_TIMEOUT)
             if status is not None:
                 self._processes.ended(process, status)

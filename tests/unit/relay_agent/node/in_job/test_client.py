@@ -302,7 +302,7 @@ async def test_what_the_agent_asks_for(relay, node):
     assert status == 0
     assert ast.literal_eval(out[0]) == [
         {"answer": "one", "got": "one"},
-        {"answer": "two", "error": "ZeroDivisionError: division by zero"},
+        {"answer": "two", "error": "ZeroDivisionError: division by zero", "hint": ""},
         {"answer": "three", "error": "this process does not support the request"},
     ]
 
