@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import waking
+from relay_agent.debuggee.unreached import children
 from relay_agent.monitor.allocator import read_allocator
 from relay_agent.ranks.identity import ProcessIdentity, identify
 from relay_agent.ranks.logical_port import logical_port
@@ -307,7 +308,8 @@ class DebuggedProcess:
             "since": time.time(),
         }
 
-    def _arm(self, _ask: Ask) -> AnswerFields:
+    def _arm(self, ask: Ask) -> AnswerFields:
+        children.set_registered(ask.get("registered", ()))
         return {"port": debugger.arm(follow_children=self.settings.follow_children)}
 
     def _release(self, _ask: Ask) -> AnswerFields:
@@ -354,6 +356,7 @@ class DebuggedProcess:
         return {"busy": waking.is_executing()}
 
     def _connect(self, ask: Ask) -> AnswerFields:
+        children.set_registered(ask.get("registered", ()))
         debugger.connect(ask["port"], follow_children=self.settings.follow_children)
         return {}
 

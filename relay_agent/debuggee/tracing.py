@@ -25,7 +25,14 @@ from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, 
 from relay_agent.gevent_originals import threading, time
 from relay_core.errors import RelayDebugError
 
-__all__ = ["reach_threads", "retrace_main_thread", "start_tracing", "stop_tracing", "trace_program"]
+__all__ = [
+    "reach_threads",
+    "retrace_main_thread",
+    "start_tracing",
+    "stop_tracing",
+    "trace_program",
+    "unreached_threads",
+]
 
 ROUNDS = 3
 """Number of times that the trace functions are replaced, because pydevd code that is running in a thread may undo the
@@ -40,6 +47,8 @@ RETRACE_INTERVAL = 0.01
 
 _settrace = sys.settrace
 """The original function; pydevd may replace `sys.settrace`."""
+_unreached: list[threading.Thread] = []
+"""Running threads that could not be traced."""
 _callbacks: list[object] = []
 """C callbacks, which must outlive their call."""
 
@@ -123,8 +132,23 @@ def _reach_threads() -> None:
     debugger = get_global_debugger()
     if sys.version_info >= (3, 12):
         threading.settrace_all_threads(debugger.trace_dispatch)
-    elif threading.current_thread() is not threading.main_thread():
-        _call_in_main_thread(debugger.enable_tracing)
+    else:
+        if threading.current_thread() is not threading.main_thread():
+            _call_in_main_thread(debugger.enable_tracing)
+        reached = (threading.main_thread(), threading.current_thread())
+        others = (thread for thread in threading.enumerate() if not hasattr(thread, "is_pydev_daemon_thread"))
+        _unreached[:] = [thread for thread in others if thread not in reached]
+
+
+def unreached_threads() -> str:
+    """Return a line about the running threads that `reach_threads` could not reach; "" if there are none."""
+    names = [thread.name for thread in _unreached if thread.is_alive()]
+    if not names:
+        return ""
+    return (
+        f"breakpoints are not hit in threads that started before the debugger attached: {', '.join(names)}. hint: "
+        "attach while the job waits (--debug-wait), or use Python 3.12 or later"
+    )
 
 
 def trace_program() -> None:

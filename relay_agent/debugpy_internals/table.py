@@ -41,6 +41,7 @@ __all__ = [
     "THREAD_STATE",
     "UNATTACHED_AGENT",
     "UNCAUGHT",
+    "UNREACHED",
     "UNSUPPORTED",
     "WAKING",
 ]
@@ -369,6 +370,24 @@ UNATTACHED_AGENT = Feature(
     "an agent that is started while a debugger is attached appears in the editor as a child process",
     Internal("_pydev_bundle.pydev_monkey:skip_subprocess_arg_patch", "called", "starts the agent without a debugger"),
 )
+UNREACHED = Feature(
+    "no line reports that breakpoints are not hit because of another tool or in child processes that are not followed",
+    Internal(
+        "_pydevd_bundle.pydevd_api:PyDevdAPI.notify_configuration_done",
+        "replaced",
+        "examines the process when an editor has attached",
+    ),
+    Internal("pydevd:PyDB.cmd_factory", "read", "creates the message for the editor", True),
+    Internal(
+        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",
+        "called",
+        "creates a line for the debug console",
+    ),
+    Internal("pydevd:SetupHolder.setup", "read", "whether child processes are followed"),
+    Internal("pydevd_tracing:TracingFunctionHolder._warnings_shown", "set", "the calls of `sys.settrace` by the job"),
+    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    _WRITER,
+)
 OUTPUT = Feature(
     "a developer can step into debugpy's code when relay-agent logs a line",
     Internal("_pydevd_bundle.pydevd_io:IORedirector._redirect_to", "read", "the job's own stderr", True),
@@ -428,6 +447,7 @@ FEATURES = (
     POST_MORTEM,
     RECOVERY,
     UNATTACHED_AGENT,
+    UNREACHED,
     OUTPUT,
     HIDDEN_THREADS,
 )

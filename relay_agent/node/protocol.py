@@ -185,6 +185,8 @@ class AskFields(TypedDict, total=False):
     """For `evaluate` and `push`: as `Evaluate` and `Push` in `relay_core.agent_api` encode it."""
     user: str
     """For `push`: the user who sent it."""
+    registered: list[int]
+    """For `arm` and `connect`: the process ids of all registered processes, as these processes sent them."""
 
 
 @final

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from relay_agent.debuggee.pydevd_patches import (
     adapter_user,
+    attached,
     child_wait,
     continuing,
     exiting,
@@ -59,6 +60,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     exiting.install()
     following.install()
     removed_directory.install()
+    attached.install()
     in_process.install()
     unsupported.install()
     relay_debug_output.install(is_child=is_child)

@@ -13,7 +13,7 @@ from typing import Any
 
 from relay_agent.debugpy_internals.table import FOLLOWING
 
-__all__ = ["install", "prepare"]
+__all__ = ["install", "is_active", "prepare"]
 
 
 class _Following:
@@ -33,6 +33,14 @@ def prepare(reach_children: Callable[[], None], is_attached: Callable[[], bool])
     """Set the callback for an editor that begins to follow children, and the check for an attached editor."""
     _Following.reach_children = staticmethod(reach_children)
     _Following.is_attached = staticmethod(is_attached)
+
+
+def is_active() -> bool:
+    """Return whether the debugger that is attached follows the processes that start now."""
+    import pydevd  # noqa: PLC0415 - an attached debugger has imported it
+
+    setup = pydevd.SetupHolder.setup or {}
+    return bool(setup.get("multiprocess")) and (_Following.is_requested or not _Following.is_on_demand)
 
 
 def install() -> None:

@@ -225,6 +225,7 @@ class ProcessTable:
         if (ending := self._endings.get(port)) is not None and ending.pid == process.pid:
             del self._endings[port]  # the process has replaced itself with another program (exec)
         self._processes[port] = process
+        process.registered_pids = lambda: [each.own_pid for each in self._processes.values()]
         self.none_left.clear()
         process.send({"registered": port, "agent": os.getpid()})
         if self._listener_state:

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from relay_agent.agent.targets import TargetGone
@@ -76,6 +77,10 @@ class RegisteredProcess:
         self.pid = pid
         self.info = replace(TargetInfo.parse(record) or TargetInfo(record["port"]), pid=pid)
         """What the agent announces about the process."""
+        self.own_pid = record.get("pid", pid)
+        """Its process id in its own pid namespace."""
+        self.registered_pids: Callable[[], list[int]] = lambda: [self.own_pid]
+        """Returns `own_pid` of all processes of the node."""
         self.node_rank = record.get("node_rank")
         self.run = record.get("run") or ""
         self.forwards: list[int] = []
@@ -133,7 +138,7 @@ class RegisteredProcess:
             RelayDebugError: debugpy did not start, or the process did not answer.
         """
         self.was_debugged = True
-        answer = await self.ask("arm", within=ARM_TIMEOUT)
+        answer = await self.ask("arm", {"registered": self.registered_pids()}, within=ARM_TIMEOUT)
         return "127.0.0.1", answer["port"]
 
     async def connect_to(self, port: int) -> None:
@@ -143,7 +148,7 @@ class RegisteredProcess:
             RelayDebugError: the process could not connect, or did not answer.
         """
         self.was_debugged = True
-        await self.ask("connect", {"port": port}, within=ARM_TIMEOUT)
+        await self.ask("connect", {"port": port, "registered": self.registered_pids()}, within=ARM_TIMEOUT)
 
     async def stacks(self, *, with_locals: bool) -> ProcessStacks:
         """Return the stacks of all threads of the process."""

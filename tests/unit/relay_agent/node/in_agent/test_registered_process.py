@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
@@ -55,5 +56,24 @@ async def test_silent_process_is_not_asked_to_evaluate(monkeypatch: pytest.Monke
     assert Value((Member(5678, 0),), error="no answer within 0.05 s", is_silent=True) == value
     assert ["check"] == [json.loads(line)["ask"] for line in far.recv(4096).splitlines()]
     process.left()
+    await writer.wait_closed()
+    far.close()
+
+
+async def test_a_process_learns_which_others_are_registered() -> None:
+    """With the request to start debugpy, a process receives the process ids of all that have their own port."""
+    near, far = socket.socketpair()
+    _, writer = await asyncio.open_connection(sock=near)
+    table = ProcessTable()
+    first = RegisteredProcess(writer, 1, {"port": 5678, "pid": 11})
+    for each in (first, RegisteredProcess(writer, 2, {"port": 5679, "pid": 12})):
+        assert table.admit(each, {"register": {"port": each.logical_port}})
+    locating = asyncio.ensure_future(first.locate())
+    await asyncio.sleep(0)
+    messages = [json.loads(line) for line in far.recv(4096).splitlines()]
+    assert [[11, 12]] == [message["registered"] for message in messages if message.get("ask") == "arm"]
+    first.answer_received({"answer": messages[-1]["id"], "port": 40000})
+    assert ("127.0.0.1", 40000) == await locating
+    first.left()
     await writer.wait_closed()
     far.close()

@@ -1,0 +1,106 @@
+"""Patch that reports, when an editor has attached, which code its breakpoints do not reach.
+
+debugpy verifies a breakpoint if its file exists. It cannot be hit if another tool has taken the debugger's trace
+function, or in a child process that is not followed. Each such fact is one line in the job's log and in the debug
+console. Nothing is examined before an editor has attached, and nothing after it has left.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from relay_agent.debuggee import tracing
+from relay_agent.debuggee.pydevd_patches import following
+from relay_agent.debuggee.unreached import children, tracers
+from relay_agent.debugpy_internals.table import UNREACHED
+from relay_agent.gevent_originals import threading, time
+from relay_agent.stderr import write_line
+
+__all__ = ["install"]
+
+INTERVAL = 1.0
+"""Seconds between two checks of the trace function."""
+MAX_PAUSE = 64
+"""Maximum number of intervals between two searches for child processes; the pause doubles after each search."""
+
+
+def install() -> None:
+    """Patch pydevd in this process and its forked children."""
+    if not UNREACHED.is_available():
+        return
+    from _pydevd_bundle.pydevd_api import PyDevdAPI  # noqa: PLC0415 - in debug runs only
+
+    notify = PyDevdAPI.notify_configuration_done
+
+    def notify_and_examine(api: Any, debugger: Any) -> None:
+        """Handle `configurationDone`, with which an editor completes its attach."""
+        notify(api, debugger)
+        if not UNREACHED.is_off:
+            with UNREACHED.guarded():
+                _Examination(debugger).start()
+
+    PyDevdAPI.notify_configuration_done = notify_and_examine
+
+
+class _Examination(threading.Thread):
+    """The thread that examines the process while an editor is attached.
+
+    Args:
+        debugger: pydevd's debugger.
+    """
+
+    pydev_do_not_trace = True
+    is_pydev_daemon_thread = True
+
+    latest: _Examination | None = None
+    """The examination for the last editor that attached."""
+
+    def __init__(self, debugger: Any) -> None:
+        super().__init__(name="relay-agent examination", daemon=True)
+        self._writer, self._messages = debugger.writer, debugger.cmd_factory
+        self._adapter_port = int(debugger.writer.sock.getpeername()[1])
+
+    def run(self) -> None:
+        """Show what is found, until the editor has left or nothing more can be found."""
+        with UNREACHED.guarded():
+            _Examination.latest = self
+            checks = [self._tracers(), self._children()]
+            while checks := [each for each in checks if self._is_current() and next(each, False)]:
+                time.sleep(INTERVAL)
+
+    def _is_current(self) -> bool:
+        import debugpy  # noqa: PLC0415 - as above
+
+        return _Examination.latest is self and bool(debugpy.is_client_connected())
+
+    def _tracers(self) -> Iterator[bool]:
+        from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415 - in debug runs only
+
+        if PYDEVD_USE_SYS_MONITORING:
+            self._show(tracers.foreign_tool())
+            return
+        import pydevd_tracing  # noqa: PLC0415 - as above
+
+        self._show(tracing.unreached_threads())
+        watch = tracers.TracerWatch(pydevd_tracing.TracingFunctionHolder._warnings_shown)  # noqa: SLF001 - see the class
+        while True:
+            for line in watch.lines():
+                self._show(line)
+            yield True
+
+    def _children(self) -> Iterator[bool]:
+        is_followed = following.is_active()
+        for pause in itertools.count():
+            if found := children.unfollowed_children(self._adapter_port):
+                self._show(children.describe(found, is_followed=is_followed))
+            if found or is_followed:  # those that start later are followed
+                return
+            for _ in range(min(2**pause, MAX_PAUSE)):
+                yield True
+
+    def _show(self, line: str) -> None:
+        if line:
+            write_line(line)
+            self._writer.add_command(self._messages.make_console_message(f"relay-agent: {line}\n"))

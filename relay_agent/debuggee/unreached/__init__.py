@@ -1,0 +1,1 @@
+"""Finds code that an attached debugger does not reach, although its breakpoints count as set."""

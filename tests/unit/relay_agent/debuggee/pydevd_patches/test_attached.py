@@ -1,0 +1,128 @@
+"""Facts about what an editor and the job's log show if the breakpoints of an attached editor are not hit."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import job
+
+START = """
+    import os, subprocess, threading, time
+    from relay_agent.debuggee.debugger import debugger
+    kept = []
+    def child():
+        command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        kept.append(subprocess.Popen(command, stdin=subprocess.PIPE))
+    threading.Thread(target=lambda: (sys.stdin.readline(), os._exit(0)), name="loader", daemon=True).start()
+"""
+ARM = """
+    print(debugger.arm(), flush=True)
+"""
+WAIT = """
+    debugger.wait_for_attach(3600, threading.Event())
+"""
+CHILD = """
+    child()
+"""
+COVERAGE = """
+    import coverage
+    kept.append(coverage.Coverage(data_file=None))
+    kept[0].start()
+"""
+SETTRACE = """
+    def trace(_frame, _event, _argument):
+        pass
+    worker = threading.Thread(target=lambda: sys.settrace(trace))
+    worker.start()
+    worker.join()
+"""
+TOOL = """
+    sys.monitoring.use_tool_id(sys.monitoring.DEBUGGER_ID, "other")
+"""
+RUN = """
+    while True:
+        time.sleep(0.01)
+"""
+TRACE_FUNCTION = pytest.mark.skipif(sys.version_info >= (3, 12), reason="the debugger needs no trace function")
+
+
+async def shown(code: str, attaches: int = 1, **environment: str) -> list[str]:
+    """Run a job, and return the lines of relay-agent that the editor and the job's log both show at each attach."""
+    found = []
+    async with job(START + code, **environment) as running:
+        port = int(await running.line())
+        for _ in range(attaches):
+            async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+                await client.attach({}, within=DEADLINE)
+                event = await client.wait_for_event(
+                    "output", matching=lambda body: body["output"].startswith("relay-agent: "), within=DEADLINE
+                )
+                found.append(event["body"]["output"])
+                await client.request("disconnect", within=DEADLINE)
+        _, _, log = await running.finish()
+    assert "".join(found) in log
+    return [line.removeprefix("relay-agent: ").rstrip("\n") for line in found]
+
+
+@TRACE_FUNCTION
+async def test_a_coverage_tool_that_takes_the_trace_function_is_named() -> None:
+    """A tool written in C that replaces the debugger after the attach is named, with the way out."""
+    (line,) = await shown(ARM + WAIT + COVERAGE + RUN)
+    assert line.startswith("breakpoints in the main thread are not hit: coverage.CTracer has replaced the debugger.")
+    assert "hint: run the job without it while you debug, or with Python 3.12 or later" in line
+
+
+@TRACE_FUNCTION
+async def test_a_call_of_settrace_in_a_thread_is_reported_with_its_place() -> None:
+    """The call in another thread is found, too."""
+    (line,) = await shown(ARM + WAIT + SETTRACE + RUN)
+    assert line.startswith("breakpoints may not be hit in a thread that called sys.settrace() in <string>:")
+
+
+@TRACE_FUNCTION
+async def test_threads_that_cannot_be_traced_are_named() -> None:
+    """Without pydevd's library, as on ARM, a thread that was running before the debugger started is named."""
+    (line,) = await shown(ARM + WAIT + RUN, PYDEVD_LOAD_NATIVE_LIB="0")
+    assert "are not hit in threads that started before the debugger attached: loader. hint: attach while" in line
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
+async def test_a_tool_with_the_debuggers_id_is_named() -> None:
+    """Where the debugger needs a tool id of `sys.monitoring`, the tool that already has it is named."""
+    (line,) = await shown(TOOL + ARM + WAIT + RUN)
+    assert line.startswith("breakpoints are not hit: 'other' uses the debugger's tool id of sys.monitoring (0). hint:")
+
+
+async def test_a_coverage_tool_and_breakpoints_work_together_from_312(tmp_path: Path) -> None:
+    """The way out that the line names is one: with Python 3.12, a breakpoint is hit while coverage is measured."""
+    if sys.version_info < (3, 12):
+        pytest.skip("the debugger needs the trace function")
+    script = tmp_path / "train.py"
+    script.write_text("import time\nwhile True:\n    time.sleep(0.01)\n")
+    run = "\n    import runpy; runpy.run_path(sys.argv[1])\n"
+    async with job(START + ARM + WAIT + COVERAGE + run, str(script)) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({str(script): [{"line": 3}]}, within=DEADLINE)
+            await client.wait_for_event("stopped", within=DEADLINE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_older_children_are_named_at_each_attach() -> None:
+    """A child that started before the debugger is named although children are followed; one that is followed is not."""
+    arm = ARM.replace("arm()", "arm(follow_children=True)")
+    lines = await shown(CHILD + arm + CHILD + WAIT + RUN, attaches=2)
+    assert 1 == len(set(lines))
+    assert lines[0].startswith("breakpoints are not hit in child process ")
+    assert "which is not followed: it started before the debugger attached. hint: attach while" in lines[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_a_child_that_starts_later_is_named_if_children_are_not_followed() -> None:
+    """An editor without `subProcess` learns of a child that starts after it has attached."""
+    (line,) = await shown(ARM + WAIT + CHILD + RUN)
+    assert line.startswith("breakpoints are not hit in child process ")
+    assert '. hint: set "subProcess": true in launch.json, and attach while the job waits (--debug-wait)' in line
