@@ -11,6 +11,12 @@ from relay_core.net.session.client import LinkStatus
 
 __all__ = ["NotForwarded", "describe_agents", "disconnected_error", "no_agent_error"]
 
+CHECK_PORTS = "check --ports against the job's --debug-port"
+SPAWNED = (
+    "a worker that the job starts itself, for example with torch.multiprocessing.spawn, has a port only if it calls "
+    "start_remote_debugging_from_args() after it has set RANK and WORLD_SIZE"
+)
+
 
 class NotForwarded(NoListener):
     """Agents are connected, but none of them forwards the port; the job must be started with `--debug-forward`."""
@@ -44,8 +50,14 @@ def no_agent_error(wanted: Destination, path: str, roster: Roster, agents: str) 
     """
     sentence = f"no agent on '{path}' serves {wanted}; {agents}"
     if not wanted.is_forward:
-        return NoListener(sentence, hint="check --ports against the job's --debug-port")
+        return NoListener(sentence, hint=f"{CHECK_PORTS}; {SPAWNED}" if _has_no_launcher(roster) else CHECK_PORTS)
     nodes = {agent.node_rank for agent in roster}
     known = wanted.node_rank is None or wanted.node_rank in nodes
     hint = f"start the job with --debug-forward {wanted.port}, or use 'relay-agent serve --port {wanted.port}'"
     return NotForwarded(sentence, hint=hint) if known else NoListener(sentence, hint=hint)
+
+
+def _has_no_launcher(roster: Roster) -> bool:
+    """Return whether every process has registered as the only rank of its job, as one that starts its ranks itself."""
+    targets = [target for agent in roster for target in agent.targets]
+    return bool(targets) and all(target.world in {None, 1} for target in targets)

@@ -8,10 +8,10 @@ from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.net.session.client import LinkState, LinkStatus
 
 
-def roster() -> Roster:
+def roster(world: int | None = None) -> Roster:
     """Return the agents of a job on one node."""
     found = Roster()
-    found.put(AgentInfo("a", host="node-0", node_rank=0, targets=(TargetInfo(5678, rank=0),)), 100)
+    found.put(AgentInfo("a", host="node-0", node_rank=0, targets=(TargetInfo(5678, rank=0, world=world),)), 100)
     return found
 
 
@@ -50,3 +50,10 @@ def test_destination_that_nobody_serves(wanted: Destination, kind: str, hint: st
     assert f"no agent on 'myhc' serves {wanted}; AGENTS" == error.sentence
     assert error.hint.startswith(hint)
     assert isinstance(error, NotForwarded) == (kind == "NotForwarded")
+
+
+@pytest.mark.parametrize(("world", "is_named"), [(None, True), (1, True), (2, False)])
+def test_workers_that_the_job_starts_itself(world: int | None, is_named: bool) -> None:
+    """If no launcher has started the ranks, the hint names workers of `mp.spawn`, which set their rank too late."""
+    error = no_agent_error(Destination(5679), "myhc", roster(world), "AGENTS")
+    assert is_named == ("torch.multiprocessing.spawn, has a port only if it calls start_remote" in error.hint)
