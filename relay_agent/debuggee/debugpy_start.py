@@ -15,7 +15,7 @@ from types import ModuleType
 
 from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
-from relay_agent.debuggee.pydevd_patches import relay_debug_output
+from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output
 from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STATE, STOPPED_THREADS
 from relay_agent.gevent_originals import subprocess_in_use, threading
 from relay_core.errors import RelayDebugError

@@ -1,4 +1,4 @@
-"""Table of debugpy's private functions that relay-debug uses, by feature.
+"""Table of debugpy's private functions that relay-debug uses, by feature; the first part is in `messages`.
 
 `docs/reference/debugpy.md` is generated from it. Every use must be in this table: with another version of debugpy, any
 other use could end sessions without a log message.
@@ -6,7 +6,9 @@ other use could end sessions without a log message.
 
 from __future__ import annotations
 
+from relay_agent.debugpy_internals.common import COMM, DEBUGGER, ENABLE, LOCK, WRITER
 from relay_agent.debugpy_internals.feature import Feature, Internal
+from relay_agent.debugpy_internals.messages import FLOODS, PREFETCH, SENDING, UNSUPPORTED
 
 __all__ = [
     "ADAPTER_USER",
@@ -17,7 +19,6 @@ __all__ = [
     "DIALLING",
     "EXITING",
     "FEATURES",
-    "FLOODS",
     "FOLLOWING",
     "FORKING",
     "GEVENT",
@@ -27,14 +28,12 @@ __all__ = [
     "JOB_PORT",
     "OUTPUT",
     "POST_MORTEM",
-    "PREFETCH",
     "PUSHED_LINES",
     "REACHING",
     "RECOVERY",
     "RELEASE",
     "REMOVED_DIRECTORY",
     "RESTART",
-    "SENDING",
     "SHOWING",
     "STATE",
     "STOPPED_THREADS",
@@ -42,72 +41,19 @@ __all__ = [
     "UNATTACHED_AGENT",
     "UNCAUGHT",
     "UNREACHED",
-    "UNSUPPORTED",
     "WAKING",
 ]
 
-_COMM = "_pydevd_bundle.pydevd_comm"
-_MESSAGE = Internal("_pydevd_bundle.pydevd_net_command:NetCommand", "called", "creates a message for the adapter")
-_BYTES = Internal("_pydevd_bundle.pydevd_net_command:NetCommand._as_bytes", "read", "the size of a message", True)
-_DICT = Internal("_pydevd_bundle.pydevd_net_command:NetCommand.as_dict", "read", "the content of a message")
-_DEBUGGER = Internal("pydevd:get_global_debugger", "called", "finds the debugger of the process")
-_WRITER = Internal("pydevd:PyDB.writer", "read", "the connection to the adapter", True)
-_LOCK = Internal("pydevd:PyDB._main_lock", "called", "held while pydevd processes a request", True)
-_ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")
 
 ADAPTER_USER = Feature(
     "after debugpy's adapter has exited, a child process that is followed may connect to a program of another user",
     Internal("pydevd:start_client", "replaced", "checks who has accepted the connection to the adapter"),
 )
-SENDING = Feature(
-    "each response takes up to 40 ms longer, and a response of 16 MiB or more makes the session hang",
-    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY and limits the size"),
-    _MESSAGE,
-    _BYTES,
-    _DICT,
-)
-FLOODS = Feature(
-    "with `redirectOutput`, a job that prints without pause gets no response to the editor's requests, and its memory "
-    "grows",
-    Internal(
-        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_io_message",
-        "replaced",
-        "limits how much output waits to be sent",
-    ),
-    Internal(
-        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",
-        "called",
-        "reports how much output was left out",
-    ),
-    Internal(f"{_COMM}:WriterThread.add_command", "replaced", "limits how much output waits to be sent"),
-    Internal(f"{_COMM}:WriterThread._cmd_queue", "called", "keeps output in order with other messages", True),
-    Internal(f"{_COMM}:CMD_EXIT", "read", "the last message of a connection"),
-    Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "replaced", "sends the last output first"),
-    Internal(
-        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
-        "replaced",
-        "receives the adapter's receipts for output",
-    ),
-    Internal("_pydevd_bundle.pydevd_dont_trace_files:DONT_TRACE", "set", "keeps threads from stopping in relay_agent"),
-    Internal("_pydevd_bundle.pydevd_dont_trace_files:PYDEV_FILE", "read", "marks a file that is not traced"),
-    _WRITER,
-    _MESSAGE,
-)
-UNSUPPORTED = Feature(
-    "after a request that debugpy does not support, such as `cancel`, the debugger responds to nothing",
-    Internal(
-        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
-        "replaced",
-        "rejects requests without a function `on_..._request`",
-    ),
-    _WRITER,
-    _MESSAGE,
-)
 WAKING = Feature(
     "a step in a job with several threads may take 0.2 s longer",
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "replaced", "wakes the resumed thread"),
-    Internal(f"{_COMM}:InternalThreadCommand.do_it", "replaced", "makes a thread read its next command immediately"),
-    Internal(f"{_COMM}:InternalThreadCommand.thread_id", "read", "the thread that executes a command", True),
+    Internal(f"{COMM}:InternalThreadCommand.do_it", "replaced", "makes a thread read its next command immediately"),
+    Internal(f"{COMM}:InternalThreadCommand.thread_id", "read", "the thread that executes a command", True),
     Internal("pydevd:PyDB.get_internal_queue_and_event", "called", "finds the event that a stopped thread waits for"),
     Internal("_pydevd_bundle.pydevd_constants:get_thread_id", "called", "pydevd's id for a thread"),
     Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
@@ -157,28 +103,8 @@ INTERRUPTED = Feature(
     Internal("_pydevd_bundle.pydevd_thread_lifecycle:resume_threads", "called", "marks the threads as running"),
     Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
-    _DEBUGGER,
-    _ENABLE,
-)
-PREFETCH = Feature(
-    "a step takes a few milliseconds longer, because the responses to the editor's requests are not prefetched",
-    Internal(
-        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
-        "replaced",
-        "receives the prefetch set, and processes prefetch requests",
-    ),
-    Internal(f"{_COMM}:WriterThread.add_command", "replaced", "moves prefetched responses into events"),
-    Internal(f"{_COMM}:ReaderThread.process_net_command_json", "called", "processes prefetch requests", True),
-    Internal("pydevd:PyDB.reader", "read", "the thread that processes requests", True),
-    Internal(
-        "_pydevd_bundle.pydevd_net_command:NetCommand.send",
-        "called",
-        "pydevd's writer thread calls it for each message",
-    ),
-    _WRITER,
-    _MESSAGE,
-    _BYTES,
-    _DICT,
+    DEBUGGER,
+    ENABLE,
 )
 SHOWING = Feature(
     "tensors, arrays and tables are shown in full instead of summarized, and one slow `repr` delays all variables",
@@ -219,8 +145,8 @@ PUSHED_LINES = Feature(
     "breakpoints in a file that was replaced by `relay-client push` are moved to the lines of the file on the node",
     Internal("_pydevd_bundle.pydevd_api:_get_code_lines", "replaced", "reads the lines of the new content"),
     Internal("_pydevd_bundle.pydevd_api:PyDevdAPI.reapply_breakpoints", "called", "sets breakpoints in the new code"),
-    _DEBUGGER,
-    _LOCK,
+    DEBUGGER,
+    LOCK,
 )
 THREAD_STATE = Feature(
     "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` sees only the program's globals",
@@ -243,7 +169,7 @@ JOB_PORT = Feature(
 )
 STATE = Feature(
     "a debugger that the job itself has started is not found, and a debugger that has ended cannot be started again",
-    _DEBUGGER,
+    DEBUGGER,
 )
 BREAK_HERE = Feature(
     "`relay_agent.breakpoint()` stops one frame too deep, in relay_agent",
@@ -251,9 +177,9 @@ BREAK_HERE = Feature(
 )
 RELEASE = Feature(
     "the job stays slow after the debugger has detached",
-    _DEBUGGER,
-    _LOCK,
-    _ENABLE,
+    DEBUGGER,
+    LOCK,
+    ENABLE,
     Internal("pydevd:PyDB.patch_threads", "called", "traces threads that start later"),
     Internal("pydevd:PyDB.set_tracing_for_untraced_contexts", "called", "traces the other running threads"),
     Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
@@ -271,8 +197,8 @@ RELEASE = Feature(
 )
 REACHING = Feature(
     "on processors other than x86, threads that were running before the debugger attached do not stop",
-    _DEBUGGER,
-    _ENABLE,
+    DEBUGGER,
+    ENABLE,
     Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
     Internal("pydevd_tracing:_load_python_helper_lib", "called", "shows whether pydevd reaches other threads itself"),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
@@ -292,12 +218,12 @@ GEVENT = Feature(
     Internal("pydevd:pydevd_gevent_integration", "read", "its `greenlet_events` is replaced to trace all greenlets"),
     Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),
     Internal("pydevd:PyDB.mtime", "read", "shows whether breakpoints have changed", True),
-    _DEBUGGER,
-    _ENABLE,
+    DEBUGGER,
+    ENABLE,
 )
 GEVENT_HINT = Feature(
     "debugpy repeats its hint about gevent",
-    Internal(f"{_COMM}:notify_about_gevent_if_needed", "replaced", "logs one line instead"),
+    Internal(f"{COMM}:notify_about_gevent_if_needed", "replaced", "logs one line instead"),
     Internal("_pydevd_bundle.pydevd_daemon_thread:notify_about_gevent_if_needed", "replaced", "logs one line instead"),
 )
 CHILD_WAIT = Feature(
@@ -309,7 +235,7 @@ CHILD_WAIT = Feature(
 )
 EXITING = Feature(
     "a process does not exit if debugpy's adapter exited while the debugger was starting in the process",
-    Internal(f"{_COMM}:WriterThread.empty", "replaced", "ignores messages that can no longer be sent"),
+    Internal(f"{COMM}:WriterThread.empty", "replaced", "ignores messages that can no longer be sent"),
 )
 FORKING = Feature(
     "a forked child keeps its parent's debugger, and can wait for that debugger at a breakpoint",
@@ -338,7 +264,7 @@ FOLLOWING = Feature(
     ),
     Internal("_pydev_bundle.pydev_monkey:patch_new_process_functions", "called", "detects processes that are started"),
     Internal("pydevd:SetupHolder.setup", "set", "lets children follow their own children"),
-    _DEBUGGER,
+    DEBUGGER,
 )
 CHILDREN = Feature(
     "child processes that the debugger follows are debugged without relay-debug's improvements to debugpy",
@@ -351,13 +277,13 @@ CHILDREN = Feature(
 )
 POST_MORTEM = Feature(
     "a crashed process is announced and held, but the debugger does not stop at the line that raised the exception",
-    _DEBUGGER,
+    DEBUGGER,
     Internal(
         "pydevd:PyDB.break_on_uncaught_exceptions", "read", "shows whether the debugger has already stopped", True
     ),
     Internal("pydevd:PyDB.set_additional_thread_info", "called", "pydevd's state of the thread", True),
     Internal("pydevd:PyDB.do_stop_on_unhandled_exception", "called", "stops at the exception (before 1.8.22)"),
-    _ENABLE,
+    ENABLE,
     Internal("pydevd:PyDB.disable_tracing", "called", "keeps the debugger from stopping in relay_agent"),
     Internal(
         "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.is_tracing",
@@ -386,7 +312,7 @@ UNREACHED = Feature(
     Internal("pydevd:SetupHolder.setup", "read", "whether child processes are followed"),
     Internal("pydevd_tracing:TracingFunctionHolder._warnings_shown", "set", "the calls of `sys.settrace` by the job"),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
-    _WRITER,
+    WRITER,
 )
 OUTPUT = Feature(
     "a developer can step into debugpy's code when relay-agent logs a line",
@@ -409,9 +335,9 @@ HIDDEN_THREADS = Feature(
 )
 RECOVERY = Feature(
     "a debugger that no longer responds prevents other debuggers from attaching until the job ends",
-    _DEBUGGER,
-    _WRITER,
-    _LOCK,
+    DEBUGGER,
+    WRITER,
+    LOCK,
     Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "called", "ends the debugger and resumes the job"),
 )
 

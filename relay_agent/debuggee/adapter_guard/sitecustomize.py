@@ -32,7 +32,7 @@ PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, er
 """Errors of `accept` after which the next connection can be accepted, at the latest when resources are free again."""
 ACCEPT_INTERVAL = 0.1
 RECEIPT = "relayAgentReceipt"
-"""Command of the request for a receipt; as in `pydevd_patches.relay_debug_output`."""
+"""Command of the request for a receipt; as in `pydevd_patches.messages.relay_debug_output`."""
 SEND_BUFFER = 256 * 1024
 """Size of the send buffer of each connection in bytes. Output that is in the buffer has been passed on, and the
 responses after it must wait for it; Linux's default is ten times as large."""

@@ -20,12 +20,10 @@ from relay_agent.debuggee.pydevd_patches import (
     exiting,
     following,
     interrupted,
-    relay_debug_output,
     removed_directory,
-    sending,
-    unsupported,
     waking,
 )
+from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output, sending, unsupported
 from relay_agent.gevent_originals import threading
 from relay_agent.prefetch import in_process
 from relay_agent.python_path import in_front

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_wait import PORT_VARIABLE, loaded_pydevds
-from relay_agent.debugpy_internals.table import FLOODS
+from relay_agent.debugpy_internals.messages import FLOODS
 from relay_agent.gevent_originals import threading, time
 
 __all__ = ["KEPT", "PORTION", "OutputQueue", "Text", "expect_receipts", "install"]
@@ -48,13 +48,10 @@ RECEIPT = "relayAgentReceipt"
 QUEUE = "_relay_agent_output"
 """The attribute of pydevd's writer thread that holds its `OutputQueue`."""
 
-_expects_receipts = False
-
 
 def expect_receipts(*, expected: bool) -> None:
     """Set whether the adapter that this process will use answers requests for receipts."""
-    global _expects_receipts  # noqa: PLW0603 - forked children inherit it
-    _expects_receipts = expected
+    OutputQueue.expects_receipts = expected
 
 
 def install(*, is_child: bool) -> None:
@@ -198,6 +195,9 @@ class OutputQueue:
     as_dict = None
     """Required by pydevd's writer, as `id`."""
 
+    expects_receipts = False
+    """Whether the adapter answers requests for receipts; forked children inherit it."""
+
     def __init__(self, put: Callable[[Any, bool], None]) -> None:
         self._put = put
         self._lock = threading.RLock()
@@ -208,7 +208,7 @@ class OutputQueue:
         self._is_scheduled = False
         """Whether this object is in the writer's queue, or will be put there when a receipt arrives."""
         self._awaits_receipt = False
-        self._has_receipts = _expects_receipts
+        self._has_receipts = self.expects_receipts
         self._sent = 0
         """Size of the output that was sent after the last portion."""
         self._next_portion = 0.0

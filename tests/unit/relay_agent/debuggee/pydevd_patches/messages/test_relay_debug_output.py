@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from relay_agent.debuggee.pydevd_patches import relay_debug_output
-from relay_agent.debuggee.pydevd_patches.relay_debug_output import KEPT, PORTION, OutputQueue, Text, expect_receipts
+from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output
+from relay_agent.debuggee.pydevd_patches.messages.relay_debug_output import (
+    KEPT,
+    PORTION,
+    OutputQueue,
+    Text,
+    expect_receipts,
+)
 
 RECEIPT = {"type": "request", "command": relay_debug_output.RECEIPT, "arguments": {}}
 

@@ -1,0 +1,1 @@
+"""Patches of the messages that pydevd exchanges with debugpy's adapter."""
