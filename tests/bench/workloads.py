@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 __all__ = ["ABSENT", "ATTACHED", "ELSEWHERE", "LISTENING", "PREPARATIONS", "RELEASED", "SCRIPT", "WORKS"]
 
@@ -23,6 +24,8 @@ SCRIPT = Path(__file__)
 ELSEWHERE = "return number + 1"
 """The line for a breakpoint that is never reached, in a function of this file that is never called."""
 HC = "bench"
+WINDOW = 0.1
+"""Seconds for which a loop in another thread is measured."""
 
 ABSENT, LISTENING, ATTACHED, RELEASED = "debugpy is not imported", "debugpy listens", "attached", "released"
 """What a process can say of its state."""
@@ -79,7 +82,25 @@ def torch_steps() -> None:
         answer(perf_counter() - started)
 
 
-WORKS = {"tight_loop": tight_loop, "tiny_calls": tiny_calls, "torch_steps": torch_steps}
+def without_calls() -> None:
+    """One addition each time, in a loop that makes no call: another thread takes the orders."""
+    passes = [0]
+    threading.Thread(target=measure, args=[passes], daemon=True).start()
+    while True:
+        passes[0] += 1
+
+
+def measure(passes: list[int]) -> None:
+    """Answer each order with how long the loop of another thread takes for so many passes."""
+    for times in orders():
+        before, started = passes[0], perf_counter()
+        sleep(WINDOW)
+        found, ended = passes[0], perf_counter()
+        answer((ended - started) * times / (found - before))
+    os._exit(0)
+
+
+WORKS = {each.__name__: each for each in (tight_loop, tiny_calls, torch_steps, without_calls)}
 
 
 # What the job does about debugging before it works:
@@ -159,8 +180,8 @@ def state() -> str:
         return ABSENT
     if sys.modules["pydevd"].get_global_debugger().is_attached():
         return ATTACHED
-    debugger = sys.modules.get("relay_agent.debuggee.debugger")
-    return LISTENING if debugger is None or debugger.is_armed() else RELEASED
+    module = sys.modules.get("relay_agent.debuggee.debugger")
+    return LISTENING if module is None or module.debugger.is_armed() else RELEASED
 
 
 if __name__ == "__main__":

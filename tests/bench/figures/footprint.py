@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import psutil
 
 from relay_client.demo.process import Child
-from tests.bench.figures.overhead import FULL_SPEED, Round, State, Work, rounds_of, row_of
+from tests.bench.figures.overhead import FULL_SPEED, Round, State, Work, around_a_visit, rounds_of, row_of
 from tests.bench.programs import Held, holding, lines_of, python_json
 from tests.bench.report import Row
 from tests.bench.stage import Stage
@@ -41,6 +41,7 @@ STATES = {
     **{name: State(each, ABSENT, limit=FULL_SPEED) for name, each in JOBS.items() if each != "nothing"},
 }
 """As `JOBS`; the difference of the first two means nothing."""
+LOOP = Work("loop without calls, each pass, median", "without_calls", 100_000, 5)
 IMPORT = "import time; t = time.perf_counter(); import relay_agent; print(time.perf_counter() - t)"
 
 
@@ -72,7 +73,9 @@ async def footprint(stage: Stage, *, quick: bool) -> list[Row]:
     ]
     for child in (client, agent):
         await stage.programs.end(child)
-    return [*rows, *await _jobs(stage, 3 if quick else 7), *await _steps(stage, quick=quick)]
+    rows += await _jobs(stage, 3 if quick else 7)
+    rows += await _steps(stage, quick=quick)
+    return [*rows, await _loop(stage, 2 if quick else LOOP.generations)]
 
 
 async def _jobs(stage: Stage, count: int) -> list[Row]:
@@ -105,6 +108,17 @@ async def _steps(stage: Stage, *, quick: bool) -> list[Row]:
     for generation in range(1 if quick else STEP.generations):
         rounds += await rounds_of(stage, STEP, STATES, 100 if quick else 200, seed=generation)
     return [row_of(STEP, rounds, STATES, "job that nobody debugs")]
+
+
+async def _loop(stage: Stage, count: int) -> Row:
+    """Let a debugger attach and leave while a loop is running, which calls nothing that would show it either."""
+    turns = [await around_a_visit(stage, LOOP, 10) for _ in range(count)]
+    ratios = {name: statistics.median(each[name] / each["before"] for each in turns) for name in turns[0]}
+    pass_ns = 1e9 * min(each["before"] for each in turns) / LOOP.times
+    values: dict[str, float | str] = {name: pass_ns * ratio for name, ratio in ratios.items()}
+    return Row(
+        "debugger that leaves", LOOP.what, LOOP.unit, values, detail={"turns": turns}, limits={"detached": FULL_SPEED}
+    )
 
 
 def _medians(found: Mapping[str, Sequence[float]], factor: float) -> dict[str, float | str]:

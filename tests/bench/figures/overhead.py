@@ -24,7 +24,7 @@ import importlib.util
 import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay_client.dap.client import DapClient
@@ -34,7 +34,7 @@ from tests.bench.stage import Stage
 from tests.bench.workloads import ABSENT, ATTACHED, ELSEWHERE, LISTENING, RELEASED, SCRIPT
 from tests.support.ports import free_port
 
-__all__ = ["FULL_SPEED", "Round", "State", "Work", "overhead", "rounds_of", "row_of"]
+__all__ = ["FULL_SPEED", "Round", "State", "Work", "around_a_visit", "overhead", "rounds_of", "row_of"]
 
 WITHIN = 30.0
 """Seconds for any one thing that a debugger does."""
@@ -158,21 +158,41 @@ async def _check(jobs: Mapping[str, Conversation], states: Mapping[str, State]) 
             raise RuntimeError(f"'{name}' is not what is measured: {found}")
 
 
+async def around_a_visit(stage: Stage, work: Work, count: int) -> dict[str, float]:
+    """Return the median seconds of turns of one job before, during and after the visit of a debugger."""
+    async with contextlib.AsyncExitStack() as stack:
+        job, port = await _start(stage, work, "on_demand", stack)
+        found = {"before": [await job.ask(work.times) for _ in range(count)]}
+        async with _visitor(stage, job, port):
+            found["attached"] = [await job.ask(work.times) for _ in range(count)]
+        found["detached"] = [await job.ask(work.times) for _ in range(count)]
+    return {name: statistics.median(seconds) for name, seconds in found.items()}
+
+
 async def _job(stage: Stage, work: Work, state: State, stack: contextlib.AsyncExitStack) -> Conversation:
     """Return a job that is in its state, until `stack` ends."""
-    port = free_port()
-    relay = [stage.relay.connection_file("agent"), stage.relay.ca_file]
-    talking = stage.programs.talking("tests.bench.workloads", work.name, state.preparation, port, *relay)
-    job = await stack.enter_async_context(talking)
-    while (heard := await job.hear()) != "ready":
-        port = heard
+    job, port = await _start(stage, work, state.preparation, stack)
     if state.visitor == "left":
-        await _visit(stage, job, port)
+        async with _visitor(stage, job, port):
+            pass
     elif state.visitor:
         client = await stack.enter_async_context(await DapClient.connect("127.0.0.1", port))
         await _attach(client, breakpoints=state.visitor == "breakpoint")
     await job.ask(work.times)  # to warm up
     return job
+
+
+async def _start(
+    stage: Stage, work: Work, preparation: str, stack: contextlib.AsyncExitStack
+) -> tuple[Conversation, int]:
+    """Return a job that works until `stack` ends, and the port of its debugger."""
+    port = free_port()
+    relay = [stage.relay.connection_file("agent"), stage.relay.ca_file]
+    talking = stage.programs.talking("tests.bench.workloads", work.name, preparation, port, *relay)
+    job = await stack.enter_async_context(talking)
+    while (heard := await job.hear()) != "ready":
+        port = heard
+    return job, port
 
 
 async def _attach(client: DapClient, *, breakpoints: bool) -> None:
@@ -188,14 +208,16 @@ def line_of(code: str, lines: Sequence[str]) -> int:
     return next(number for number, line in enumerate(lines, start=1) if line.strip() == code)
 
 
-async def _visit(stage: Stage, job: Conversation, port: int) -> None:
-    """Attach through the relay, look around and leave; return when the job has noticed."""
+@contextlib.asynccontextmanager
+async def _visitor(stage: Stage, job: Conversation, port: int) -> AsyncIterator[None]:
+    """Attach through the relay for a block; the block has ended when the job has noticed that the debugger has left."""
     program = await stage.start_client(str(port))
     async with await DapClient.connect("127.0.0.1", port) as client:
         await _attach(client, breakpoints=True)
         await job.ask(1)
         if (found := await job.ask("state")) != ATTACHED:
             raise RuntimeError(f"the visitor is not there: {found}")
+        yield
         await client.request("disconnect", {"terminateDebuggee": False}, within=WITHIN)
     deadline = time.monotonic() + WITHIN
     while await job.ask("state") != RELEASED and time.monotonic() < deadline:
