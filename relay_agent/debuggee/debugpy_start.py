@@ -12,12 +12,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output
-from relay_agent.debugpy_internals.table import DIALLING, JOB_PORT, RESTART, STATE, STOPPED_THREADS
+from relay_agent.debugpy_internals.table import DIALLING, JOB_LISTEN, JOB_PORT, RESTART, STATE, STOPPED_THREADS
 from relay_agent.gevent_originals import subprocess_in_use, threading
+from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
 __all__ = ["connect", "find_adapter_port", "listen", "load"]
@@ -54,6 +56,8 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
 
     with gevent_support.importing(), _own_breakpoint_hook():
         from debugpy.server import api  # noqa: PLC0415
+    if JOB_LISTEN.is_available() and not isinstance(api.listen, _Listen):
+        api.listen = _Listen(api.listen)
     gevent_support.install()
     debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
     if STATE.is_available() and RESTART.is_available():
@@ -113,7 +117,33 @@ def listen(debugpy: ModuleType) -> int:
     ):  # another user could report false ports to the port that debugpy opens for the report
         debugpy.configure(pythonEnv={**_adapter_environment(), FILE_VARIABLE: path})
         with subprocess_in_use():
-            return int(debugpy.listen(("127.0.0.1", 0))[1])
+            port = int(debugpy.listen(("127.0.0.1", 0))[1])
+    function = sys.modules["debugpy.server.api"].listen
+    if isinstance(function, _Listen):
+        function.port = port
+    return port
+
+
+class _Listen:
+    """Replacement for `debugpy.listen` that returns the port of the running debugger if the job calls it as well.
+
+    debugpy itself raises an error then, which would end the job.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self.called = bool(function.called)
+        """Whether debugpy is listening; debugpy sets and reads this."""
+        self.port = 0
+
+    def __call__(self, *arguments: Any, **named: Any) -> tuple[str, int]:
+        if self.called and self.port:
+            write_line(
+                f"debugpy.listen(): the debugger that was started for relay-client is used, on port {self.port}; only "
+                "one can be in a process"
+            )
+            return "127.0.0.1", self.port
+        return self._function(*arguments, **named)  # type: ignore[no-any-return] # debugpy's function is not typed
 
 
 def connect(debugpy: ModuleType, port: int) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "GEVENT_HINT",
     "HIDDEN_THREADS",
     "INTERRUPTED",
+    "JOB_LISTEN",
     "JOB_PORT",
     "OUTPUT",
     "POST_MORTEM",
@@ -162,6 +163,11 @@ DIALLING = Feature(
     "a job that connects to a listening editor reports the connection only after it has received the editor's "
     "breakpoints",
     Internal("debugpy.server.api:_settrace", "replaced", "connects without waiting indefinitely"),
+)
+JOB_LISTEN = Feature(
+    "a job that calls `debugpy.listen` after an editor has attached gets an error",
+    Internal("debugpy.server.api:listen", "replaced", "returns the port of the running debugger"),
+    Internal("debugpy.server.api:listen.called", "read", "whether debugpy is listening"),
 )
 JOB_PORT = Feature(
     "the port of a debugger that the job itself has started is unknown",
@@ -359,6 +365,7 @@ FEATURES = (
     THREAD_STATE,
     STATE,
     DIALLING,
+    JOB_LISTEN,
     JOB_PORT,
     BREAK_HERE,
     UNCAUGHT,

@@ -32,6 +32,18 @@ async def test_arm_listens_on_a_port_of_its_own():
         assert await running.finish() == (0, [], "")
 
 
+async def test_job_that_listens_as_well():
+    """The job's own `debugpy.listen` gets the port of the running debugger, and one line, instead of an error."""
+    code = """
+        import debugpy
+        print(debugpy.listen(0) == ("127.0.0.1", port), debugpy.listen(("0.0.0.0", 5678)) == ("127.0.0.1", port))
+        sys.exit(3)
+    """
+    status, out, err = await run_job(armed(code))
+    assert (3, ["True True"]) == (status, out)
+    assert "debugpy.listen(): the debugger that was started for relay-client is used, on port" in err
+
+
 async def test_connections_that_are_closed_immediately(tmp_path):
     """The next debugger can attach: debugpy's adapter alone would accept no further one (microsoft/debugpy#1308)."""
     async with job(armed(REARMED), str(endless(tmp_path))) as running:
