@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
-from relay_client.hang.unrecorded import UnrecordedWait
+from relay_client.hang.unrecorded import POINT_TO_POINT, UnrecordedWait
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
 from relay_client.ui.text import duration, format_ports, format_ranks
 from relay_core.agent_api.announcement import State
@@ -123,6 +123,8 @@ def _unrecorded(wait: UnrecordedWait, verdict: JobVerdict) -> str:
     verb, they = ("is", "it") if len(ranks) == 1 else ("are", "they")
     if wait.is_for_device:
         head = f"{format_ranks(ranks)} {verb} waiting for the device in {wait.call}{place}"
+    elif wait.call in POINT_TO_POINT:
+        head = f"{format_ranks(ranks)} {verb} in {wait.call}{place}, which is not a collective operation"
     else:
         head = (
             f"{format_ranks(ranks)} {verb} in {wait.call}{place}, which torch has not recorded as waiting: {they} may "

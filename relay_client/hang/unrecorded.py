@@ -2,7 +2,8 @@
 
 torch records a collective operation after its communicator exists, so ranks that wait in their first operation have no
 record of it. NCCL connects inside the first operation of each kind, which is then recorded as completed. Operations in
-a CUDA graph are never recorded; their ranks wait for the device.
+a CUDA graph are never recorded; their ranks wait for the device. Point-to-point operations have no place in the order
+of a group's operations.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from relay_client.hang.reports import RankReport
 from relay_client.stacks.groups import is_library
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
-__all__ = ["UnrecordedWait", "unrecorded_waits"]
+__all__ = ["POINT_TO_POINT", "UnrecordedWait", "may_hang", "unrecorded_waits"]
 
 COLLECTIVES = "torch/distributed/distributed_c10d.py"
 DEVICE = ("torch/cuda/__init__.py", "torch/cuda/streams.py", "torch/accelerator/__init__.py")
 """Files of torch whose functions named `synchronize` wait for the device."""
+POINT_TO_POINT = frozenset(
+    {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
+)
+"""Functions in `COLLECTIVES` that wait for one other rank."""
 IN_A_CALL = frozenset({"blocked", "running"})
 """Words of `ProcessCollectives.activity` for a main thread that stays in one call."""
 
@@ -56,6 +61,18 @@ def unrecorded_waits(ranks: Mapping[int, RankReport], recorded: Collection[int])
             call, is_for_device = wait
             found.setdefault((call, report.place, is_for_device), []).append(rank)
     return tuple(UnrecordedWait(*key, tuple(waiting)) for key, waiting in found.items())
+
+
+def may_hang(wait: UnrecordedWait, ranks: Mapping[int, RankReport]) -> bool:
+    """Return whether a wait that lasts is a hang, because progress in between would show in the recorders."""
+    if wait.is_for_device or wait.call in POINT_TO_POINT:
+        return False
+    return any(_shows_progress(ranks[rank]) for rank in wait.ranks)
+
+
+def _shows_progress(report: RankReport) -> bool:
+    found = report.collectives
+    return found is not None and (found.rank is None or not found.problem)  # without a process group, nothing can pass
 
 
 def _wait(main: ThreadStack) -> tuple[str, bool] | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from relay_client.hang.reports import Job, RankReport
-from relay_client.hang.unrecorded import UnrecordedWait, unrecorded_waits
+from relay_client.hang.unrecorded import UnrecordedWait, may_hang, unrecorded_waits
 from relay_core.agent_api.collectives import GroupRecord, Operation
 
 __all__ = ["MIN_AGE", "GroupVerdict", "JobVerdict", "Position", "judge", "positions"]
@@ -196,7 +196,7 @@ class JobVerdict:
     def is_hanging(self) -> bool:
         """Whether ranks wait for other ranks; a wait that is not recorded may be for a rank that a debugger holds."""
         is_held = any(report.is_stopped and not report.has_ended for report in self.job.ranks.values())
-        return bool(self.groups) or (not is_held and any(not wait.is_for_device for wait in self.unrecorded))
+        return bool(self.groups) or (not is_held and any(may_hang(wait, self.job.ranks) for wait in self.unrecorded))
 
     @property
     def may_be_brief(self) -> bool:

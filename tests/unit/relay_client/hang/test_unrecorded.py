@@ -67,6 +67,24 @@ def test_wait_for_the_device() -> None:
     assert sentence.startswith("rank 0 is waiting for the device in synchronize at train.py:90 in step; rank 2 is at ")
 
 
+def test_wait_for_one_other_rank() -> None:
+    """A point-to-point operation may be the next of many at the same line, so it is named and is no hang."""
+    in_recv = (MAIN, Frame(f"{LIBRARY}torch/distributed/distributed_c10d.py", 2200, "recv"))
+    verdict = judged(at(0, *in_recv), ELSEWHERE)
+    assert not verdict.is_hanging
+    (sentence,) = describe_job(verdict)
+    assert sentence.startswith("rank 0 is in recv at train.py:90 in step, which is not a collective operation; rank 2 ")
+
+
+@pytest.mark.parametrize(("rank", "is_hanging"), [(0, False), (None, True)])
+def test_recorder_that_cannot_be_read(rank: int | None, is_hanging: bool) -> None:
+    """If progress of the ranks would not show, nothing hangs; before the first process group, there is no progress."""
+    waiting = WAITING[0]
+    assert waiting.collectives is not None
+    found = waiting.collectives._replace(rank=rank, groups=(), problem="torch 2.4.1 has no flight recorder")
+    assert is_hanging == judged(replace(waiting, collectives=found), ELSEWHERE).is_hanging
+
+
 @pytest.mark.parametrize(
     "moving",
     [
