@@ -88,9 +88,9 @@ class ControlDirectory:
             OSError: the directory is not private, or cannot be written to.
         """
         path = self.root / f"control-{client_id}"
-        self._sweep()
         while True:
             try:
+                self._sweep()
                 make_private(self.root)
                 return _listen_unix(path) if _has_unix_sockets(path) else _listen_tcp(path)
             except FileNotFoundError:  # another program has just removed the directory, which was empty

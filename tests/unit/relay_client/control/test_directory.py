@@ -46,6 +46,20 @@ def test_endpoints_of_killed_clients(tmp_path: Path) -> None:
         assert [first, second] == list(directory.addresses())
 
 
+def test_a_directory_that_is_removed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A starting relay-client listens even if another program has just removed the directory, which was empty."""
+    directory = ControlDirectory(tmp_path / "own")
+    errors = [FileNotFoundError()]
+
+    def addresses() -> list[Address]:
+        if errors:
+            raise errors.pop()
+        return []
+
+    monkeypatch.setattr(directory, "addresses", addresses)
+    assert closed(directory.listen("1a2b3c4d")).path.exists()
+
+
 @pytest.mark.parametrize("missing", ["AF_UNIX", "getuid"])
 def test_without_unix_sockets(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system lacks them, a port of this machine is used, with a token in a file of this user."""
