@@ -302,6 +302,18 @@ async def test_a_sender_without_a_tunnel_is_refused(relay: LocalRelay) -> None:
         assert [] == path.target_connections
 
 
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no ::1")
+
+
+@needs_ipv6
 async def test_an_editor_that_prefers_ipv6(relay: LocalRelay) -> None:
     """`localhost` may be ::1, where a port leads to the same rank as on 127.0.0.1."""
     async with forwarded(relay) as path:
@@ -312,6 +324,7 @@ async def test_an_editor_that_prefers_ipv6(relay: LocalRelay) -> None:
         await writer.wait_closed()
 
 
+@needs_ipv6
 async def test_a_port_that_is_in_use_on_ipv6_only(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
     """Another program on ::1 would get what is sent to `localhost`, so a line tells which address to use."""
     port = free_port()
