@@ -58,7 +58,10 @@ OTHER_VARIABLES = (
     (
         "RELAY_CLIENT_DIR",
         "client",
-        "directory of the control sockets (default: a private directory in /tmp, where the port locks always are)",
+        (
+            "directory of the control sockets (default: a private directory in /tmp, where the port locks always are) "
+            "and of the audit log of `relay-client mcp` (default: `~/.local/state/relay-debug`)"
+        ),
     ),
     (
         "RELAY_EVENT_LOOP",
