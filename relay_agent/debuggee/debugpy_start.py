@@ -74,9 +74,11 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
 def _own_breakpoint_hook() -> Iterator[None]:
     """Keep relay_agent's hook for `breakpoint()`, if it is in use; pydevd sets its own when it is imported."""
     hook = sys.breakpointhook
-    yield
-    if type(hook).__module__ == "relay_agent.debuggee.breakpoint_hook":
-        sys.breakpointhook = hook
+    try:
+        yield
+    finally:  # after a failed import, pydevd's raises an error
+        if type(hook).__module__ == "relay_agent.debuggee.breakpoint_hook":
+            sys.breakpointhook = hook
 
 
 def _require_native_threads() -> None:

@@ -42,6 +42,8 @@ ROUND_TIME = 0.05
 cannot do so in time."""
 
 RETRACE_ATTEMPTS = 100
+RETRACE_LIMIT = 60.0
+"""Seconds after which an attempt is repeated."""
 RETRACE_INTERVAL = 0.01
 """Seconds between attempts; an exception leaves a trace function within a few milliseconds."""
 
@@ -202,7 +204,7 @@ class _Retracer(threading.Thread):
         for _ in range(RETRACE_ATTEMPTS):
             attempted = threading.Event()
             _call_in_main_thread(lambda attempted=attempted: self._attempt(attempted))  # type: ignore[misc]
-            attempted.wait()
+            attempted.wait(RETRACE_LIMIT)  # the main thread may be in C code, or in another handler that raises
             if self._is_over:
                 return
             time.sleep(RETRACE_INTERVAL)

@@ -93,8 +93,11 @@ class _Examination(threading.Thread):
     def _children(self) -> Iterator[bool]:
         is_followed = following.is_active()
         for pause in itertools.count():
-            if found := children.unfollowed_children(self._adapter_port):
-                self._show(children.describe(found, is_followed=is_followed))
+            if found := set(children.unfollowed_children(self._adapter_port)):
+                yield True  # a child that has just been forked becomes another program, or connects to the debugger
+                found.intersection_update(children.unfollowed_children(self._adapter_port))
+            if found:
+                self._show(children.describe(sorted(found), is_followed=is_followed))
             if found or is_followed:  # those that start later are followed
                 return
             for _ in range(min(2**pause, MAX_PAUSE)):

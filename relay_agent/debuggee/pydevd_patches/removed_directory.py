@@ -32,7 +32,10 @@ class _Path:
 
     @staticmethod
     def realpath(path: str) -> str:
-        return os.path.realpath(_Path.abspath(path))
+        try:
+            return os.path.realpath(path)
+        except FileNotFoundError:  # not `abspath`, which removes "link/.."
+            return os.path.realpath(os.path.join(_Os.getcwd(), path))  # noqa: PTH118
 
 
 class _Os:

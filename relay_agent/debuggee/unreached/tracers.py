@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["TracerWatch", "foreign_tool", "tracer_name"]
 
@@ -82,7 +82,11 @@ class _MainThreadProbe:
     Only functions written in C are called there, because a developer could step into others.
     """
 
+    _kept: ClassVar[list[_MainThreadProbe]] = []
+    """All probes: the call may come long after the editor has left, when a function written in C returns."""
+
     def __init__(self) -> None:
+        self._kept.append(self)
         self._found: list[object] = []
         self._call: object = None
         self._last_call: object = None

@@ -32,7 +32,7 @@ from relay_agent.gevent_originals import threading, time
 __all__ = ["KEPT", "PORTION", "OutputQueue", "Text", "expect_receipts", "install"]
 
 KEPT = 1024 * 1024
-"""Maximum size of the waiting output, in characters; `OVERHEAD` is added for each text."""
+"""Maximum size of the waiting output, in characters; `OVERHEAD` is added for each text, and a long text counts as half."""
 PORTION = 32 * 1024
 """Size of the output after which further output waits, measured likewise."""
 OVERHEAD = 100
@@ -213,14 +213,16 @@ class OutputQueue:
         """Size of the output that was sent after the last portion."""
         self._next_portion = 0.0
         """Time before which no output is sent."""
-        self._is_sending = self._is_ending = False
+        self._is_sending = self._is_ending = self._has_ended = False
 
     def add(self, text: Text) -> None:
         """Queue a text; called in the job's threads, and never waits for the adapter."""
         with self._lock:
+            if not self._waiting:
+                self._size = 0  # an exception of a signal handler may have come between the two
             self._waiting.append(text)
             self._size += text.size
-            while self._size > KEPT:
+            while self._waiting and self._size > KEPT:
                 oldest = self._waiting.popleft()
                 self._size -= oldest.size
                 self._left_out_lines += oldest.text.count("\n")
@@ -235,10 +237,12 @@ class OutputQueue:
             self._schedule()
 
     def drain(self, writer: Any) -> None:
-        """Wait until all output was sent, for a limited time: pydevd allows half a second, and then drops the rest."""
+        """Wait until the output so far was sent, for a limited time: pydevd drops the rest after half a second."""
         self.end()
         deadline = time.monotonic() + DRAIN_LIMIT
         while (self._waiting or self._is_sending) and writer.is_alive() and time.monotonic() < deadline:
+            if self._has_ended:  # what waits was printed later, by a thread that does not stop
+                return
             time.sleep(POLL_INTERVAL)
 
     def receipt_received(self, *, is_success: bool) -> None:
@@ -257,16 +261,16 @@ class OutputQueue:
             self._schedule()
             return
         commands: list[Any] = []
-        self._is_sending = True
+        self._is_sending, is_end = True, self._is_ending
         with FLOODS.guarded():
             commands = [*self._take(), *self._plan_next()]
         for command in commands:
             command.send(connection)
-        self._is_sending = False
+        self._is_sending, self._has_ended = False, is_end
 
     def _schedule(self) -> None:
+        self._put(self, False)  # first: a signal handler may raise an exception here
         self._is_scheduled = True
-        self._put(self, False)
 
     def _take(self) -> list[Any]:
         """Remove the texts that are sent next, and return the messages."""

@@ -16,6 +16,17 @@ IN_A_FILE = """
 exec(compile("def train():\\n breakpoint()\\n return 'trained'\\n", "train.py", "exec"), globals())
 """
 
+BROKEN_DEBUGPY = """
+from relay_agent.debuggee import breakpoint_hook, debugpy_start
+breakpoint_hook.install()
+sys.modules["_pydevd_bundle.pydevd_plugin_utils"] = None  # pydevd imports it after it has set its own hook
+try:
+    debugpy_start.load(follow_children=False)
+except ImportError:
+    breakpoint()
+    print("the job continues")
+"""
+
 
 @pytest.fixture
 def access(relay, tmp_path):
@@ -50,6 +61,11 @@ async def test_a_function_that_the_user_has_chosen(access):
     assert ["", "mine"] == out
     first = f"sys.breakpointhook = lambda: print('mine'){START}"
     assert ["mine"] == (await run_job(first + IN_A_FILE + "train()", *ARGUMENTS, **access))[1]
+
+
+async def test_a_debugpy_that_cannot_be_imported():
+    """The hook remains in use, and continues."""
+    assert (0, ["the job continues"], "") == await run_job(BROKEN_DEBUGPY)
 
 
 async def test_with_a_debugger_and_after_it(access, tmp_path):

@@ -2,9 +2,11 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from relay_agent.debuggee.pydevd_patches import attached
 from relay_client.dap.client import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
@@ -126,3 +128,16 @@ async def test_a_child_that_starts_later_is_named_if_children_are_not_followed()
     (line,) = await shown(ARM + WAIT + CHILD + RUN)
     assert line.startswith("breakpoints are not hit in child process ")
     assert '. hint: set "subProcess": true in launch.json, and attach while the job waits (--debug-wait)' in line
+
+
+def test_a_child_that_has_just_been_forked_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child is named if it is still not followed an interval later: pydevd's own start in it takes a moment."""
+    found = iter([[1, 2], [2, 3]])
+    monkeypatch.setattr(attached.children, "unfollowed_children", lambda _port: next(found))
+    monkeypatch.setattr(attached.following, "is_active", lambda: True)
+    lines: list[str] = []
+    writer = SimpleNamespace(sock=SimpleNamespace(getpeername=lambda: ("127.0.0.1", 1)), add_command=lines.append)
+    debugger = SimpleNamespace(writer=writer, cmd_factory=SimpleNamespace(make_console_message=str))
+    assert [True] == list(attached._Examination(debugger)._children())
+    (line,) = lines
+    assert line.startswith("relay-agent: breakpoints are not hit in child process 2, which")

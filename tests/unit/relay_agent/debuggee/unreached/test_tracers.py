@@ -9,8 +9,27 @@ import pytest
 
 from relay_agent.debuggee.unreached import tracers
 from relay_agent.debuggee.unreached.tracers import TracerWatch, tracer_name
+from tests.support.jobs import run_job
 
 WARNING = 'sys.settrace() should not be used.\nCall Location:\n  File "/job/train.py", line 12, in work\n'
+
+LEAVING = """
+    import ctypes, gc, os, threading
+    from relay_agent.debuggee.unreached.tracers import TracerWatch
+
+    def watch_and_leave():
+        list(TracerWatch({}).lines())
+        gc.collect()
+        kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+        others.extend(kind(lambda _: print("a call that nobody made") or 0) for _ in range(100))
+        os.write(released, b"x")
+
+    others = []
+    blocked, released = os.pipe()
+    threading.Thread(target=watch_and_leave).start()
+    os.read(blocked, 1)
+    print("the job continues")
+"""
 
 
 def trace(_frame: FrameType, _event: str, _argument: object) -> None:
@@ -42,6 +61,12 @@ def test_a_call_and_its_function_are_one_line(monkeypatch: pytest.MonkeyPatch) -
     (line,) = watch.lines()
     assert line.startswith("breakpoints in the main thread are not hit: tool.trace (set in job/train.py:12) has")
     assert ([], []) == (list(watch.lines()), list(watch.lines()))
+
+
+@pytest.mark.job
+async def test_an_editor_leaves_while_the_main_thread_is_in_c_code() -> None:
+    """The call that was scheduled there comes after the end of the watch, and does not harm the job."""
+    assert (0, ["the job continues"], "") == await run_job(LEAVING)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")

@@ -1,6 +1,7 @@
 """Facts about output that waits to be sent: its order, its limit, and the receipts of debugpy's adapter."""
 
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,3 +117,34 @@ def test_output_at_the_end():
     writer.print("the last words\n")
     writer.output.end()
     assert [(1, "the last words\n")] == writer.write()
+
+
+def test_a_signal_handler_raises_an_exception():
+    """If it interrupts a thread that prints, later output is sent nevertheless."""
+    writer = Writer(receipts=True)
+
+    def interrupted(_queue: Any, _block: bool) -> None:
+        raise TimeoutError
+
+    put, writer.output._put = writer.output._put, interrupted
+    with pytest.raises(TimeoutError):
+        writer.print("first\n")
+    writer.output._put = put
+    writer.print("second\n")
+    assert [(1, "first\nsecond\n")] == writer.write()
+
+
+def test_a_thread_that_prints_at_the_end(monkeypatch: pytest.MonkeyPatch):
+    """The end waits for what was printed before it, and not for a thread that prints without pause."""
+    monkeypatch.setattr(relay_debug_output, "DRAIN_LIMIT", float("inf"))
+    writer = Writer(receipts=True)
+    writer.print("before\n")
+    sent: list[Any] = []
+
+    def write_while_another_prints() -> bool:
+        sent.extend(writer.write())
+        writer.print("later\n")
+        return True
+
+    writer.output.drain(SimpleNamespace(is_alive=write_while_another_prints))
+    assert (1, "before\n") == sent[0]
