@@ -18,10 +18,12 @@ TRACEBACK = "Traceback (most recent call last)"
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
 _NAMED = re.compile(r"[A-Za-z_][\w.]*: ")
 """The beginning of the last line of a traceback."""
+_STANDARD_LIBRARY = os.path.dirname(os.__file__)  # noqa: PTH120 - pathlib costs 10 ms
 _python_directories = [
     entry
     for entry in sys.path
-    if entry.startswith(os.path.dirname(os.__file__)) or "site-packages" in entry or "dist-packages" in entry  # noqa: PTH120 - pathlib costs 10 ms
+    if isinstance(entry, str)  # Python leaves out a Path
+    and (entry.startswith(_STANDARD_LIBRARY) or "site-packages" in entry or "dist-packages" in entry)
 ]
 """The directories of the standard library and of packages; programs import this package before they change the path."""
 
@@ -32,7 +34,7 @@ def describe_exception(error: BaseException) -> str:
     Exceptions that pass on the failure of another process contain that process's traceback (nbclient, torch): then the
     line has the first line of the text, usually a heading, and the exception in which the traceback ends.
     """
-    lines = _meaningful_lines(str(error))
+    lines = _meaningful_lines(_text(error))
     if any(TRACEBACK in line for line in lines):
         cause = next((line for line in reversed(lines) if _NAMED.match(line)), lines[-1])
         lines = [cause] if TRACEBACK in lines[0] else [lines[0], cause]
@@ -53,12 +55,19 @@ def failed_import(error: Exception) -> RelayDebugError | None:
 
     Debugging imports most of its modules when it needs them.
     """
-    if not isinstance(error, ImportError) or set(_python_directories) <= set(sys.path):
+    if not isinstance(error, ImportError) or all(entry in sys.path for entry in _python_directories):
         return None
     return RelayDebugError(
         f"cannot import '{error.name}', because the job has removed Python's directories from sys.path",
         hint="keep these directories in sys.path",
     )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the job's `__str__` may raise anything
+        return "<exception str() failed>"  # as in Python's tracebacks
 
 
 def _meaningful_lines(text: str) -> list[str]:

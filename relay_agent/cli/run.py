@@ -19,9 +19,9 @@ from typing import Any, NoReturn
 from relay_agent import inject
 from relay_agent.cli.common import PROGRAM, Commands, explain
 from relay_agent.collective_timeouts import timeout_variables
-from relay_agent.inject._relay_debug_programs import is_off, isolating_option, what_runs
+from relay_agent.inject._relay_debug_programs import is_off, is_python, isolating_option, what_runs
 from relay_agent.inject.eligibility import REGISTERED
-from relay_agent.inject.unregistered import is_python, watch_this_process
+from relay_agent.inject.unregistered import watch_this_process
 from relay_agent.python_path import in_front
 from relay_agent.settings.environment import ACCESS_VARIABLES, HC, MODE, ON_DEMAND, WAIT, from_environment
 from relay_agent.settings.local_run import is_local

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MULTIPROCESSING", "helper_reason", "is_off", "isolating_option", "what_runs"]
+__all__ = ["MULTIPROCESSING", "helper_reason", "is_off", "is_python", "isolating_option", "what_runs"]
 
 MULTIPROCESSING = "it is a multiprocessing child process"
 
@@ -78,6 +78,12 @@ _HOSTS = frozenset({"cProfile", "pdb", "profile", "runpy", "trace", "unittest"})
 def is_off(mode: str) -> bool:
     """Whether a value of RELAY_DEBUG disables debugging."""
     return mode.strip().lower() in _OFF
+
+
+def is_python(command: str) -> bool:
+    """Whether the name of a command is that of a Python interpreter, maybe of a debug build."""
+    name = command.rpartition("/")[2].removesuffix("-dbg").removesuffix("d")
+    return name.rstrip("0123456789.") == "python"
 
 
 def helper_reason(orig_argv: list[str]) -> str | None:

@@ -17,22 +17,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from relay_agent.inject._relay_debug_programs import isolating_option, what_runs
+from relay_agent.inject._relay_debug_programs import is_python, isolating_option, what_runs
 from relay_agent.inject.eligibility import should_register
 from relay_agent.settings.environment import MODE, WAIT
 from relay_agent.stderr import write_line
 
-__all__ = ["PythonProcess", "is_python", "obstacle", "python_processes", "watch_this_process"]
+__all__ = ["PythonProcess", "obstacle", "python_processes", "watch_this_process"]
 
 LOOK_INTERVAL = 5.0
 """Seconds between two looks. A program is reported if both show it, so one that ends quickly is not."""
+TITLE = b"relay-agent run"
+"""The command line of the watching process."""
 MIN_VERSION = (3, 10)
 _CALL = "make the code call start_remote_debugging_from_args()"
 _SYSTEM = ("/usr/bin/", "/usr/sbin/", "/usr/lib/")
 """Directories of Python programs that belong to the distribution, which isolates many of them."""
 _HOOK = "sitecustomize.py"
-_PYTHON = re.compile(r"python([0-9.]*)(-dbg|d)?")
-"""Names of Python interpreters."""
 
 
 class PythonProcess(NamedTuple):
@@ -44,19 +44,15 @@ class PythonProcess(NamedTuple):
     environ: dict[str, str]
 
 
-def is_python(command: str) -> bool:
-    """Return whether the name of a command is that of a Python interpreter."""
-    return _PYTHON.fullmatch(Path(command).name) is not None
-
-
 def watch_this_process() -> None:
     """Start a process that logs why the program which replaces this one does not register; it ends with the program.
 
-    Like the agent, it is not a child of the job, and has its own session.
+    Like the agent, it has its own session, and its parent is the init process (or a subreaper). A job that is the init
+    process of a container is not watched: `os.wait` would wait for the watching process, which waits for the job.
     """
-    if not (sys.platform == "linux" and hasattr(os, "pidfd_open")):
-        return
     job = os.getpid()
+    if job == 1 or not (sys.platform == "linux" and hasattr(os, "pidfd_open")):
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up
         with contextlib.suppress(OSError):  # the limit of processes is reached
@@ -67,12 +63,17 @@ def watch_this_process() -> None:
 
 
 def _start_watcher(job: int) -> None:
-    """Fork again, watch the job in that child, and exit in both; the waiting parent prevents that the pid is reused."""
+    """Fork again, watch the job in that child, and exit in both.
+
+    The parent waits for the exit of this process, so that its pid is not reused, and the descriptors are closed before
+    the job begins.
+    """
     try:
         ended = os.pidfd_open(job)
+        os.setsid()
+        _release_descriptors({2, ended})
+        _replace_command_line()
         if not os.fork():
-            os.setsid()
-            _release_descriptors({2, ended})
             _watch(job, ended)
     finally:
         os._exit(0)
@@ -85,6 +86,19 @@ def _release_descriptors(kept: set[int]) -> None:
             with contextlib.suppress(OSError):  # that of the listing itself
                 os.close(number)
     os.chdir("/")
+
+
+def _replace_command_line() -> None:
+    """Show another command line than the job's: a job may look for a second process of its own, and a key may be in it.
+
+    It is kept in the memory of the process (proc_pid_stat(5), fields 48 and 49).
+    """
+    with contextlib.suppress(OSError):  # a hardened kernel does not allow it
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        start, end = int(fields[45]), int(fields[46])
+        with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
+            memory.seek(start)
+            memory.write(TITLE.ljust(end - start, b"\0")[: end - start])
 
 
 def _watch(job: int, ended: int) -> None:
@@ -153,7 +167,11 @@ def _python_path_obstacle(environ: Mapping[str, str]) -> str:
 
 
 def python_processes(job: int) -> Iterator[PythonProcess]:
-    """Yield the Python processes of a job, of which the first process is given; those of other users are omitted."""
+    """Yield the Python processes of a job, of which the first process is given.
+
+    Those of other users are omitted, and those that show a title (setproctitle): it overwrites command line and
+    environment, and then only zero bytes follow.
+    """
     remaining = [job]
     while remaining:
         pid = remaining.pop()
@@ -164,7 +182,8 @@ def python_processes(job: int) -> Iterator[PythonProcess]:
             environ = dict(text.partition("=")[::2] for text in _strings(pid, "environ"))
         except OSError:  # it has exited, or belongs to another user
             continue
-        if is_python(executable) and orig_argv:
+        is_title = len(orig_argv) > 1 and not any(orig_argv[1:])
+        if is_python(executable) and orig_argv and not is_title:
             yield PythonProcess(pid, executable, orig_argv, environ)
 
 

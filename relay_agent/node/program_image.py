@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from relay_agent.inject._relay_debug_programs import what_runs
+from relay_agent.inject._relay_debug_programs import is_python, what_runs
 
 __all__ = ["ProgramImage"]
 
@@ -41,7 +41,7 @@ class ProgramImage:
                 break
             command = os.fsdecode(self._read("cmdline")).split("\0")
             if any(vector) and command[0]:
-                return Path(what_runs(command)[1] or command[0]).name
+                return _name(command)
             await asyncio.sleep(INTERVAL)
         return ""
 
@@ -50,3 +50,9 @@ class ProgramImage:
             return Path(f"/proc/{self._pid}/{name}").read_bytes()
         except OSError:  # it has exited, or the system has no such file
             return b""
+
+
+def _name(command: list[str]) -> str:
+    """Return the name of the script or module that Python runs, or else that of the program in a command line."""
+    kind, name = what_runs(command) if is_python(command[0]) else ("none", "")
+    return Path(name if kind in {"script", "module"} else command[0]).name

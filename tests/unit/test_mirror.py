@@ -115,7 +115,6 @@ COVERED_BY = {
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
     "tests/e2e/test_listening_editors.py": "relay_client/ports/listening_editors/ stream",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ listening_editors relay_client/ports/listening_editors/ forwarder",
-    "tests/integration/test_endings.py": "relay_agent/node/ program_image",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"
     ),

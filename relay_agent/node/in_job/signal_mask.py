@@ -3,8 +3,7 @@
 The kernel delivers a signal of a process to any thread that does not block it. A program that blocks a signal in all
 its threads and waits for it (`sigwait`, `signalfd`, `signal.sigtimedwait`) would be ended by the signal, because a
 thread of this package has not blocked it. So the helper thread starts with all signals blocked, and so do the threads
-that it starts, which include those of debugpy. The agent and debugpy's
-adapter, which it starts, inherit the mask and reset it.
+that it starts, which include those of debugpy. The agent and debugpy's adapter inherit the mask and reset it.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ def blocked_signals() -> Iterator[None]:
         yield
         return
     kept = {getattr(signal, name) for name in _FAULTS if hasattr(signal, name)} | set(dump_signals())
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - kept)
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - kept)  # a signal handler may raise here
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)

@@ -1,5 +1,6 @@
 """Facts about exceptions of the job as text."""
 
+import subprocess
 import sys
 
 import pytest
@@ -20,6 +21,11 @@ f([])
 """
 PROCESS = f"\n\n-- Process 0 terminated with the following error:\n{TRACEBACK}ValueError: loss is nan\n"
 FIELDS = "1 validation error for Model\nwidth\n  Input should be a valid integer [type=int_parsing]\n    more"
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +50,7 @@ FIELDS = "1 validation error for Model\nwidth\n  Input should be a valid integer
             "ValueError: 1 validation error for Model; width; Input should be a valid integer [type=int_parsing]; more",
         ),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (Unprintable(7), "Unprintable: <exception str() failed>"),
     ],
 )
 def test_one_line(error: BaseException, text: str) -> None:
@@ -64,3 +71,9 @@ def test_only_missing_directories_of_python_explain_an_import(monkeypatch: pytes
     error = unexpected(ModuleNotFoundError("No module named 'x'", name="x"))
     assert ("cannot import 'x', because" in error.sentence) is (removed is not None)
     assert "ValueError: y" == unexpected(ValueError("y")).sentence
+
+
+def test_paths_of_other_types_in_the_path_of_python() -> None:
+    """A program that has a Path in `sys.path`, which Python leaves out, can import this package."""
+    code = "import sys, pathlib; sys.path.insert(0, pathlib.Path('src')); import relay_agent"
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode

@@ -32,7 +32,7 @@ from relay_agent.gevent_originals import threading, time
 __all__ = ["KEPT", "PORTION", "OutputQueue", "Text", "expect_receipts", "install"]
 
 KEPT = 1024 * 1024
-"""Maximum size of the waiting output, in characters; `OVERHEAD` is added for each text, and a long text counts as half."""
+"""Maximum size of the waiting output, in characters; `OVERHEAD` is added for each text, and a long text counts half."""
 PORTION = 32 * 1024
 """Size of the output after which further output waits, measured likewise."""
 OVERHEAD = 100

@@ -1,16 +1,42 @@
 """Why a Python program of a run cannot register."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from relay_agent import inject
-from relay_agent.inject.unregistered import PythonProcess, is_python, obstacle, python_processes
+from relay_agent.inject._relay_debug_programs import is_python
+from relay_agent.inject.unregistered import PythonProcess, obstacle, python_processes, watch_this_process
 
 INJECT = str(Path(inject.__file__).parent)
+TITLE = """
+import os, sys
+fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+start, end = int(fields[45]), int(fields[48])  # from the first argument to the last variable
+with open("/proc/self/mem", "r+b", buffering=0) as memory:
+    memory.seek(start)
+    memory.write(b"worker: idle".ljust(end - start, b"\\0"))
+from relay_agent.inject.unregistered import python_processes
+print([*python_processes(os.getpid())])
+"""
+WATCHED = """
+import os, psutil, sys
+from relay_agent.inject.unregistered import watch_this_process
+reader, writer = os.pipe()
+watch_this_process()
+os.close(writer)
+os.set_blocking(reader, False)
+shown = [each.info["cmdline"] or [] for each in psutil.process_iter(["cmdline"])]
+print(os.read(reader, 1), len([each for each in shown if sys.argv[1] in each]))
+"""
 SETTINGS = {"RELAY_DEBUG": "wait", "PYTHONPATH": f"{INJECT}:src"}
+
+
+def output(code: str, *arguments: str) -> str:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def process(*options: str, executable: str = "/opt/bin/python3.12", **environ: str) -> PythonProcess:
@@ -63,3 +89,22 @@ def test_a_running_process_is_described_as_it_was_started():
     [found] = [each for each in python_processes(os.getpid()) if each.pid == os.getpid()]
     assert sys.orig_argv == found.orig_argv
     assert found.environ["PATH"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+def test_a_process_that_shows_a_title_is_omitted():
+    """The title, as setproctitle writes it, overwrites the command line and the environment."""
+    assert "[]\n" == output(TITLE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux")
+def test_the_watching_process_has_no_descriptors_and_no_arguments_of_the_job(tmp_path: Path):
+    """When the job begins, nothing can wait for the process, such as the reader of a pipe, or take it for the job."""
+    assert "b'' 1\n" == output(WATCHED, str(tmp_path))
+
+
+def test_the_init_process_of_a_container_is_not_watched(monkeypatch: pytest.MonkeyPatch):
+    """It would be the parent of the watching process, for which `os.wait` would wait."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("a process was started"))
+    watch_this_process()

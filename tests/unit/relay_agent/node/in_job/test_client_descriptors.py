@@ -35,6 +35,7 @@ print(client.failure, flush=True)
 sys.stdin.readline()
 os._exit(0)
 """
+PATIENT = "from relay_agent.node.in_job import client as module; module.START_TIME = 3600\n"
 BEGINS = """\
 print(client.connections, flush=True)
 try:
@@ -53,7 +54,7 @@ def settings(relay: LocalRelay, tmp_path: Path) -> dict[str, str]:
 
 async def test_job_begins_when_its_registration_is_under_way(settings: dict[str, str]) -> None:
     """The first process of a node has neither half-open descriptors nor a child of relay-agent when its code begins."""
-    start = START.replace("TIMEOUT", "None").rpartition("print(")[0]
+    start = START.replace("TIMEOUT", "None").rpartition("print(")[0].replace("client = ", f"{PATIENT}client = ")
     status, lines, err = await run_job(start + BEGINS, **settings)
     assert (0, ["1", "no children"]) == (status, lines), err
 

@@ -2,7 +2,10 @@
 
 import signal
 import threading
+from collections.abc import Iterable
 from pathlib import Path
+
+import pytest
 
 from relay_agent.node.in_job.signal_mask import blocked_signals
 from relay_agent.stacks.in_process import dump_signals
@@ -53,6 +56,26 @@ def test_threads_started_meanwhile_block_signals() -> None:
     assert {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD, signal.SIGRTMIN} <= mask
     assert not mask & {signal.SIGSEGV, signal.SIGTRAP, *dump_signals()}
     assert before == signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_signal_handler_that_raises_while_signals_are_being_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The starting thread receives all signals again; Python calls the handlers at the end of `pthread_sigmask`."""
+    set_mask = signal.pthread_sigmask
+
+    def set_mask_with_handler(how: int, signals: Iterable[int]) -> set[int]:
+        before = set_mask(how, signals)
+        if signals and how == signal.SIG_BLOCK:
+            raise KeyboardInterrupt
+        return before
+
+    before = set_mask(signal.SIG_BLOCK, ())
+    monkeypatch.setattr(signal, "pthread_sigmask", set_mask_with_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), blocked_signals():
+            pass
+        assert before == set_mask(signal.SIG_BLOCK, ())
+    finally:
+        set_mask(signal.SIG_SETMASK, before)
 
 
 async def test_job_that_waits_for_a_blocked_signal(relay: LocalRelay, tmp_path: Path) -> None:
