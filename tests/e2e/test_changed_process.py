@@ -14,7 +14,7 @@ from tests.support.run_job import access, running_client, running_job
 
 pytestmark = pytest.mark.e2e
 
-IN_REMOVED_DIRECTORY = "import os, tempfile; os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd())"
+IN_REMOVED_DIRECTORY = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir(os.getcwd())"
 API = "import relay_agent; relay_agent.start_remote_debugging_from_args()"
 COUNT = """; import sys, time; print("started", file=sys.stderr)
 def count():
@@ -53,7 +53,7 @@ async def test_a_job_whose_directory_was_removed(relay: LocalRelay, tmp_path: Pa
         "0",
     )
     async with (
-        program("train", *options, env=access(relay, tmp_path, "listen", PYTHONPATH=str(tmp_path))) as job,
+        program("train", *options, env=access(relay, tmp_path, "listen"), cwd=tmp_path) as job,
         running_client(relay, tmp_path, "--ports", str(port)),
     ):
         await job.line("started")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from relay_core.compat import timeout
 from relay_core.dap.framing import encode
 from tests.support.armed import adapter, armed
 from tests.support.deadline import DEADLINE
-from tests.support.faults import FAULTS, Fault, alone_and_observed
+from tests.support.faults import FAULTS, STATUS, Fault, alone_and_observed, can_mount
 from tests.support.fleet import who_serves
 from tests.support.jobs import job
 from tests.support.other_user import crowd_of_strangers, needs_second_user
@@ -118,9 +117,10 @@ async def test_other_users_of_an_adapter_without_descriptors() -> None:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 async def test_job_without_resources(relay: LocalRelay, tmp_path: Path, fault: Fault) -> None:
     """A job that lacks something writes the same and ends with the same status as without relay-agent."""
-    if fault.needs_root and os.geteuid() != 0:
-        pytest.skip("only root can mount a disk")
+    if fault.needs_disk and not can_mount():
+        pytest.skip("this user cannot mount a disk")
     alone, observed = await alone_and_observed(fault, relay, tmp_path)
+    assert alone.status == STATUS, alone.stderr
     assert (alone.status, alone.stdout) == (observed.status, observed.stdout), observed.stderr
     assert "Traceback" not in observed.stderr
     assert fault.logged in observed.stderr

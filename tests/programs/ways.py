@@ -104,8 +104,8 @@ class Ways:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         if way is None:
             return kept
-        node = directory.parent if odd.has_own_agent else self._directory
-        return kept | access(self._relay, self._directory, "listen") | {"RELAY_NODE_DIR": str(node / "node")}
+        node = directory.with_name(f"node-{way}") if odd.has_own_agent else self._directory / "node"
+        return kept | access(self._relay, self._directory, "listen") | {"RELAY_NODE_DIR": str(node)}
 
     async def _result(self, odd: Odd, process: asyncio.subprocess.Process, directory: Path) -> Outcome:
         try:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from relay_core.compat import timeout
 from relay_core.errors import ConfigurationError
 from relay_server.config import provisioning
 from relay_server.config.certificates import prepare
@@ -18,6 +19,7 @@ from relay_server.operations.reloading import Reloader
 from relay_server.server import RelayServer
 from tests.integration.relay_server.conftest import KEYS
 from tests.integration.relay_server.waiting import eventually
+from tests.support.deadline import DEADLINE
 from tests.support.raw_websocket import CLOSE, TEXT, refused
 
 NEW_KEY = "another-key-of-agent-xxxxxxxxxxxx"
@@ -132,8 +134,9 @@ async def test_a_certificate_that_is_replaced_in_its_directory_is_presented(tmp_
         files = prepare(config.tls, [*config.hosts, "another.example"])
         new = ssl.PEM_cert_to_DER_cert(files.certificate.read_text())
         assert before != new
-        while new != await served_certificate(server, server.ca_file):
-            await asyncio.sleep(0.01)
+        async with timeout(DEADLINE):
+            while new != await served_certificate(server, server.ca_file):
+                await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.wait([running])
 

@@ -146,8 +146,8 @@ HOOKS = (
             raise Late
         signal.signal(signal.SIGALRM, raise_late)
         print("waiting")  # stop
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
             time.sleep(60)
         except Late:
             print("late")
@@ -262,7 +262,8 @@ HOOKS = (
         "segmentation_fault",
         "crashes in C code, with `faulthandler`",
         """
-        import ctypes, faulthandler
+        import ctypes, faulthandler, resource
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         faulthandler.enable(all_threads=False)
         print("crashing", flush=True)  # stop
         ctypes.string_at(0)

@@ -190,9 +190,9 @@ PROCESSES = (
         "late_threads",
         "ends its main thread before another one, beside a daemon thread",
         """
-        import threading, time
+        import threading
         def work():
-            time.sleep(0.2)
+            threading.main_thread().join()
             print("late")  # stop
         threading.Thread(target=threading.Event().wait, daemon=True).start()
         threading.Thread(target=work).start()

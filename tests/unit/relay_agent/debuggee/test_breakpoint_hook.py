@@ -3,6 +3,7 @@
 import pytest
 
 from relay_client.dap.client import DapClient
+from tests.support import run_job as run_job_support
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job, run_job
 
@@ -30,10 +31,7 @@ except ImportError:
 
 @pytest.fixture
 def access(relay, tmp_path):
-    return {
-        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(tmp_path, "listen")),
-        "RELAY_CA_FILE": str(relay.ca_file),
-    }
+    return run_job_support.access(relay, tmp_path, "listen")
 
 
 async def test_nobody_attaches(access):

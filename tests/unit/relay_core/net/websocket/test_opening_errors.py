@@ -21,6 +21,8 @@ async def refusal(monkeypatch: pytest.MonkeyPatch, status: str, *headers: str, u
         writer.write("\r\n".join(lines).encode())
         writer.close()
 
+    for name in ("https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
     async with local_server(refuse) as (port, _):
         monkeypatch.setenv("HTTPS_PROXY", f"http://{user}127.0.0.1:{port}")
         with pytest.raises(ProxyRefused) as caught:
