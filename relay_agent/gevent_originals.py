@@ -175,11 +175,29 @@ def _make_copies() -> dict[str, ModuleType]:
     def import_copies(name: str, *arguments: Any) -> ModuleType:
         return copies[name] if name in copies else __import__(name, *arguments)
 
-    for name in _PYTHON:
-        copies[name] = _executed_again(importlib.import_module(name), import_copies)
+    with _without_sentinel(copies):
+        for name in _PYTHON:
+            copies[name] = _executed_again(importlib.import_module(name), import_copies)
     if _main_thread is not None:
         _correct_main_thread(copies["threading"], _main_thread)
     return copies
+
+
+@contextlib.contextmanager
+def _without_sentinel(copies: dict[str, Any]) -> Iterator[None]:
+    """Keep the copy of `threading` from replacing the lock that Python releases when this thread ends.
+
+    Up to Python 3.12, `threading` does so when it is executed, because it regards this thread as the main thread. Code
+    that waits for the end of this thread, such as Python's exit, would then wait without limit.
+    """
+    functions = vars(copies["_thread"])
+    original = functions.get("_set_sentinel")
+    if original is None:
+        yield
+        return
+    functions["_set_sentinel"] = functions["allocate_lock"]
+    yield
+    functions["_set_sentinel"] = vars(copies["threading"])["_set_sentinel"] = original
 
 
 def _with_originals(module: ModuleType) -> ModuleType:

@@ -97,6 +97,18 @@ while len(found) < len(names):
     gevent_originals.time.sleep(0.01)
 print([name.partition(".")[0] for name in found])
 """
+ENDING = """
+import threading
+from relay_agent import gevent_originals
+patched = threading.Event()
+thread = threading.Thread(target=lambda: (patched.wait(), gevent_originals.threading.get_ident()))
+thread.start()
+from gevent import monkey
+monkey.patch_all()
+patched.set()
+thread.join()
+print("joined")
+"""
 
 IMPORTING = """
 import _thread, time
@@ -185,6 +197,12 @@ def test_copies_that_are_made_during_the_patch() -> None:
     """A thread that makes the copies while gevent patches the modules gets the original functions."""
     pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
     assert _output(PATCHING) == "['_thread', '_relay_agent_original_threading', '_thread']\n"
+
+
+def test_copies_in_a_thread_that_ends() -> None:
+    """A thread that makes the copies can be joined when it has ended."""
+    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
+    assert _output(ENDING) == "joined\n"
 
 
 def test_another_thread_is_importing_the_same_modules() -> None:
