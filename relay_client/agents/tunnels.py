@@ -147,20 +147,19 @@ class Tunnels:
         stream = driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
         return stream, [ResponseCache()] if prefetch else []
 
-    def is_for_debuggers(self, destination: Destination) -> bool:
-        """True if the destination is a process or a port of `serve --dap`. Agents announce other ports as forwards."""
-        claim = self._claim_to(destination)
-        return claim is not None and (claim.target.pid is not None or destination.port not in claim.agent.forwards)
+    def leads_to_process(self, destination: Destination) -> bool:
+        """True if the destination is a process, which only debuggers may connect to."""
+        return self._process_at(destination) is not None
 
     def leads_to_debugpy(self, destination: Destination) -> bool:
         """True if prefetching is possible and the destination is a process that no other user is debugging."""
-        claim = self._claim_to(destination)
-        if claim is None or claim.target.pid is None or not self._can_prefetch(claim.agent.id):
+        if (claim := self._process_at(destination)) is None or not self._can_prefetch(claim.agent.id):
             return False
         return claim.target.attachment is None or claim.target.attachment.user == _user()
 
-    def _claim_to(self, destination: Destination) -> Claim | None:
-        return None if destination.is_forward else self.roster.owner(destination.port, time.time())
+    def _process_at(self, destination: Destination) -> Claim | None:
+        claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
+        return None if claim is None or claim.target.pid is None else claim
 
     def open_request(self, agent_id: AgentId, request: Request) -> SessionStream:
         """Return a stream for a request to one agent.

@@ -8,8 +8,8 @@
 Bytes from the local side are kept until the target sends its first byte (`relay_client.ports.layers.early_bytes`).
 Until then, they can be sent again if the target exits, for example because the job was restarted.
 
-A stream to a process, or to a port of `relay-agent serve --dap`, holds it for its user. So the stream is opened only
-once the local program has sent bytes of the Debug Adapter Protocol; no web page or port scan can hold a process.
+A stream to a process holds that process for its user. So it is opened only once the local program has sent bytes of the
+Debug Adapter Protocol; no web page or port scan can hold a process.
 
 An editor is informed of each state (`relay_client.editor`). While its connection has no stream, its bytes take the same
 path, but to a stream that discards them.
@@ -51,7 +51,7 @@ out not to be served has just been removed."""
 
 FIRST_BYTES_TIMEOUT = 30.0
 """Timeout in seconds for the first request to a process; VS Code sends it immediately."""
-NOT_DAP = "only programs that use the Debug Adapter Protocol can connect to this port"
+NOT_DAP = "only programs that use the Debug Adapter Protocol can connect to a process"
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ class _WaitingConnection:
         """
         destination = self._local.destination
         await self._tunnels.wait_for(destination)
-        if self._tunnels.is_for_debuggers(destination):
+        if self._tunnels.leads_to_process(destination):
             try:
                 async with timeout(FIRST_BYTES_TIMEOUT):
                     first = await asyncio.shield(self._first)
