@@ -187,7 +187,7 @@ class _WaitingConnection:
         return None
 
     async def _open(self) -> tuple[SessionStream, list[Layer]]:
-        """Return a stream, once there is an agent and, at a port that is for debuggers, a debugger.
+        """Return a stream, once there is an agent and, if the stream leads to a process, a debugger.
 
         Raises:
             ProtocolError: the local program is not a debugger.

@@ -387,7 +387,7 @@ async def test_start_and_stop(editor: Editor, relay: LocalRelay, tmp_path: Path)
             await window.until_shown(status_bar(window), "1 rank")
         await window.command("relayDebug.stop")
         await status_bar(window).wait_for(state="hidden")
-        assert before == {*editor.client_directory.glob("control-*")}
+        assert before >= {*editor.client_directory.glob("control-*")}  # sockets of killed clients may have been removed
 
 
 async def write_settings(window: Window, settings: dict[str, object]) -> None:

@@ -2,7 +2,8 @@
 
 debugpy verifies a breakpoint if its file exists. It cannot be hit if another tool has taken the debugger's trace
 function, or in a child process that is not followed. Each such fact is one line in the job's log and in the debug
-console. Nothing is examined before an editor has attached, and nothing after it has left.
+console. Nothing is examined before an editor has attached, and nothing after it has left. Jobs that use gevent are not
+examined: with its locks, pydevd's reader could wait for the examination.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from relay_agent.debuggee import tracing
 from relay_agent.debuggee.pydevd_patches import following
 from relay_agent.debuggee.unreached import children, tracers
 from relay_agent.debugpy_internals.table import UNREACHED
-from relay_agent.gevent_originals import threading, time
+from relay_agent.gevent_originals import is_active, threading, time
 from relay_agent.stderr import write_line
 
 __all__ = ["install"]
@@ -37,7 +38,7 @@ def install() -> None:
     def notify_and_examine(api: Any, debugger: Any) -> None:
         """Handle `configurationDone`, with which an editor completes its attach."""
         notify(api, debugger)
-        if not UNREACHED.is_off:
+        if not (UNREACHED.is_off or is_active()):
             with UNREACHED.guarded():
                 _Examination(debugger).start()
 
