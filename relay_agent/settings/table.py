@@ -152,7 +152,7 @@ SETTINGS = (
     ),
     Setting(
         "hold", "--debug-hold", "RELAY_DEBUG_HOLD", "TIME", parse_duration, f"{DEFAULT_HOLD / 60:g}m",
-        "how long to hold a crashed process", alias="--hold",
+        "wait at a crash or at breakpoint()", alias="--hold",
     ),
     Setting(
         "timeouts", "--debug-timeouts", "RELAY_DEBUG_TIMEOUTS", "TIME", _parse_timeouts, "",

@@ -206,7 +206,7 @@ async def test_the_identity_of_an_azure_ml_job(
 async def test_an_identity_that_this_compute_does_not_have(
     cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """An endpoint that gives no token is no reason to sign in: the hint says which identity is missing here."""
+    """If an identity endpoint returns no token, the hint names the missing identity instead of a sign-in."""
     identity.known_client = "33333333-3333-3333-3333-333333333333"
     monkeypatch.delenv("DEFAULT_IDENTITY_CLIENT_ID", raising=False)
     if variable:

@@ -135,7 +135,7 @@ async def test_a_proxy_that_never_answers(
 async def test_a_proxy_that_shows_a_page(
     tmp_path: Path, configured: LocalRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sign-in page with status 200 is not a connection to the relay, whatever its status says."""
+    """A sign-in page is not a connection to the relay, although its status is 200."""
 
     async def show(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

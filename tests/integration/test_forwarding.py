@@ -317,7 +317,7 @@ async def test_an_editor_that_prefers_ipv6(relay: LocalRelay) -> None:
 
 @needs_ipv6
 async def test_a_port_that_is_in_use_on_ipv6_only(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
-    """Another program on ::1 would get what is sent to `localhost`, so a line tells which address to use."""
+    """Another program on ::1 would receive what is sent to `localhost`, so a log line names the address to use."""
     port = free_port()
     with socket.create_server(("::1", port), family=socket.AF_INET6):
         async with client_tunnels(relay) as tunnels, Forwarder(tunnels, [port]) as forwarder:

@@ -21,7 +21,7 @@ JOBS = {
 
 
 async def test_the_log_names_why_a_program_cannot_be_debugged(tmp_path: Path):
-    """One line for each job, with the process id and the script; the job goes on."""
+    """One line for each job, with the process id and the script; the job continues."""
     stage = Stage(tmp_path)
     stage.write("train.py", "import os; print(os.getpid(), flush=True); input()")
     (tmp_path / "other").mkdir()
