@@ -4,8 +4,9 @@
         control-1a2b3c4d.sock         see `relay_client.control.directory`; RELAY_CLIENT_DIR sets another directory
         5678.lock                     see `relay_client.ports.port_lock`; always here, because each port exists once
 
-The private directory is in the system's directory for temporary files; on Windows, each user has a separate one. What
-must outlast a reboot is elsewhere:
+The private directory is in the system's directory for temporary files; on Windows, each user has a separate one. Any
+other user can create a directory with this name first; then the following one is used. It is also the place for what
+must outlast a reboot:
 
     ~/.local/state/relay-debug/       mode 0700; below XDG_STATE_HOME if that is set, and in RELAY_CLIENT_DIR if that is
         mcp-audit.jsonl               see `relay_client.mcp.audit`
@@ -32,8 +33,10 @@ DIRECTORY_VARIABLE = "RELAY_CLIENT_DIR"
 
 def user_directory() -> Path:
     """Return the directory, which may not exist yet."""
-    chosen = os.environ.get(DIRECTORY_VARIABLE)
-    return Path(chosen) if chosen else Path(tempfile.gettempdir()) / _name()
+    if chosen := os.environ.get(DIRECTORY_VARIABLE):
+        return Path(chosen)
+    default = Path(tempfile.gettempdir()) / _name()
+    return (_is_foreign(default) and _state_directory()) or default
 
 
 def shared_directory() -> Path:
@@ -47,13 +50,27 @@ def state_directory() -> Path:
     """Return the directory of files that must outlast a reboot; it may not exist yet."""
     if os.environ.get(DIRECTORY_VARIABLE):
         return user_directory()
+    return _state_directory() or user_directory()
+
+
+def _state_directory() -> Path | None:
     try:
         home = Path.home()
     except RuntimeError:  # this user has none
-        return user_directory()
+        return None
     default = home / (".local/state" if hasattr(os, "getuid") else "AppData/Local")
     chosen = Path(os.environ.get("XDG_STATE_HOME" if hasattr(os, "getuid") else "LOCALAPPDATA", ""))
     return (chosen if chosen.is_absolute() else default) / "relay-debug"
+
+
+def _is_foreign(directory: Path) -> bool:
+    try:
+        require_private(directory)
+    except PermissionError:
+        return True
+    except OSError:  # it does not exist
+        return False
+    return False
 
 
 def _name() -> str:

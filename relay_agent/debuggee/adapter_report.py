@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from relay_agent.gevent_originals import socket, threading, time
+from relay_agent.temporary_directory import temporary_directory
 
 __all__ = ["FILE_VARIABLE", "report_through_file"]
 
@@ -33,7 +34,7 @@ POLL_INTERVAL = 0.005
 def report_through_file() -> Iterator[str]:
     """Yield the path for the adapter's environment; inside the block, `accept` in this thread returns the report."""
     accept, thread = socket.socket.accept, threading.get_ident()
-    with TemporaryDirectory(prefix="relay-debug-") as directory:
+    with TemporaryDirectory(prefix="relay-debug-", dir=temporary_directory()) as directory:
         path = Path(directory) / "endpoints.json"
 
         def accept_report(listener: socket.socket) -> tuple[socket.socket, Any]:

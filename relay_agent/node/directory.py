@@ -1,15 +1,20 @@
 """Private directory with the lock, the socket and the files through which the processes of a node reach their agent.
 
     /tmp/relay-debug-1000/            mode 0700; RELAY_NODE_DIR sets another directory
-        4f1d0c9a2b7e.lock             locked (flock) by the agent for as long as it runs
-        4f1d0c9a2b7e.sock             the Unix socket that the agent listens on
+        07c5a1de-4f1d0c9a2b7e.lock    locked (flock) by the agent for as long as it runs
+        07c5a1de-4f1d0c9a2b7e.sock    the Unix socket that the agent listens on
 
-The file name identifies the agent, which processes with the same hybrid connection and credentials share. It is a
-digest and reveals neither.
+The first part of a file name identifies the node, because nodes and containers may share the directory (TMPDIR in a
+home directory, a mounted volume), but an agent cannot serve processes of other nodes: it could not see or signal them.
+The second part identifies the agent, which processes with the same hybrid connection and credentials share. Both are
+digests, which reveal nothing.
+
+Any user can create `/tmp/relay-debug-1000` before its owner does. The agent's directory is then another one, below
+XDG_RUNTIME_DIR or the home directory. The same applies if the path is too long for a socket.
 
 If the lock is free, no agent is running. Any remaining files are from an agent that was killed, and the next agent of
-this user removes them when it exits. Only the process that holds the lock removes the lock file. After a process has
-locked a file, it checks that the path of the lock file still refers to this file.
+this user on this node removes them when it exits. Only the process that holds the lock removes the lock file. After a
+process has locked a file, it checks that the path of the lock file still refers to this file.
 """
 
 from __future__ import annotations
@@ -18,11 +23,11 @@ import contextlib
 import hashlib
 import json
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay_agent.gevent_originals import os
+from relay_agent.gevent_originals import os, socket
+from relay_agent.temporary_directory import temporary_directory
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
@@ -52,7 +57,7 @@ class NodeDirectory:
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
         self.name = name
-        if len(os.fsencode(self.socket_path)) > MAX_SOCKET_PATH:
+        if _is_too_long(self.socket_path):
             raise ConfigurationError(
                 f"the path '{root}' is too long for a socket", hint=f"set {NODE_DIR_VARIABLE} to a shorter path"
             )
@@ -63,16 +68,19 @@ class NodeDirectory:
     @classmethod
     def of(cls, access: Mapping[str, object]) -> NodeDirectory:
         """Return the files of the agent for these access settings and this process's environment."""
-        root = os.environ.get(NODE_DIR_VARIABLE) or Path(tempfile.gettempdir()) / f"relay-debug-{_user_id()}"
         inherited = {name: value for name, value in os.environ.items() if name in ACCESS_VARIABLES}
         here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""
         text = json.dumps([dict(access), inherited, here], sort_keys=True, default=str)
-        return cls(Path(root), hashlib.sha256(text.encode()).hexdigest()[:12])
+        name = f"{_digest(_node(), 8)}-{_digest(text, 12)}"
+        if chosen := os.environ.get(NODE_DIR_VARIABLE):
+            return cls(Path(chosen), name)
+        roots = _default_roots()
+        return cls(next((root for root in roots if _is_usable(root, name)), roots[0]), name)
 
     @property
     def socket_path(self) -> Path:
         """The Unix socket that the agent listens on."""
-        return self.root / f"{self.name}.sock"
+        return _socket_path(self.root, self.name)
 
     @property
     def lock_path(self) -> Path:
@@ -86,8 +94,7 @@ class NodeDirectory:
             ConfigurationError: other users can enter the directory, or the path is not a directory.
             FileNotFoundError: the directory does not exist.
         """
-        found = self.root.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != _user_id() or found.st_mode & 0o077:
+        if not _is_private(self.root):
             raise ConfigurationError(
                 f"{self.root} is not a private directory of this user",
                 hint=f"remove it, or set {NODE_DIR_VARIABLE} to a directory with mode 0700",
@@ -125,8 +132,11 @@ class NodeDirectory:
             self.root.rmdir()
 
     def sweep(self) -> None:
-        """Remove the files of agents with other names that are no longer running."""
-        for path in list(self.root.glob("*.lock")):
+        """Remove the files of this node's other agents that are no longer running.
+
+        Locks of other nodes are not tried: some shared file systems show them as free.
+        """
+        for path in list(self.root.glob(f"{self.name.partition('-')[0]}-*.lock")):
             other = NodeDirectory(self.root, path.stem)
             if (lock := other.try_lock()) is not None:
                 other.clean()
@@ -153,3 +163,53 @@ class NodeDirectory:
 
 def _user_id() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def _socket_path(root: Path, name: str) -> Path:
+    return root / f"{name}.sock"
+
+
+def _is_too_long(socket_path: Path) -> bool:
+    return len(os.fsencode(socket_path)) > MAX_SOCKET_PATH
+
+
+def _digest(text: str, length: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def _node() -> str:
+    """Return what distinguishes this node or container from all others that may share a directory with it."""
+    parts = [socket.gethostname()]  # differs between copies of a virtual machine, which have the same boot_id
+    with contextlib.suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii"))
+        parts.append(str(Path("/proc/self/ns/pid").stat().st_ino))  # containers with the network of their node
+    return " ".join(parts)
+
+
+def _default_roots() -> list[Path]:
+    """Return the directories of which the first usable one is the default."""
+    roots = [Path(temporary_directory()) / f"relay-debug-{_user_id()}"]
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        roots.append(Path(runtime) / "relay-debug")
+    with contextlib.suppress(RuntimeError):  # this user has no home directory
+        roots.append(Path.home() / ".cache" / "relay-debug")
+    return roots
+
+
+def _is_usable(root: Path, name: str) -> bool:
+    try:
+        return not _is_too_long(_socket_path(root, name)) and _is_private(root)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _is_private(root: Path) -> bool:
+    """Return whether only this user can create files in a directory.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+    """
+    found = root.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == _user_id() and not found.st_mode & 0o077

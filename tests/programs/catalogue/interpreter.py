@@ -34,6 +34,18 @@ INTERPRETER = (
         limit="With an editor, the stack has frames of debugpy, so recursion ends a few calls earlier.",
     ),
     Odd(
+        "own_temporary_directory",
+        "sets TMPDIR, and then uses `tempfile`",
+        """
+        import os, tempfile
+        print(tempfile.tempdir)  # stop
+        os.environ["TMPDIR"] = os.getcwd()
+        with tempfile.NamedTemporaryFile() as file:
+            print(os.path.dirname(file.name) == os.getcwd())
+        """,
+        is_sensitive=True,
+    ),
+    Odd(
         "low_recursion_limit",
         "lowers the recursion limit to 60",
         """

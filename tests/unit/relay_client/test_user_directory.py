@@ -24,6 +24,19 @@ def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tmp_path == user_directory()
 
 
+def test_another_user_has_taken_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that others could use is replaced by the state directory, if this user has a home."""
+    monkeypatch.delenv("RELAY_CLIENT_DIR", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    taken = tmp_path / f"relay-client-{os.getuid()}"
+    taken.mkdir(mode=0o755)
+    assert tmp_path / "home" / ".local" / "state" / "relay-debug" == user_directory()
+    monkeypatch.setattr(Path, "home", _no_home)
+    assert taken == user_directory() == state_directory()
+
+
 def test_what_all_relay_clients_have_in_common(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the variable nor TMPDIR changes it; on Windows, each user has an own directory for temporary files."""
     monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path))

@@ -3,6 +3,7 @@
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,50 @@ def test_one_agent_for_the_same_access(tmp_path, monkeypatch):
     assert name != NodeDirectory.of({"hc": "a", "namespace": "b"}).name
 
 
+def test_other_node(tmp_path, monkeypatch):
+    """Another node's agent has another name in the same directory, and its files are not removed."""
+    monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path / "node"))
+    here = NodeDirectory.of({"hc": "a"})
+    monkeypatch.setattr("socket.gethostname", lambda: "node-1")
+    there = NodeDirectory.of({"hc": "a"})
+    assert here.name.partition("-")[0] != there.name.partition("-")[0]
+    assert here.name.partition("-")[2] == there.name.partition("-")[2]
+    lock = there.try_lock()
+    assert lock is not None
+    os.close(lock)
+    here.sweep()
+    assert there.lock_path.exists()
+    NodeDirectory(there.root, there.name.partition("-")[0] + "-x").sweep()
+    assert not there.lock_path.exists()
+
+
+@pytest.mark.parametrize("reason", ["taken", "too long"])
+def test_default_is_not_usable(tmp_path, monkeypatch, reason):
+    """If the directory below TMPDIR is another user's or its path is too long, the next one is used."""
+    temporary = tmp_path / ("x" * 100 if reason == "too long" else "tmp")
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1")
+    monkeypatch.delenv("RELAY_NODE_DIR", raising=False)
+    if reason == "taken":
+        (temporary / f"relay-debug-{os.getuid()}").mkdir(mode=0o755)
+    monkeypatch.setattr("relay_agent.node.directory.MAX_SOCKET_PATH", len(os.fsencode(temporary)) + 20)
+    assert NodeDirectory.of({"hc": "a"}).root == Path("/run/user/1/relay-debug")
+
+
+def test_no_default_is_usable(tmp_path, monkeypatch):
+    """The error is that of the directory below TMPDIR."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / ("x" * 100)))
+    for name in ("XDG_RUNTIME_DIR", "RELAY_NODE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    own = tmp_path / f"relay-debug-{os.getuid()}"
+    own.touch()
+    monkeypatch.setattr("relay_agent.node.directory.MAX_SOCKET_PATH", len(os.fsencode(own)) + 40)
+    with pytest.raises(ConfigurationError, match=f"{own} is not a private directory"):
+        NodeDirectory.of({"hc": "a"}).try_lock()
+
+
 def test_old_settings_file_counts(tmp_path, monkeypatch):
     """If the working directory has a .azrelay.json, agents of different working directories are different."""
     monkeypatch.setenv("RELAY_NODE_DIR", str(tmp_path / "node"))
@@ -120,9 +165,9 @@ def test_lock_while_others_take_the_directory_along(tmp_path):
 
 def test_sweep(tmp_path):
     """Files of dead agents are removed, files of running ones are kept."""
-    own, dead, living = (NodeDirectory(tmp_path / "node", name) for name in ("own", "dead", "living"))
+    own, dead, living = (NodeDirectory(tmp_path / "node", name) for name in ("n-own", "n-dead", "n-living"))
     locks = [own.try_lock(), living.try_lock()]
-    for path in (dead.lock_path, dead.socket_path, dead.root / "dead-7.stacks", living.socket_path):
+    for path in (dead.lock_path, dead.socket_path, dead.root / "n-dead-7.stacks", living.socket_path):
         path.touch()
     own.sweep()
     assert {own.lock_path, living.lock_path, living.socket_path} == set(own.root.iterdir())
