@@ -303,12 +303,14 @@ UNATTACHED_AGENT = Feature(
     Internal("_pydev_bundle.pydev_monkey:skip_subprocess_arg_patch", "called", "starts the agent without a debugger"),
 )
 UNREACHED = Feature(
-    "no line reports that breakpoints are not hit because of another tool or in child processes that are not followed",
+    "no line reports that breakpoints are not hit because of another tool, in child processes that are not followed, "
+    "or in modules that were loaded from other files",
     Internal(
         "_pydevd_bundle.pydevd_api:PyDevdAPI.notify_configuration_done",
         "replaced",
         "examines the process when an editor has attached",
     ),
+    Internal("pydevd:PyDB.api_received_breakpoints", "read", "the files with breakpoints", True),
     Internal("pydevd:PyDB.cmd_factory", "read", "creates the message for the editor", True),
     Internal(
         "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",

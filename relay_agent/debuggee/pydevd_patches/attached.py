@@ -1,20 +1,22 @@
 """Patch that reports, when an editor has attached, which code its breakpoints do not reach.
 
 debugpy verifies a breakpoint if its file exists. It cannot be hit if another tool has taken the debugger's trace
-function, or in a child process that is not followed. Each such fact is one line in the job's log and in the debug
-console. Nothing is examined before an editor has attached, and nothing after it has left. Jobs that use gevent are not
-examined: with its locks, pydevd's reader could wait for the examination.
+function, in a child process that is not followed, or if the job has loaded the module from another file. Each such fact
+is one line in the job's log and in the debug console. Nothing is examined before an editor has attached, and nothing
+after it has left. Jobs that use gevent are not examined: with its locks, pydevd's reader could wait for the
+examination.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from relay_agent.debuggee import tracing
 from relay_agent.debuggee.pydevd_patches import following
-from relay_agent.debuggee.unreached import children, tracers
+from relay_agent.debuggee.unreached import children, files, tracers
 from relay_agent.debugpy_internals.table import UNREACHED
 from relay_agent.gevent_originals import is_active, threading, time
 from relay_agent.stderr import write_line
@@ -61,13 +63,14 @@ class _Examination(threading.Thread):
     def __init__(self, debugger: Any) -> None:
         super().__init__(name="relay-agent examination", daemon=True)
         self._writer, self._messages = debugger.writer, debugger.cmd_factory
+        self._breakpoints = debugger.api_received_breakpoints
         self._adapter_port = int(debugger.writer.sock.getpeername()[1])
 
     def run(self) -> None:
         """Show what is found, until the editor has left or nothing more can be found."""
         with UNREACHED.guarded():
             _Examination.latest = self
-            checks = [self._tracers(), self._children()]
+            checks = [self._tracers(), self._children(), self._files()]
             while checks := [each for each in checks if self._is_current() and next(each, False)]:
                 time.sleep(INTERVAL)
 
@@ -103,6 +106,19 @@ class _Examination(threading.Thread):
                 return
             for _ in range(min(2**pause, MAX_PAUSE)):
                 yield True
+
+    def _files(self) -> Iterator[bool]:
+        examined: set[str] = set()
+        last = None
+        while True:
+            pending = {file for file, _ in list(self._breakpoints.values())} - examined
+            if last != (state := (pending, len(sys.modules))):
+                last = state
+                for file in sorted(pending):
+                    if (line := files.describe(file)) is not None:
+                        examined.add(file)
+                        self._show(line)
+            yield True
 
     def _show(self, line: str) -> None:
         if line:

@@ -1,6 +1,7 @@
 """Facts about what an editor and the job's log show if the breakpoints of an attached editor are not hit."""
 
 import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,14 +52,14 @@ RUN = """
 TRACE_FUNCTION = pytest.mark.skipif(sys.version_info >= (3, 12), reason="the debugger needs no trace function")
 
 
-async def shown(code: str, attaches: int = 1, **environment: str) -> list[str]:
+async def shown(code: str, *arguments: str, attaches: int = 1, breakpoints: str = "", **environment: str) -> list[str]:
     """Run a job, and return the lines of relay-agent that the editor and the job's log both show at each attach."""
     found = []
-    async with job(START + code, **environment) as running:
+    async with job(START + code, *arguments, **environment) as running:
         port = int(await running.line())
         for _ in range(attaches):
             async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
-                await client.attach({}, within=DEADLINE)
+                await client.attach({breakpoints: [{"line": 1}]} if breakpoints else {}, within=DEADLINE)
                 event = await client.wait_for_event(
                     "output", matching=lambda body: body["output"].startswith("relay-agent: "), within=DEADLINE
                 )
@@ -89,6 +90,24 @@ async def test_threads_that_cannot_be_traced_are_named() -> None:
     """Without pydevd's library, as on ARM, a thread that was running before the debugger started is named."""
     (line,) = await shown(ARM + WAIT + RUN, PYDEVD_LOAD_NATIVE_LIB="0")
     assert "are not hit in threads that started before the debugger attached: loader. hint: attach while" in line
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+async def test_a_module_that_was_loaded_from_an_archive_is_named(tmp_path: Path, is_local: bool) -> None:
+    """The file with the breakpoint may exist beside the archive, or on the laptop only."""
+    source = tmp_path / "source" / "model.py"
+    source.parent.mkdir()
+    source.write_text("loss = 1\n")
+    with zipfile.ZipFile(tmp_path / "job.pyz", "w") as archive:
+        archive.write(source, "model.py")
+    if not is_local:
+        source.unlink()
+    load = "\n    sys.path.insert(0, sys.argv[1]); import model\n"
+    (line,) = await shown(ARM + WAIT + load + RUN, str(tmp_path / "job.pyz"), breakpoints=str(source))
+    assert line == (
+        f"breakpoints in {source} are not hit in module model, which was loaded from {tmp_path}/job.pyz/model.py. "
+        "hint: run the job from unpacked source files while you debug"
+    )
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
@@ -137,7 +156,8 @@ def test_a_child_that_has_just_been_forked_is_not_named(monkeypatch: pytest.Monk
     monkeypatch.setattr(attached.following, "is_active", lambda: True)
     lines: list[str] = []
     writer = SimpleNamespace(sock=SimpleNamespace(getpeername=lambda: ("127.0.0.1", 1)), add_command=lines.append)
-    debugger = SimpleNamespace(writer=writer, cmd_factory=SimpleNamespace(make_console_message=str))
+    messages = SimpleNamespace(make_console_message=str)
+    debugger = SimpleNamespace(writer=writer, cmd_factory=messages, api_received_breakpoints={})
     assert [True] == list(attached._Examination(debugger)._children())
     (line,) = lines
     assert line.startswith("relay-agent: breakpoints are not hit in child process 2, which")
