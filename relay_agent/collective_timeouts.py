@@ -32,11 +32,11 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relay_agent import stderr
+from relay_agent.import_hook import after_import
 from relay_agent.settings.model import DEFAULT_TIMEOUTS
 
 if TYPE_CHECKING:
     from datetime import timedelta
-    from importlib.machinery import ModuleSpec
     from types import ModuleType
 
 __all__ = ["raise_timeouts", "timeout_variables"]
@@ -112,11 +112,10 @@ def raise_timeouts(
     environ.update(timeout_variables(seconds, environ))
     _timeouts.seconds = max(_timeouts.seconds, seconds)
     _timeouts.warn = warn
-    module = sys.modules.get(C10D)
-    if module is not None:
+    if (module := sys.modules.get(C10D)) is not None:
         _timeouts.apply(module)
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    else:
+        after_import(C10D, lambda module: _timeouts.apply(module, is_new=True))
 
 
 class _Timeouts:
@@ -207,32 +206,3 @@ def _replace(module: ModuleType, name: str, replacement: Callable[..., Any]) -> 
     for namespace in [module, *importers]:
         if getattr(namespace, "__dict__", {}).get(name) is function:
             setattr(namespace, name, replacement)
-
-
-class _Finder:
-    """Meta path finder that detects the import of `C10D`."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the spec of `C10D` from the other finders, with its loader wrapped; None for every other module."""
-        if name != C10D:
-            return None
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if find is not None else None
-            if spec is not None:
-                self._wrap_loader(spec.loader)
-                return spec
-        return None
-
-    def _wrap_loader(self, loader: Any) -> None:
-        """Make a loader apply the timeouts, once, to the module that it executes."""
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            del loader.exec_module
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-            _timeouts.apply(module, is_new=True)
-
-        loader.exec_module = exec_module

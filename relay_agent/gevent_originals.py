@@ -5,6 +5,9 @@ a breakpoint stops them all. The threads that serve the debugger must run even t
 below is looked up when it is used: in a copy with the original functions if gevent has patched the module, and
 otherwise in the module itself. Without gevent, nothing is copied or imported.
 
+eventlet patches the same modules. debugpy does not work with it, but the other requests to a job do. eventlet keeps no
+original functions, so its copies have those of the C modules, loaded once more.
+
 A test of the job may also stop the clock: freezegun replaces `time.monotonic` and `time.time`, in this module too if
 they were its attributes. A wait with a time limit would then never end. So `time` is always loaded once more from its C
 code. time-machine, which changes the C code itself, does not change `monotonic` and `sleep`.
@@ -35,6 +38,7 @@ __all__ = [
     "copies_in_use",
     "import_gevent",
     "is_active",
+    "is_patched_by_eventlet",
     "os",
     "prepare_imports",
     "queue",
@@ -61,16 +65,22 @@ _COPY_NAME = "_relay_agent_original_{}"
 
 def is_active() -> bool:
     """Return whether gevent has patched the standard library, or is announced by `GEVENT_SUPPORT`."""
-    return _is_patched() or _is_announced()
+    return bool(_saved()) or _is_announced()
+
+
+def _is_patched() -> bool:
+    """Return whether gevent or eventlet has patched the standard library."""
+    return bool(_saved()) or is_patched_by_eventlet()
+
+
+def is_patched_by_eventlet() -> bool:
+    """Return whether eventlet has patched the standard library."""
+    return bool(getattr(sys.modules.get("eventlet.patcher"), "already_patched", None))
 
 
 def _saved() -> dict[str, dict[str, Any]]:
     """Return what gevent has replaced: the originals by module and name."""
     return getattr(sys.modules.get("gevent.monkey"), "saved", {})
-
-
-def _is_patched() -> bool:
-    return bool(_saved())
 
 
 def _is_announced() -> bool:
@@ -96,7 +106,7 @@ def prepare_imports() -> None:
     a KeyError (seen with Python 3.11 and gevent 26.9).
     """
     gevent: Any = sys.modules.get("gevent")
-    for _ in range(_MAX_ATTEMPTS if gevent is not None and _is_patched() else 0):
+    for _ in range(_MAX_ATTEMPTS if gevent is not None and _saved() else 0):
         with contextlib.suppress(KeyError):
             gevent.get_hub()
             return
@@ -205,6 +215,9 @@ def _with_originals(module: ModuleType) -> ModuleType:
     copy = ModuleType(module.__name__)
     vars(copy).update(vars(module))  # before `_saved` is read, because gevent saves a function before it replaces it
     vars(copy).update(_saved().get(module.__name__, {}))
+    if is_patched_by_eventlet():
+        name = _os.name if module.__name__ == "os" else module.__name__
+        vars(copy).update(vars(_loaded_again(name)))
     return copy
 
 
@@ -240,8 +253,8 @@ if not TYPE_CHECKING:
     os, queue, socket, subprocess, threading = map(_Module, ("os", "queue", "socket", "subprocess", "threading"))
     time = _loaded_again("time")
 
-_main_thread = None if is_active() else threading.main_thread().ident
-"""The main thread's ident, or None if gevent was active before this module was imported; the copies are then made
-in that thread."""
+_main_thread = None if is_active() or is_patched_by_eventlet() else threading.main_thread().ident
+"""The main thread's ident, or None if gevent or eventlet was active before this module was imported; the copies are
+then made in that thread."""
 if hasattr(_os, "register_at_fork"):  # another thread of the parent may have held the lock
     _os.register_at_fork(after_in_child=_copies.renew_lock)

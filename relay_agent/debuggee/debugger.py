@@ -18,7 +18,8 @@ from enum import Enum, auto
 from types import FrameType, ModuleType
 from typing import Any
 
-from relay_agent.debuggee import debugpy_start, fork_guard, pydevd_patches, recovery, tracing
+from relay_agent.debuggee import debugpy_start, eventlet_support, fork_guard, pydevd_patches, recovery, tracing
+from relay_agent.debuggee.pydevd_patches import attached
 from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.exceptions import failed_import
 from relay_agent.gevent_originals import threading, time
@@ -257,6 +258,18 @@ class Debugger:
         write_line("debugpy no longer responds; its session was ended, and a debugger can attach again")
         return True
 
+    def _end_before_eventlet(self) -> None:
+        """End the debugger in a debug session, because eventlet is about to patch the standard library."""
+        with self._lock:
+            found = pydevd_debugger()
+            if found is None or self.state is State.FOREIGN:
+                return
+            attached.show(f"the debugger has ended: debugpy does not work with eventlet. hint: {eventlet_support.HINT}")
+            if recovery.end_debugger(found):
+                self._store_state()
+                if tracing.stop_tracing():
+                    self._move(Event.RELEASE)
+
     def break_at(self, frame: FrameType) -> None:
         """Stop at the next line of `frame`, if a debugger is attached.
 
@@ -314,6 +327,7 @@ class Debugger:
             RelayDebugError: debugpy is missing, or does not start.
         """
         fork_guard.install(then=self._forked)
+        eventlet_support.install(before_patch=self._end_before_eventlet)
         self._move(Event.START)
         try:
             debugpy = debugpy_start.load(follow_children=follow_children, values=self.shows_values)

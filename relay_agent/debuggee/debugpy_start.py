@@ -14,11 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from relay_agent.debuggee import gevent_support, pydevd_patches
+from relay_agent.debuggee import eventlet_support, gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output
 from relay_agent.debugpy_internals.table import DIALLING, JOB_LISTEN, JOB_PORT, RESTART, STATE, STOPPED_THREADS
-from relay_agent.gevent_originals import subprocess_in_use, threading
+from relay_agent.gevent_originals import is_patched_by_eventlet, subprocess_in_use, threading
 from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
@@ -83,10 +83,10 @@ def _own_breakpoint_hook() -> Iterator[None]:
 
 def _require_native_threads() -> None:
     """Raise an error if eventlet has patched the standard library: debugpy's threads would switch to its greenlets."""
-    if getattr(sys.modules.get("eventlet.patcher"), "already_patched", None):
+    if is_patched_by_eventlet():
         raise RelayDebugError(
             "this job uses eventlet.monkey_patch(), and debugpy does not work with eventlet",
-            hint="leave out monkey_patch() in the debug run, or use gevent or asyncio, as eventlet's authors recommend",
+            hint=eventlet_support.HINT,
         )
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap.client import Body, DapClient, RequestFailed
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_client, running_job
+from tests.support.programs import program, run
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_client, running_job, until_registered
 
 pytestmark = [
     pytest.mark.e2e,
@@ -49,3 +50,41 @@ async def test_attaching_does_not_end_the_job(relay: LocalRelay, tmp_path: Path)
         (tmp_path / "stop").touch()
         finished = await job.finish()
         assert (0, "done\n") == (finished.status, finished.stdout)
+
+
+async def test_start_after_the_patch(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job that calls the API after eventlet's patch can be reached, and runs to its end."""
+    port = free_port()
+    start = f"import relay_agent; relay_agent.start_remote_debugging({HC!r}, {port}, wait=0)\n"
+    (tmp_path / "train.py").write_text(PROGRAM.replace("import os", f"{start}import os"))
+    async with program("train", env=access(relay, tmp_path, "listen"), cwd=tmp_path) as job:
+        await job.line("patched")
+        await until_registered(relay, tmp_path, 1)
+        stacks = await run("relay_client", "--hc", HC, "stacks", env=access(relay, tmp_path, "send"))
+        assert 0 == stacks.status, stacks.stderr
+        assert "eventlet/hubs/hub.py" in stacks.stdout  # which runs while the greenlet of the program waits
+        (tmp_path / "stop").touch()
+        finished = await job.finish()
+        assert (0, "done\n") == (finished.status, finished.stdout)
+
+
+async def test_patching_ends_the_debug_session(relay: LocalRelay, tmp_path: Path) -> None:
+    """The editor that attached before is shown the reason, and the job runs to its end."""
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    (tmp_path / "stop").touch()
+    port = free_port()
+    async with (
+        running_job(relay, script, "--port", str(port), cwd=tmp_path) as job,
+        running_client(relay, tmp_path, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
+    ):
+        await dap.attach({str(script): [{"line": 8}]}, within=DEADLINE)
+        await dap.wait_for_event("output", matching=says_why, within=DEADLINE)
+        await dap.wait_for_event("terminated", within=DEADLINE)
+        finished = await job.finish()
+        assert (0, "done\n") == (finished.status, finished.stdout)
+
+
+def says_why(body: Body) -> bool:
+    return "the debugger has ended: debugpy does not work with eventlet. hint: leave out" in body["output"]

@@ -21,12 +21,15 @@ from relay_agent.debugpy_internals.table import UNREACHED
 from relay_agent.gevent_originals import is_active, threading, time
 from relay_agent.stderr import write_line
 
-__all__ = ["install"]
+__all__ = ["install", "show"]
 
 INTERVAL = 1.0
 """Seconds between two checks of the trace function."""
 MAX_PAUSE = 64
 """Maximum number of intervals between two searches for child processes; the pause doubles after each search."""
+
+SEND_TIME = 0.2
+"""Seconds that pydevd's thread may take to send a line."""
 
 
 def install() -> None:
@@ -45,6 +48,16 @@ def install() -> None:
                 _Examination(debugger).start()
 
     PyDevdAPI.notify_configuration_done = notify_and_examine
+
+
+def show(line: str) -> None:
+    """Write a line to the job's log, and to the debug console of the editor that is attached, if there is one."""
+    write_line(line)
+    latest = _Examination.latest
+    if latest is not None and latest.is_current():
+        with UNREACHED.guarded():
+            latest.show(line)
+        time.sleep(SEND_TIME)
 
 
 class _Examination(threading.Thread):
@@ -71,10 +84,11 @@ class _Examination(threading.Thread):
         with UNREACHED.guarded():
             _Examination.latest = self
             checks = [self._tracers(), self._children(), self._files()]
-            while checks := [each for each in checks if self._is_current() and next(each, False)]:
+            while checks := [each for each in checks if self.is_current() and next(each, False)]:
                 time.sleep(INTERVAL)
 
-    def _is_current(self) -> bool:
+    def is_current(self) -> bool:
+        """Return whether the editor for which this thread was started is attached."""
         import debugpy  # noqa: PLC0415 - as above
 
         return _Examination.latest is self and bool(debugpy.is_client_connected())
@@ -83,15 +97,15 @@ class _Examination(threading.Thread):
         from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415 - in debug runs only
 
         if PYDEVD_USE_SYS_MONITORING:
-            self._show(tracers.foreign_tool())
+            self._report(tracers.foreign_tool())
             return
         import pydevd_tracing  # noqa: PLC0415 - as above
 
-        self._show(tracing.unreached_threads())
+        self._report(tracing.unreached_threads())
         watch = tracers.TracerWatch(pydevd_tracing.TracingFunctionHolder._warnings_shown)  # noqa: SLF001 - see the class
         while True:
             for line in watch.lines():
-                self._show(line)
+                self._report(line)
             yield True
 
     def _children(self) -> Iterator[bool]:
@@ -101,7 +115,7 @@ class _Examination(threading.Thread):
                 yield True  # a child that has just been forked becomes another program, or connects to the debugger
                 found.intersection_update(children.unfollowed_children(self._adapter_port))
             if found:
-                self._show(children.describe(sorted(found), is_followed=is_followed))
+                self._report(children.describe(sorted(found), is_followed=is_followed))
             if found or is_followed:  # those that start later are followed
                 return
             for _ in range(min(2**pause, MAX_PAUSE)):
@@ -117,10 +131,14 @@ class _Examination(threading.Thread):
                 for file in sorted(pending):
                     if (line := files.describe(file)) is not None:
                         examined.add(file)
-                        self._show(line)
+                        self._report(line)
             yield True
 
-    def _show(self, line: str) -> None:
+    def show(self, line: str) -> None:
+        """Write a line to the debug console."""
+        self._writer.add_command(self._messages.make_console_message(f"relay-agent: {line}\n"))
+
+    def _report(self, line: str) -> None:
         if line:
             write_line(line)
-            self._writer.add_command(self._messages.make_console_message(f"relay-agent: {line}\n"))
+            self.show(line)

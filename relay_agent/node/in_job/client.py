@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relay_agent.exceptions import describe_exception, unexpected
-from relay_agent.gevent_originals import is_active, prepare_imports, threading, time
+from relay_agent.gevent_originals import is_active, is_patched_by_eventlet, prepare_imports, threading, time
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.in_job.connection import AgentConnection
@@ -218,7 +218,9 @@ class NodeClient:
         finally:
             self._connected.set()
             self._done.set()
-            if is_active():  # gevent changes the keys of threading's table, from which an ending thread removes itself
+            if (
+                is_active() or is_patched_by_eventlet()
+            ):  # the keys of threading's table have changed, so an ending thread cannot remove itself
                 never = threading.Lock()
                 never.acquire()
                 never.acquire()

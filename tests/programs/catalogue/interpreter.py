@@ -191,6 +191,32 @@ INTERPRETER = (
         is_sensitive=True,
     ),
     Odd(
+        "eventlet",
+        "is patched by eventlet",
+        """
+        import warnings; warnings.simplefilter("ignore")
+        import eventlet; eventlet.monkey_patch()
+        import threading, time
+        found = []
+        def work(number):
+            time.sleep(0.01)
+            found.append(number)
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(sorted(found))  # stop
+        """,
+        needs="eventlet",
+        differs=differing(editor="stderr,not_stopped"),
+        limit="debugpy does not work with eventlet. With an editor, the debug session ends when the job calls "
+        "`monkey_patch()`, and the job continues; a thread of debugpy may print a traceback.",
+        line="the debugger has ended: debugpy does not work with eventlet. hint: leave out monkey_patch()",
+        reported_in=frozenset({EDITOR}),
+        is_sensitive=True,
+    ),
+    Odd(
         "asyncio_debug",
         "runs asyncio in debug mode, and cancels its tasks at the end",
         """
