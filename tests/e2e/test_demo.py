@@ -16,6 +16,7 @@ from relay_client.demo.sample import Sample, find_sample
 from relay_client.demo.walkthrough import STEPS, run_walkthrough
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT, gone
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -103,7 +104,7 @@ class _RunningJob:
 async def test_job_that_is_not_stopped(tmp_path):
     """Output that grows while the job should be stopped at its breakpoint fails the demo."""
     sample, reported = find_sample(), []
-    async with DemoEnvironment(sample, tmp_path, epochs=60, wait=3600) as running:
+    async with DemoEnvironment(sample, tmp_path, epochs=60, wait=3600, port=free_port()) as running:
         with pytest.raises(DemoFailed, match="what the stopped job has printed and computed: expected "):
             await run_walkthrough(running.port, sample, _RunningJob(), reported.append)
     assert reported[-1].startswith("variables: ")
@@ -111,7 +112,7 @@ async def test_job_that_is_not_stopped(tmp_path):
 
 async def test_program_that_ends_too_early(tmp_path):
     """The demo notices when a program that it needs ends."""
-    async with DemoEnvironment(find_sample(), tmp_path, epochs=60, wait=3600) as running:
+    async with DemoEnvironment(find_sample(), tmp_path, epochs=60, wait=3600, port=free_port()) as running:
         for child in running.children:
             if child.name == "relay":
                 await child.end()
@@ -121,7 +122,7 @@ async def test_program_that_ends_too_early(tmp_path):
 
 async def test_debugger_receives_the_end(tmp_path):
     """A debugger that is still attached when the job ends gets `terminated`, before the agent leaves with the job."""
-    async with DemoEnvironment(find_sample(), tmp_path, epochs=2, wait=3600) as running:
+    async with DemoEnvironment(find_sample(), tmp_path, epochs=2, wait=3600, port=free_port()) as running:
         async with await DapClient.connect("127.0.0.1", running.port, within=DEADLINE) as client:
             await client.attach({}, within=DEADLINE)
             await client.wait_for_event("terminated", within=DEADLINE)

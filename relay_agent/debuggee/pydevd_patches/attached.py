@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from relay_agent.debuggee import tracing
@@ -36,16 +36,22 @@ def install() -> None:
     """Patch pydevd in this process and its forked children."""
     if not UNREACHED.is_available():
         return
-    from _pydevd_bundle.pydevd_api import PyDevdAPI  # noqa: PLC0415 - in debug runs only
+    from _pydevd_bundle.pydevd_api import PyDevdAPI  # noqa: PLC0415 - in debug runs only, as below
+    from pydevd_tracing import TracingFunctionHolder  # noqa: PLC0415
 
     notify = PyDevdAPI.notify_configuration_done
 
     def notify_and_examine(api: Any, debugger: Any) -> None:
         """Handle `configurationDone`, with which an editor completes its attach."""
-        notify(api, debugger)
+        examination = None
         if not (UNREACHED.is_off or is_active()):
             with UNREACHED.guarded():
-                _Examination(debugger).start()
+                # Before the job continues, which may replace the trace function.
+                examination = _Examination(debugger, TracingFunctionHolder._warnings_shown)  # noqa: SLF001 - in the table
+        notify(api, debugger)
+        if examination is not None:
+            with UNREACHED.guarded():
+                examination.start()
 
     PyDevdAPI.notify_configuration_done = notify_and_examine
 
@@ -65,6 +71,7 @@ class _Examination(threading.Thread):
 
     Args:
         debugger: pydevd's debugger.
+        warnings: See `TracerWatch`.
     """
 
     pydev_do_not_trace = True
@@ -73,8 +80,9 @@ class _Examination(threading.Thread):
     latest: _Examination | None = None
     """The examination for the last editor that attached."""
 
-    def __init__(self, debugger: Any) -> None:
+    def __init__(self, debugger: Any, warnings: MutableMapping[str, object]) -> None:
         super().__init__(name="relay-agent examination", daemon=True)
+        self._watch = tracers.TracerWatch(warnings)
         self._writer, self._messages = debugger.writer, debugger.cmd_factory
         self._breakpoints = debugger.api_received_breakpoints
         self._adapter_port = int(debugger.writer.sock.getpeername()[1])
@@ -99,12 +107,9 @@ class _Examination(threading.Thread):
         if PYDEVD_USE_SYS_MONITORING:
             self._report(tracers.foreign_tool())
             return
-        import pydevd_tracing  # noqa: PLC0415 - as above
-
         self._report(tracing.unreached_threads())
-        watch = tracers.TracerWatch(pydevd_tracing.TracingFunctionHolder._warnings_shown)  # noqa: SLF001 - see the class
         while True:
-            for line in watch.lines():
+            for line in self._watch.lines():
                 self._report(line)
             yield True
 

@@ -158,6 +158,6 @@ def test_a_child_that_has_just_been_forked_is_not_named(monkeypatch: pytest.Monk
     writer = SimpleNamespace(sock=SimpleNamespace(getpeername=lambda: ("127.0.0.1", 1)), add_command=lines.append)
     messages = SimpleNamespace(make_console_message=str)
     debugger = SimpleNamespace(writer=writer, cmd_factory=messages, api_received_breakpoints={})
-    assert [True] == list(attached._Examination(debugger)._children())
+    assert [True] == list(attached._Examination(debugger, {})._children())
     (line,) = lines
     assert line.startswith("relay-agent: breakpoints are not hit in child process 2, which")
