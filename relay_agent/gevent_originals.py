@@ -39,6 +39,7 @@ __all__ = [
     "import_gevent",
     "is_active",
     "is_patched_by_eventlet",
+    "keep_thread",
     "os",
     "prepare_imports",
     "queue",
@@ -76,6 +77,17 @@ def _is_patched() -> bool:
 def is_patched_by_eventlet() -> bool:
     """Return whether eventlet has patched the standard library."""
     return bool(getattr(sys.modules.get("eventlet.patcher"), "already_patched", None))
+
+
+def keep_thread() -> None:
+    """Never return if gevent or eventlet has patched the standard library; to be called by a thread that would end.
+
+    Such a library changes the keys of `threading`'s table, from which an ending thread could not remove itself.
+    """
+    if is_active() or is_patched_by_eventlet():
+        never = threading.Lock()
+        never.acquire()
+        never.acquire()
 
 
 def _saved() -> dict[str, dict[str, Any]]:

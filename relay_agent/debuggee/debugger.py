@@ -18,7 +18,7 @@ from enum import Enum, auto
 from types import FrameType, ModuleType
 from typing import Any
 
-from relay_agent.debuggee import debugpy_start, eventlet_support, fork_guard, pydevd_patches, recovery, tracing
+from relay_agent.debuggee import debugpy_start, fork_guard, late_patching, pydevd_patches, recovery, tracing
 from relay_agent.debuggee.pydevd_patches import attached
 from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.exceptions import failed_import
@@ -258,13 +258,13 @@ class Debugger:
         write_line("debugpy no longer responds; its session was ended, and a debugger can attach again")
         return True
 
-    def _end_before_eventlet(self) -> None:
-        """End the debugger in a debug session, because eventlet is about to patch the standard library."""
+    def _end(self, reason: str) -> None:
+        """End the debugger, even in a debug session; the editor and the job's log show the reason."""
         with self._lock:
             found = pydevd_debugger()
             if found is None or self.state is State.FOREIGN:
                 return
-            attached.show(f"the debugger has ended: debugpy does not work with eventlet. hint: {eventlet_support.HINT}")
+            attached.show(f"the debugger has ended: {reason}")
             if recovery.end_debugger(found):
                 self._store_state()
                 if tracing.stop_tracing():
@@ -327,7 +327,7 @@ class Debugger:
             RelayDebugError: debugpy is missing, or does not start.
         """
         fork_guard.install(then=self._forked)
-        eventlet_support.install(before_patch=self._end_before_eventlet)
+        late_patching.install(before_patch=self._end)
         self._move(Event.START)
         try:
             debugpy = debugpy_start.load(follow_children=follow_children, values=self.shows_values)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from relay_agent.debuggee import eventlet_support, gevent_support, pydevd_patches
+from relay_agent.debuggee import gevent_support, late_patching, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output
 from relay_agent.debugpy_internals.table import DIALLING, JOB_LISTEN, JOB_PORT, RESTART, STATE, STOPPED_THREADS
@@ -85,8 +85,7 @@ def _require_native_threads() -> None:
     """Raise an error if eventlet has patched the standard library: debugpy's threads would switch to its greenlets."""
     if is_patched_by_eventlet():
         raise RelayDebugError(
-            "this job uses eventlet.monkey_patch(), and debugpy does not work with eventlet",
-            hint=eventlet_support.HINT,
+            f"this job uses eventlet.monkey_patch(), and {late_patching.EVENTLET}", hint=late_patching.EVENTLET_HINT
         )
 
 

@@ -20,7 +20,10 @@ from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
 from relay_agent.gevent_originals import GEVENT_VARIABLE, socket, threading
 from relay_agent.stderr import write_line
 
-__all__ = ["importing", "in_use", "install", "trace_main_thread"]
+__all__ = ["HANGS_AFTER_LATE_PATCH", "importing", "in_use", "install", "trace_main_thread"]
+
+HANGS_AFTER_LATE_PATCH = sys.version_info >= (3, 13)
+"""Whether a job does not exit if gevent patches threads after pydevd was imported without support for gevent."""
 
 _USED_BY_PYDEVD = ("code", "xmlrpc.client", "xmlrpc.server", "http.server")
 """Modules of the standard library that pydevd's list of saved modules imports; the job must not get the copies that
@@ -145,7 +148,7 @@ _logged: list[bool] = []
 
 def _log_late_patch(_stream: object = None) -> bool:
     """Log once that gevent has replaced the standard library under a debugger that was not prepared for it."""
-    if _logged or not gevent_originals.is_active():
+    if _logged or HANGS_AFTER_LATE_PATCH or not gevent_originals.is_active():  # the debugger has ended: late_patching
         return False
     _logged.append(True)
     write_line(

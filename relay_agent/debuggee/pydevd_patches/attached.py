@@ -18,7 +18,7 @@ from relay_agent.debuggee import tracing
 from relay_agent.debuggee.pydevd_patches import following
 from relay_agent.debuggee.unreached import children, files, tracers
 from relay_agent.debugpy_internals.table import UNREACHED
-from relay_agent.gevent_originals import is_active, threading, time
+from relay_agent.gevent_originals import is_active, keep_thread, threading, time
 from relay_agent.stderr import write_line
 
 __all__ = ["install", "show"]
@@ -94,6 +94,7 @@ class _Examination(threading.Thread):
             checks = [self._tracers(), self._children(), self._files()]
             while checks := [each for each in checks if self.is_current() and next(each, False)]:
                 time.sleep(INTERVAL)
+        keep_thread()
 
     def is_current(self) -> bool:
         """Return whether the editor for which this thread was started is attached."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relay_agent.exceptions import describe_exception, unexpected
-from relay_agent.gevent_originals import is_active, is_patched_by_eventlet, prepare_imports, threading, time
+from relay_agent.gevent_originals import keep_thread, prepare_imports, threading, time
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.in_job.connection import AgentConnection
@@ -218,12 +218,7 @@ class NodeClient:
         finally:
             self._connected.set()
             self._done.set()
-            if (
-                is_active() or is_patched_by_eventlet()
-            ):  # the keys of threading's table have changed, so an ending thread cannot remove itself
-                never = threading.Lock()
-                never.acquire()
-                never.acquire()
+            keep_thread()
 
     def _max_delay(self, short: int) -> float:
         """Return the longest delay before the next agent, after this number of consecutive short-lived agents."""

@@ -1,5 +1,7 @@
 """Programs that examine or change the interpreter, or run on another one's loop."""
 
+import sys
+
 from tests.programs.odd import EDITOR, Odd, differing
 
 INTERPRETER = (
@@ -185,8 +187,11 @@ INTERPRETER = (
         needs="gevent",
         differs=differing(editor="stderr,not_stopped"),
         limit="Threads of debugpy print tracebacks at the end, because gevent has patched the module that lists them. "
-        "`GEVENT_SUPPORT=True` prevents this.",
-        line="gevent patched the standard library after the debugger had started",
+        "From Python 3.13 on, the debug session ends when gevent patches the standard library. `GEVENT_SUPPORT=True` "
+        "prevents both.",
+        line="gevent patched the standard library after the debugger had started"
+        if sys.version_info < (3, 13)
+        else "gevent patches the standard library under it, and the job would not exit",
         reported_in=frozenset({EDITOR}),
         is_sensitive=True,
     ),
@@ -211,7 +216,7 @@ INTERPRETER = (
         needs="eventlet",
         differs=differing(editor="stderr,not_stopped"),
         limit="debugpy does not work with eventlet. With an editor, the debug session ends when the job calls "
-        "`monkey_patch()`, and the job continues; a thread of debugpy may print a traceback.",
+        "`monkey_patch()`, and the job continues; eventlet prints that it has not replaced some locks.",
         line="the debugger has ended: debugpy does not work with eventlet. hint: leave out monkey_patch()",
         reported_in=frozenset({EDITOR}),
         is_sensitive=True,
