@@ -1,12 +1,12 @@
 """Private directory with the lock, the socket and the files through which the processes of a node reach their agent.
 
     /tmp/relay-debug-1000/            mode 0700; RELAY_NODE_DIR sets another directory
-        07c5a1de-4f1d0c9a2b7e.lock    locked (flock) by the agent for as long as it runs
-        07c5a1de-4f1d0c9a2b7e.sock    the Unix socket that the agent listens on
+        k7qd3mx4p2na.lock             locked (flock) by the agent for as long as it runs
+        k7qd3mx4p2na.sock             the Unix socket that the agent listens on
 
-The first part of a file name identifies the node, because nodes and containers may share the directory (TMPDIR in a
+The first half of a file name identifies the node, because nodes and containers may share the directory (TMPDIR in a
 home directory, a mounted volume), but an agent cannot serve processes of other nodes: it could not see or signal them.
-The second part identifies the agent, which processes with the same hybrid connection and credentials share. Both are
+The second half identifies the agent, which processes with the same hybrid connection and credentials share. Both are
 digests, which reveal nothing.
 
 Any user can create `/tmp/relay-debug-1000` before its owner does. The agent's directory is then another one, below
@@ -19,6 +19,7 @@ process has locked a file, it checks that the path of the lock file still refers
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -31,7 +32,7 @@ from relay_agent.temporary_directory import temporary_directory
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
-__all__ = ["NODE_DIR_VARIABLE", "STARTER_VARIABLE", "NodeDirectory"]
+__all__ = ["HALF", "NODE_DIR_VARIABLE", "STARTER_VARIABLE", "NodeDirectory"]
 
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
 STARTER_VARIABLE = "RELAY_AGENT_STARTER"
@@ -40,6 +41,8 @@ MAX_SOCKET_PATH = 103
 """Maximum length in bytes of the socket path, without the terminating zero; a Unix socket address has room for 108
 bytes on Linux and for 104 on macOS.
 """
+HALF = 6
+"""Number of characters in each half of a name, with 30 bits of a digest; the path of a socket must be short."""
 _OLD_CONFIG_FILE = ".azrelay.json"
 
 
@@ -71,7 +74,7 @@ class NodeDirectory:
         inherited = {name: value for name, value in os.environ.items() if name in ACCESS_VARIABLES}
         here = os.getcwd() if os.path.exists(_OLD_CONFIG_FILE) else ""
         text = json.dumps([dict(access), inherited, here], sort_keys=True, default=str)
-        name = f"{_digest(_node(), 8)}-{_digest(text, 12)}"
+        name = _digest(_node()) + _digest(text)
         if chosen := os.environ.get(NODE_DIR_VARIABLE):
             return cls(Path(chosen), name)
         roots = _default_roots()
@@ -136,7 +139,7 @@ class NodeDirectory:
 
         Locks of other nodes are not tried: some shared file systems show them as free.
         """
-        for path in list(self.root.glob(f"{self.name.partition('-')[0]}-*.lock")):
+        for path in list(self.root.glob(f"{self.name[:HALF]}*.lock")):
             other = NodeDirectory(self.root, path.stem)
             if (lock := other.try_lock()) is not None:
                 other.clean()
@@ -173,8 +176,8 @@ def _is_too_long(socket_path: Path) -> bool:
     return len(os.fsencode(socket_path)) > MAX_SOCKET_PATH
 
 
-def _digest(text: str, length: int) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+def _digest(text: str) -> str:
+    return base64.b32encode(hashlib.sha256(text.encode()).digest()).decode("ascii")[:HALF].lower()
 
 
 def _node() -> str:

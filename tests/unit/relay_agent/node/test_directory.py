@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.node.directory import NodeDirectory
+from relay_agent.node.directory import HALF, NodeDirectory
 from relay_core.errors import ConfigurationError
 
 
@@ -72,14 +72,14 @@ def test_other_node(tmp_path, monkeypatch):
     here = NodeDirectory.of({"hc": "a"})
     monkeypatch.setattr("socket.gethostname", lambda: "node-1")
     there = NodeDirectory.of({"hc": "a"})
-    assert here.name.partition("-")[0] != there.name.partition("-")[0]
-    assert here.name.partition("-")[2] == there.name.partition("-")[2]
+    assert here.name[:HALF] != there.name[:HALF]
+    assert here.name[HALF:] == there.name[HALF:]
     lock = there.try_lock()
     assert lock is not None
     os.close(lock)
     here.sweep()
     assert there.lock_path.exists()
-    NodeDirectory(there.root, there.name.partition("-")[0] + "-x").sweep()
+    NodeDirectory(there.root, there.name[:HALF] + "x").sweep()
     assert not there.lock_path.exists()
 
 
@@ -93,7 +93,7 @@ def test_default_is_not_usable(tmp_path, monkeypatch, reason):
     monkeypatch.delenv("RELAY_NODE_DIR", raising=False)
     if reason == "taken":
         (temporary / f"relay-debug-{os.getuid()}").mkdir(mode=0o755)
-    monkeypatch.setattr("relay_agent.node.directory.MAX_SOCKET_PATH", len(os.fsencode(temporary)) + 20)
+    monkeypatch.setattr("relay_agent.node.directory.MAX_SOCKET_PATH", len(os.fsencode(temporary)) + 15)
     assert NodeDirectory.of({"hc": "a"}).root == Path("/run/user/1/relay-debug")
 
 
@@ -165,9 +165,9 @@ def test_lock_while_others_take_the_directory_along(tmp_path):
 
 def test_sweep(tmp_path):
     """Files of dead agents are removed, files of running ones are kept."""
-    own, dead, living = (NodeDirectory(tmp_path / "node", name) for name in ("n-own", "n-dead", "n-living"))
+    own, dead, living = (NodeDirectory(tmp_path / "node", name) for name in ("nodexx1", "nodexx2", "nodexx3"))
     locks = [own.try_lock(), living.try_lock()]
-    for path in (dead.lock_path, dead.socket_path, dead.root / "n-dead-7.stacks", living.socket_path):
+    for path in (dead.lock_path, dead.socket_path, dead.root / "nodexx2-7.stacks", living.socket_path):
         path.touch()
     own.sweep()
     assert {own.lock_path, living.lock_path, living.socket_path} == set(own.root.iterdir())
