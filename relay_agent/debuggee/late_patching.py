@@ -14,7 +14,6 @@ from collections.abc import Callable
 from types import ModuleType
 
 from relay_agent.debuggee import gevent_support
-from relay_agent.gevent_originals import GEVENT_VARIABLE
 from relay_agent.import_hook import after_import
 
 __all__ = ["EVENTLET", "EVENTLET_HINT", "install"]
@@ -33,10 +32,10 @@ def install(*, before_patch: Callable[[str], None]) -> None:
     """
     reason = f"{EVENTLET}. hint: {EVENTLET_HINT}"
     after_import("eventlet.patcher", lambda module: _wrap(module, "monkey_patch", lambda: before_patch(reason)))
-    if gevent_support.HANGS_AFTER_LATE_PATCH and not gevent_support.in_use():
+    if gevent_support.HANGS_AFTER_LATE_PATCH:
         late = (
-            "gevent patches the standard library under it, and the job would not exit. hint: set "
-            f"{GEVENT_VARIABLE}=True in the job's environment"
+            "gevent patches the standard library under it, and the job would not exit. hint: use Python 3.11 while you "
+            "debug"
         )
         after_import("gevent.monkey", lambda module: _wrap(module, "patch_thread", lambda: before_patch(late)))
 

@@ -192,7 +192,8 @@ def _node() -> str:
 def _default_roots() -> list[Path]:
     """Return the directories of which the first usable one is the default."""
     roots = [Path(temporary_directory()) / f"relay-debug-{_user_id()}"]
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.access(runtime, os.W_OK | os.X_OK):  # containers may inherit the variable without the directory
         roots.append(Path(runtime) / "relay-debug")
     with contextlib.suppress(RuntimeError):  # this user has no home directory
         roots.append(Path.home() / ".cache" / "relay-debug")

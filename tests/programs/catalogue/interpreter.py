@@ -187,8 +187,8 @@ INTERPRETER = (
         needs="gevent",
         differs=differing(editor="stderr,not_stopped"),
         limit="Threads of debugpy print tracebacks at the end, because gevent has patched the module that lists them. "
-        "From Python 3.13 on, the debug session ends when gevent patches the standard library. `GEVENT_SUPPORT=True` "
-        "prevents both.",
+        "`GEVENT_SUPPORT=True` prevents this. From Python 3.13 on, the debug session ends when gevent patches the "
+        "standard library.",
         line="gevent patched the standard library after the debugger had started"
         if sys.version_info < (3, 13)
         else "gevent patches the standard library under it, and the job would not exit",

@@ -3,7 +3,6 @@
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -89,12 +88,15 @@ def test_default_is_not_usable(tmp_path, monkeypatch, reason):
     temporary = tmp_path / ("x" * 100 if reason == "too long" else "tmp")
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1")
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("RELAY_NODE_DIR", raising=False)
     if reason == "taken":
         (temporary / f"relay-debug-{os.getuid()}").mkdir(mode=0o755)
-    monkeypatch.setattr("relay_agent.node.directory.MAX_SOCKET_PATH", len(os.fsencode(temporary)) + 15)
-    assert NodeDirectory.of({"hc": "a"}).root == Path("/run/user/1/relay-debug")
+    monkeypatch.setattr("relay_agent.node.directory.MAX_SOCKET_PATH", len(os.fsencode(tmp_path)) + 40)
+    for runtime, root in ((tmp_path / "missing", ".cache"), (tmp_path / "run", "run")):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        assert NodeDirectory.of({"hc": "a"}).root == tmp_path / root / "relay-debug"
 
 
 def test_no_default_is_usable(tmp_path, monkeypatch):
