@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 from base64 import b64encode
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from relay_client.cli.running.common import answers, running
+from relay_client.control.messages import GetStatus
 from relay_core.errors import ConnectionLost
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, PROGRAM, stopped_at_breakpoint
@@ -269,6 +272,29 @@ async def test_a_killed_relay_client_is_forgotten(env: dict[str, str], here: dic
         await client.process.wait()
         assert 15 == (await run("relay_client", "status", env=here)).status
         assert [] == files(here)
+
+
+async def test_a_relay_client_that_exits_in_the_meantime(
+    env: dict[str, str], here: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers of the others count; without any, the reason is an error."""
+    monkeypatch.setenv("RELAY_CLIENT_DIR", here["RELAY_CLIENT_DIR"])
+    ports = [free_port(), free_port()]
+    async with (
+        program("relay_client", "--hc", HC, "--ports", str(ports[0]), env=env) as one,
+        program("relay_client", "--hc", HC, "--ports", str(ports[1]), env=env) as other,
+    ):
+        for client in (one, other):
+            await client.line("ready on")
+        async with running(lambda _about: True) as clients:
+            for ended, client in enumerate(clients, 1):
+                os.kill(client.about.pid, signal.SIGKILL)
+                await client.until_closed()
+                if ended < len(clients):
+                    (status,) = await answers(clients, GetStatus())
+                    assert clients[-1].about == status.client
+            with pytest.raises(ConnectionLost, match="the relay-client has exited"):
+                await answers(clients, GetStatus())
 
 
 async def test_a_suspended_relay_client_holds_up_nobody(env: dict[str, str], here: dict[str, str]) -> None:

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relay_client.cli.common import add_command, add_json, quiet_logging
-from relay_core.errors import NoClient, NoListener, RelayDebugError, UsageError
+from relay_core.errors import ConnectionLost, NoClient, NoListener, RelayDebugError, UsageError
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
     from relay_client.control.messages import Request
     from relay_client.control.state import ClientId
 
-__all__ = ["add_running_command", "as_json", "first_response", "only_client", "run_with_clients", "running"]
+__all__ = ["add_running_command", "answers", "as_json", "first_response", "only_client", "run_with_clients", "running"]
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +66,25 @@ async def running(is_wanted: Callable[[ClientId], bool]) -> AsyncIterator[list[C
     finally:
         for client in found:
             await client.close()
+
+
+async def answers(clients: Sequence[ControlClient], request: Request) -> list[Any]:
+    """Return the results of a request from those relay-clients that have not exited in the meantime.
+
+    Raises:
+        ConnectionLost: all of them have exited.
+        RelayDebugError: a request failed.
+    """
+    found: list[Any] = []
+    lost = None
+    for client in clients:
+        try:
+            found.append(await client.request(request))
+        except ConnectionLost as error:
+            lost = error
+    if lost is not None and not found:
+        raise lost
+    return found
 
 
 def _matches(about: ClientId, name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands
-from relay_client.cli.running.common import add_running_command, as_json, run_with_clients
+from relay_client.cli.running.common import add_running_command, answers, as_json, run_with_clients
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_client.control.messages import GetStatus
 
     async def show(clients: Sequence[ControlClient]) -> None:
-        found = [await client.request(GetStatus()) for client in clients]
+        found = await answers(clients, GetStatus())
         if arguments.json:
             print(as_json(tuple(found)))
         else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands
 from relay_client.cli.running.common import add_running_command, as_json, only_client, run_with_clients
+from relay_core.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
@@ -34,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     async def stop(clients: Sequence[ControlClient]) -> None:
         chosen = clients if arguments.all else [only_client(clients)]
         for client in chosen:
-            await client.request(Stop())
+            with contextlib.suppress(ConnectionLost):  # it has exited in the meantime
+                await client.request(Stop())
         for client in chosen:
             await client.until_closed()
             if not arguments.json:
