@@ -23,7 +23,7 @@ from relay_agent.stderr import write_line
 __all__ = ["HANGS_AFTER_LATE_PATCH", "importing", "in_use", "install", "trace_main_thread"]
 
 HANGS_AFTER_LATE_PATCH = sys.version_info >= (3, 13)
-"""Whether a job does not exit if gevent patches threads after pydevd was imported without support for gevent."""
+"""Whether a job with a debugger does not exit if gevent patches threads after pydevd was imported."""
 
 _USED_BY_PYDEVD = ("code", "xmlrpc.client", "xmlrpc.server", "http.server")
 """Modules of the standard library that pydevd's list of saved modules imports; the job must not get the copies that

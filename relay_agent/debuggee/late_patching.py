@@ -2,8 +2,8 @@
 
 The locks of debugpy's threads would become the library's, and the threads would no longer respond. With eventlet, the
 job's main thread then waits for them without limit, even at a line without a breakpoint. With gevent, the job continues
-up to Python 3.12; later versions wait for a thread of debugpy at the exit. debugpy alone behaves in the same way (seen
-with debugpy 1.8.22, eventlet 0.41 and gevent 26.9).
+up to Python 3.12; later versions wait for a thread of debugpy at the exit. debugpy alone behaves in the same way,
+except with `GEVENT_SUPPORT` (seen with debugpy 1.8.22, eventlet 0.41 and gevent 26.9).
 """
 
 from __future__ import annotations

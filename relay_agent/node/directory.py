@@ -135,7 +135,7 @@ class NodeDirectory:
             self.root.rmdir()
 
     def sweep(self) -> None:
-        """Remove the files of this node's other agents that are no longer running.
+        """Remove the files of other agents on this node that have exited.
 
         Locks of other nodes are not tried: some shared file systems show them as free.
         """

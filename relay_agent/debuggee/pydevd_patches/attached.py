@@ -27,7 +27,6 @@ INTERVAL = 1.0
 """Seconds between two checks of the trace function."""
 MAX_PAUSE = 64
 """Maximum number of intervals between two searches for child processes; the pause doubles after each search."""
-
 SEND_TIME = 0.2
 """Seconds that pydevd's thread may take to send a line."""
 
