@@ -39,6 +39,7 @@ __all__ = [
     "import_gevent",
     "is_active",
     "is_patched_by_eventlet",
+    "is_patched_by_gevent",
     "keep_thread",
     "os",
     "prepare_imports",
@@ -77,6 +78,11 @@ def _is_patched() -> bool:
 def is_patched_by_eventlet() -> bool:
     """Return whether eventlet has patched the standard library."""
     return bool(getattr(sys.modules.get("eventlet.patcher"), "already_patched", None))
+
+
+def is_patched_by_gevent() -> bool:
+    """Return whether gevent has patched the threads of the standard library."""
+    return "_thread" in _saved()
 
 
 def keep_thread() -> None:

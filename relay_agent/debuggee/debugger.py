@@ -258,11 +258,11 @@ class Debugger:
         write_line("debugpy no longer responds; its session was ended, and a debugger can attach again")
         return True
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
         """End the debugger, even in a debug session; the editor and the job's log show the reason."""
         with self._lock:
             found = pydevd_debugger()
-            if found is None or self.state is State.FOREIGN:
+            if found is None:
                 return
             attached.show(f"the debugger has ended: {reason}")
             if recovery.end_debugger(found):
@@ -327,7 +327,7 @@ class Debugger:
             RelayDebugError: debugpy is missing, or does not start.
         """
         fork_guard.install(then=self._forked)
-        late_patching.install(before_patch=self._end)
+        late_patching.install(before_patch=self.end)
         self._move(Event.START)
         try:
             debugpy = debugpy_start.load(follow_children=follow_children, values=self.shows_values)

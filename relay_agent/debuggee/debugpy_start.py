@@ -18,7 +18,7 @@ from relay_agent.debuggee import gevent_support, late_patching, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output
 from relay_agent.debugpy_internals.table import DIALLING, JOB_LISTEN, JOB_PORT, RESTART, STATE, STOPPED_THREADS
-from relay_agent.gevent_originals import is_patched_by_eventlet, subprocess_in_use, threading
+from relay_agent.gevent_originals import is_patched_by_eventlet, is_patched_by_gevent, subprocess_in_use, threading
 from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
@@ -82,10 +82,14 @@ def _own_breakpoint_hook() -> Iterator[None]:
 
 
 def _require_native_threads() -> None:
-    """Raise an error if eventlet has patched the standard library: debugpy's threads would switch to its greenlets."""
+    """Raise an error if debugpy's threads would switch to the job's greenlets, or use locks that greenlets hold."""
     if is_patched_by_eventlet():
         raise RelayDebugError(
             f"this job uses eventlet.monkey_patch(), and {late_patching.EVENTLET}", hint=late_patching.EVENTLET_HINT
+        )
+    if is_patched_by_gevent() and "pydevd" in sys.modules and not gevent_support.in_use():
+        raise RelayDebugError(
+            "gevent patched the standard library after debugpy had been imported", hint=late_patching.GEVENT_HINT
         )
 
 

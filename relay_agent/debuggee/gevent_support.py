@@ -18,12 +18,8 @@ from typing import Any
 from relay_agent import gevent_originals
 from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
 from relay_agent.gevent_originals import GEVENT_VARIABLE, socket, threading
-from relay_agent.stderr import write_line
 
-__all__ = ["HANGS_AFTER_LATE_PATCH", "importing", "in_use", "install", "trace_main_thread"]
-
-HANGS_AFTER_LATE_PATCH = sys.version_info >= (3, 13)
-"""Whether a job with a debugger does not exit if gevent patches threads after pydevd was imported."""
+__all__ = ["importing", "in_use", "install", "silence_hint", "trace_main_thread"]
 
 _USED_BY_PYDEVD = ("code", "xmlrpc.client", "xmlrpc.server", "http.server")
 """Modules of the standard library that pydevd's list of saved modules imports; the job must not get the copies that
@@ -60,11 +56,9 @@ def importing() -> Iterator[None]:
 
 
 def install() -> None:
-    """Prepare the newly imported pydevd for greenlets; if it does not support them, only shorten its gevent hint."""
-    if not in_use():
-        _install_hint()
-        return
-    if not GEVENT.is_available():
+    """Prepare the newly imported pydevd for greenlets, if it supports gevent."""
+    silence_hint()
+    if not in_use() or not GEVENT.is_available():
         return
     with GEVENT.guarded():
         sys.modules["debugpy.common.sockets"].socket = socket  # type: ignore[attr-defined]
@@ -72,6 +66,7 @@ def install() -> None:
         if helper is not threading.main_thread():  # unknown to pydevd if started before gevent's patch
             helper.pydev_do_not_trace = helper.is_pydev_daemon_thread = True
         _install_tracer()
+        _make_thread_daemon()
 
 
 def trace_main_thread() -> None:
@@ -115,6 +110,9 @@ class GreenletTracer:
             with GEVENT.guarded():
                 self._traced[switch[1]] = debugger.mtime
                 debugger.set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())  # noqa: SLF001
+                if sys.version_info >= (3, 12) and self._events is None:
+                    # Python makes lines report events again only in frames that a thread is running at that moment.
+                    sys.monitoring.restart_events()
 
 
 def _install_tracer() -> None:
@@ -125,6 +123,24 @@ def _install_tracer() -> None:
         integration.greenlet_events = GreenletTracer(None if PYDEVD_USE_SYS_MONITORING else integration.greenlet_events)
 
 
+def _make_thread_daemon() -> None:
+    """Let the job exit while pydevd's CheckAliveThread is running, the only one of its threads that is not a daemon.
+
+    That thread ends when it sees that the main thread is done, which is never marked in a copy of `threading`. From
+    Python 3.13 on, the job's module waits at the exit for the threads of its copies too.
+    """
+    pydevd: Any = sys.modules["pydevd"]
+    thread = pydevd.CheckAliveThread
+
+    def start_as_daemon(debugger: Any) -> Any:
+        created = thread(debugger)
+        created.daemon = True
+        return created
+
+    if isinstance(thread, type):
+        pydevd.CheckAliveThread = start_as_daemon
+
+
 def _clear(frame: Any) -> None:
     _settrace(None)
     while frame is not None:
@@ -132,27 +148,12 @@ def _clear(frame: Any) -> None:
         frame = frame.f_back
 
 
-def _install_hint() -> None:
-    """Replace debugpy's hint about gevent, which it prints with each message, with a single line."""
-    if not GEVENT_HINT.is_available():
+def silence_hint() -> None:
+    """Keep a pydevd without support for gevent from repeating its hint with each message: `late_patching` gives one."""
+    if in_use() or not GEVENT_HINT.is_available():
         return
     from _pydevd_bundle import pydevd_comm, pydevd_daemon_thread  # noqa: PLC0415 - in debug runs only
 
     with GEVENT_HINT.guarded():
         for module in (pydevd_comm, pydevd_daemon_thread):
-            module.notify_about_gevent_if_needed = _log_late_patch
-
-
-_logged: list[bool] = []
-
-
-def _log_late_patch(_stream: object = None) -> bool:
-    """Log once that gevent has replaced the standard library under a debugger that was not prepared for it."""
-    if _logged or HANGS_AFTER_LATE_PATCH or not gevent_originals.is_active():  # the debugger has ended: late_patching
-        return False
-    _logged.append(True)
-    write_line(
-        "gevent patched the standard library after the debugger had started: breakpoints in greenlets may not be hit, "
-        f"and a stop does not stop all greenlets. hint: set {GEVENT_VARIABLE}=True in the job's environment"
-    )
-    return True
+            module.notify_about_gevent_if_needed = lambda _stream=None: False

@@ -1,9 +1,9 @@
-"""Ends the debugger before eventlet or gevent patches the threads under it, where the job would otherwise hang.
+"""Ends the debugger before eventlet or gevent patches the threads under it, where the job would be harmed.
 
-The locks of debugpy's threads would become the library's, and the threads would no longer respond. With eventlet, the
-job's main thread then waits for them without limit, even at a line without a breakpoint. With gevent, the job continues
-up to Python 3.12; later versions wait for a thread of debugpy at the exit. debugpy alone behaves in the same way,
-except with `GEVENT_SUPPORT` (seen with debugpy 1.8.22, eventlet 0.41 and gevent 26.9).
+The locks of debugpy's threads would become the library's. With eventlet, the job's main thread then waits for those
+threads without limit, even at a line without a breakpoint. With gevent, the job continues, but it does not exit from
+Python 3.13 on, and up to Python 3.12 it sometimes ends with a segmentation fault. debugpy alone behaves in the same way
+(seen with debugpy 1.8.22, eventlet 0.41 and gevent 26.9). With `GEVENT_SUPPORT`, pydevd is prepared for gevent's patch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from collections.abc import Callable
 from types import ModuleType
 
 from relay_agent.debuggee import gevent_support
+from relay_agent.gevent_originals import GEVENT_VARIABLE
 from relay_agent.import_hook import after_import
 
-__all__ = ["EVENTLET", "EVENTLET_HINT", "install"]
+__all__ = ["EVENTLET", "EVENTLET_HINT", "GEVENT_HINT", "install"]
 
 EVENTLET = "debugpy does not work with eventlet"
 EVENTLET_HINT = "leave out monkey_patch() in the debug run, or use gevent or asyncio, as eventlet's authors recommend"
+GEVENT_HINT = f"set {GEVENT_VARIABLE}=True in the job's environment, or attach only after the patch"
 _replaced: list[ModuleType] = []
 """The modules whose function was replaced."""
 
@@ -32,12 +34,12 @@ def install(*, before_patch: Callable[[str], None]) -> None:
     """
     reason = f"{EVENTLET}. hint: {EVENTLET_HINT}"
     after_import("eventlet.patcher", lambda module: _wrap(module, "monkey_patch", lambda: before_patch(reason)))
-    if gevent_support.HANGS_AFTER_LATE_PATCH:
-        late = (
-            "gevent patches the standard library under it, and the job would not exit. hint: use Python 3.11 while you "
-            "debug"
-        )
-        after_import("gevent.monkey", lambda module: _wrap(module, "patch_thread", lambda: before_patch(late)))
+    after_import("gevent.monkey", lambda module: _wrap(module, "patch_thread", lambda: _before_gevent(before_patch)))
+
+
+def _before_gevent(before_patch: Callable[[str], None]) -> None:
+    if not gevent_support.in_use():
+        before_patch(f"gevent patches the standard library under it. hint: {GEVENT_HINT}")
 
 
 def _wrap(module: ModuleType, name: str, before: Callable[[], None]) -> None:

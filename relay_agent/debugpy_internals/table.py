@@ -222,6 +222,7 @@ GEVENT = Feature(
     Internal("debugpy.common.sockets:create_server", "called", "is made to use a `socket` module that blocks threads"),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
     Internal("pydevd:pydevd_gevent_integration", "read", "its `greenlet_events` is replaced to trace all greenlets"),
+    Internal("pydevd:CheckAliveThread", "replaced", "makes the thread a daemon; the job would wait for it at the exit"),
     Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),
     Internal("pydevd:PyDB.mtime", "read", "shows whether breakpoints have changed", True),
     DEBUGGER,
@@ -229,8 +230,8 @@ GEVENT = Feature(
 )
 GEVENT_HINT = Feature(
     "debugpy repeats its hint about gevent",
-    Internal(f"{COMM}:notify_about_gevent_if_needed", "replaced", "logs one line instead"),
-    Internal("_pydevd_bundle.pydevd_daemon_thread:notify_about_gevent_if_needed", "replaced", "logs one line instead"),
+    Internal(f"{COMM}:notify_about_gevent_if_needed", "replaced", "prints nothing"),
+    Internal("_pydevd_bundle.pydevd_daemon_thread:notify_about_gevent_if_needed", "replaced", "prints nothing"),
 )
 CHILD_WAIT = Feature(
     "a child process that is offered to an editor waits for the editor without limit",

@@ -1,12 +1,10 @@
 """Facts about jobs whose standard library gevent has patched."""
 
-import contextlib
 from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient
-from relay_core.errors import ConnectionLost
+from relay_client.dap.client import Body, DapClient, RequestFailed
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, stopped_at_breakpoint
 from tests.support.ports import free_port
@@ -80,25 +78,49 @@ async def test_a_job_under_relay_agent_run(
         await _check_log(job)
 
 
-async def test_a_patch_under_a_debugger_is_logged_once(relay: LocalRelay, tmp_path: Path) -> None:
-    """Without GEVENT_SUPPORT, a waiting job logs one line that names the variable, and none of debugpy's hints."""
+async def test_a_patch_under_a_debugger_ends_the_session(relay: LocalRelay, tmp_path: Path) -> None:
+    """Without GEVENT_SUPPORT, the reason is shown in the editor, in the log, and to an editor that attaches later."""
     script = tmp_path / "greenlets.py"
     script.write_text(PATCH + PROGRAM)
     port = free_port()
     async with (
         running_job(relay, script, "--port", str(port), "--wait", "3600") as job,
         running_client(relay, tmp_path, "--ports", str(port)),
+    ):
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
+            await client.wait_for_event("output", matching=says_why, within=DEADLINE)
+            await client.wait_for_event("terminated", within=DEADLINE)
+        await job.line("patched")
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            with pytest.raises(RequestFailed, match="gevent patched the standard library after debugpy"):
+                await client.attach({}, within=DEADLINE)
+        job.process.terminate()
+        log = (await job.finish()).stderr
+    assert 1 == log.count("the debugger has ended: gevent patches the standard library under it. hint: set GEVENT_")
+    assert "It seems that the gevent monkey-patching" not in log
+
+
+def says_why(body: Body) -> bool:
+    return "gevent patches the standard library under it. hint: set GEVENT_SUPPORT=True" in body["output"]
+
+
+@pytest.mark.parametrize("order", [PATCH + API, API + PATCH], ids=["patched before", "patched after"])
+async def test_a_job_exits_while_an_editor_is_attached(relay: LocalRelay, tmp_path: Path, order: str) -> None:
+    """It does not wait for the editor, nor for the threads of the debugger."""
+    script = tmp_path / "greenlets.py"
+    script.write_text(order + "import time, gevent; gevent.joinall([gevent.spawn(time.sleep, 0.1)]); print('done')\n")
+    port = free_port()
+    arguments = ("--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(port))
+    environment = access(relay, tmp_path, "listen", PYTHONPATH=str(tmp_path), GEVENT_SUPPORT="True")
+    async with (
+        program("greenlets", *arguments, env=environment) as job,
+        running_client(relay, tmp_path, "--ports", str(port)),
         await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client,
     ):
         await client.attach({}, within=DEADLINE)
-        await job.line("patched")
-        with contextlib.suppress(ConnectionLost):  # what the line warns of: the debugger may stop working
-            for _ in range(3):
-                await client.request("threads", {}, within=DEADLINE)
-        job.process.terminate()
-        log = (await job.finish()).stderr
-    assert 1 == log.count("hint: set GEVENT_SUPPORT=True in the job's environment")
-    assert "It seems that the gevent monkey-patching" not in log
+        finished = await job.finish()
+        assert (0, "done\n") == (finished.status, finished.stdout)
 
 
 async def _check_sessions(port: int, script: Path) -> None:
@@ -110,6 +132,8 @@ async def _check_sessions(port: int, script: Path) -> None:
 
 
 async def _check_log(job: Program) -> None:
-    """Check that debugpy gave no hint: it is printed with each message, and the last lines show that the job ran on."""
+    """Check that neither debugpy nor relay-agent gave a hint, up to the last lines, which show that the job ran on."""
     job.process.terminate()
-    assert "gevent" not in (await job.finish()).stderr
+    log = (await job.finish()).stderr
+    assert "gevent patche" not in log
+    assert "gevent monkey-patching" not in log

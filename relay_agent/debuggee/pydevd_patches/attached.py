@@ -27,6 +27,8 @@ INTERVAL = 1.0
 """Seconds between two checks of the trace function."""
 MAX_PAUSE = 64
 """Maximum number of intervals between two searches for child processes; the pause doubles after each search."""
+START_CHECKS = 3
+"""Maximum number of intervals that pydevd may take to start tracing."""
 SEND_TIME = 0.2
 """Seconds that pydevd's thread may take to send a line."""
 
@@ -105,6 +107,9 @@ class _Examination(threading.Thread):
         from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415 - in debug runs only
 
         if PYDEVD_USE_SYS_MONITORING:
+            for _ in range(START_CHECKS):
+                if tracers.foreign_tool():  # in a child process, pydevd's reader can be ahead of the thread that traces
+                    yield True
             self._report(tracers.foreign_tool())
             return
         self._report(tracing.unreached_threads())

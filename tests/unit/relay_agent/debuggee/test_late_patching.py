@@ -1,11 +1,14 @@
 """Facts about the end of the debugger before eventlet or gevent patches threads."""
 
-import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from tests.support.jobs import run_job
+from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
+from tests.support.follower import Follower
+from tests.support.jobs import job, run_job
 
 pytestmark = pytest.mark.job
 # Not imported here: eventlet warns of each later fork of this process.
@@ -42,17 +45,68 @@ async def test_a_second_installation_has_no_effect() -> None:
 
 
 @NEEDS_GEVENT
-async def test_gevent_from_python_313() -> None:
-    """Before gevent patches threads, the function is called in the versions in which the job would not exit."""
-    status, out, err = await run_job("""
+@pytest.mark.parametrize(
+    ("environment", "lines"),
+    [({}, ["before _thread"]), ({"GEVENT_SUPPORT": "True"}, [])],
+    ids=["unprepared", "prepared"],
+)
+async def test_gevent(environment: dict[str, str], lines: list[str]) -> None:
+    """The function is called before gevent patches threads, unless pydevd is prepared for that."""
+    status, out, err = await run_job(
+        """
         import threading
+        from relay_agent.debuggee import debugpy_start
         from relay_agent.debuggee.late_patching import install
+        debugpy_start.load(follow_children=False)
         def before(reason):
-            print("before", threading.local.__module__, "Python 3.11" in reason)
+            assert "hint: set GEVENT_SUPPORT=True" in reason
+            print("before", threading.local.__module__)
         install(before_patch=before)
         from gevent import monkey
         monkey.patch_all()
         print("after", threading.local.__module__)
-    """)
-    expected = ["before _thread True"] if sys.version_info >= (3, 13) else []
-    assert (0, [*expected, "after gevent._gevent_clocal"]) == (status, out), err
+        """,
+        **environment,
+    )
+    assert (0, [*lines, "after gevent._gevent_clocal"]) == (status, out), err
+
+
+PARENT = """
+    import subprocess, sys
+    from relay_agent.debuggee.debugger import debugger
+    print(debugger.arm(follow_children=True), flush=True)
+    sys.stdin.readline()
+    print(subprocess.run([sys.executable, sys.argv[1]]).returncode, flush=True)
+"""
+CHILD = """\
+import warnings; warnings.simplefilter("ignore")
+{patch}
+import time
+time.sleep(0.01)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        pytest.param("from gevent import monkey; monkey.patch_all()", marks=NEEDS_GEVENT, id="gevent"),
+        pytest.param("import eventlet; eventlet.monkey_patch()", marks=NEEDS_EVENTLET, id="eventlet"),
+    ],
+)
+async def test_child_process_that_patches(tmp_path: Path, patch: str) -> None:
+    """The session of a child ends before the child patches its threads; the child runs to its end."""
+    script = tmp_path / "child.py"
+    script.write_text(CHILD.format(patch=patch))
+    async with job(PARENT, str(script)) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            follower = Follower(script, 2)
+            await client.attach(follower.breakpoints, within=DEADLINE)
+            assert running.process.stdin is not None
+            running.process.stdin.write(b"\n")
+            await follower.follow(client)
+        status, out, err = await running.finish()
+    assert (0, ["done", "0"], 1) == (status, out, follower.stops), err
+    assert 1 == len(err.splitlines())
+    assert err.startswith("relay-agent: the debugger has ended: ")
