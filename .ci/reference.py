@@ -154,12 +154,13 @@ SETTINGS_PAGE = """\
 
 {note}
 A setting is an argument of a job (`python train.py --is-debug true --debug-port 5678`), an option of `relay-agent run`,
-or an environment variable. It has the same meaning in all three places.
+an environment variable, or a parameter of `relay_agent.start_remote_debugging`. It has the same meaning in all of them.
 
 - In a job's arguments and in variables, a flag has a value: `true`, `1`, `yes` or `on`, or `false`, `0`, `no`, `off`,
   `none` or an empty value. As options of `relay-agent run`, flags have no value.
 - Durations are in seconds unless a unit is given: `90`, `90s`, `10m`, `1.5h`.
 - An empty value is treated as if the setting were absent.
+- In a call, flags are `True` or `False`, lists are lists, and durations are numbers or texts.
 
 {settings}
 ## The relay to use
@@ -203,12 +204,13 @@ The programs set these variables for each other. Do not set them yourself.
 
 def settings_page() -> str:
     """Return the page about the settings of a debug run."""
-    titles = ("argument and option", "alias in `relay-agent run`", "variable", "default", "meaning")
+    titles = ("argument and option", "alias in `relay-agent run`", "variable", "parameter", "default", "meaning")
     rows = [
         (
             f"`{setting.option}{'' if setting.is_flag else ' ' + setting.metavar}`",
             f"`{setting.alias}`" if setting.alias else "",
             f"`{setting.variable}`",
+            f"`{setting.parameter}`",
             f"`{setting.default}`" if setting.default else "",
             setting.help,
         )

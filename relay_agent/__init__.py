@@ -13,6 +13,7 @@ the failure.
 
 from relay_agent.api import (
     breakpoint,  # noqa: A004 - intended: a remote version of Python's breakpoint()
+    hold_on_crash,
     present,
     start_remote_debugging,
     start_remote_debugging_from_args,
@@ -23,6 +24,7 @@ from relay_agent.settings.arguments import add_debug_arguments
 __all__ = [
     "add_debug_arguments",
     "breakpoint",
+    "hold_on_crash",
     "present",
     "start_remote_debugging",
     "start_remote_debugging_from_args",

@@ -5,16 +5,18 @@ Errors never stop the job: they are printed to stderr, and the functions that st
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from relay_agent.exceptions import unexpected
 from relay_agent.settings.arguments import misspelt_arguments, parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
+from relay_agent.settings.table import SETTINGS, as_text, read_settings
 from relay_agent.start_directory import start_directory  # noqa: F401 - importing it records the directory
 from relay_agent.stderr import report_failure, write_line
 from relay_core.access_settings import AccessSettings
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "breakpoint",
+    "hold_on_crash",
     "present",
     "start_debugging",
     "start_remote_debugging",
@@ -54,9 +57,20 @@ def start_remote_debugging(
     debug_relay_connection_name: str | None,
     debug_port: int = DEFAULT_PORT,
     *,
-    wait: float = DEFAULT_WAIT,
+    wait: float | str = DEFAULT_WAIT,
     debug_ranks: str = "0",
     rank: int | None = None,
+    on_timeout: str = "continue",
+    on_crash: bool = False,
+    hold: float | str = DEFAULT_HOLD,
+    timeouts: float | str | None = None,
+    forward: Sequence[int] = (),
+    tensorboard: Sequence[str] = (),
+    monitor: float | str | None = None,
+    metrics: int | str | None = None,
+    follow_children: bool = False,
+    values: bool = True,
+    allow_edit: bool = False,
     connection_string: str | None = None,
     connection_string_file: str | None = None,
     key_vault: str | None = None,
@@ -77,9 +91,21 @@ def start_remote_debugging(
         debug_relay_connection_name: Name of the hybrid connection.
         debug_port: Logical port of rank 0, as in your launch.json; rank n has this number plus n. The number identifies
             the process; no socket on this machine uses it.
-        wait: Seconds to wait for the debugger; if 0, the job does not wait, but a debugger can attach at any time.
+        wait: Time to wait for the debugger, in seconds or as in "10m" (also below); if 0, the job does not wait, but a
+            debugger can attach at any time.
         debug_ranks: Ranks that wait, such as "0,3-5", "all" or "none"; the other ranks continue immediately.
         rank: Rank of this process, if the environment does not define it.
+        on_timeout: "continue" or "abort": what to do if no debugger attaches in time.
+        on_crash: Whether to hold the process at its first uncaught exception.
+        hold: Time to wait for a debugger at a crash or at `breakpoint()`.
+        timeouts: Time to which the timeouts of collective operations are raised, for example of torch.distributed.
+        forward: Additional ports on this machine that clients can connect to.
+        tensorboard: Directories whose TensorBoard event files are served.
+        monitor: Interval at which CPU, memory and GPU usage are recorded.
+        metrics: Port, or "HOST:PORT", at which the samples are served to Prometheus.
+        follow_children: Whether to offer child processes to the debugger too.
+        values: Whether arrays and tables are shown by type and shape.
+        allow_edit: Whether `relay-client push` may replace running code.
         connection_string: Connection string with the Listen right.
         connection_string_file: File with the connection string, readable by its owner only.
         key_vault: Key Vault that contains the secrets.
@@ -104,13 +130,46 @@ def start_remote_debugging(
         tunnel_key_secret=tunnel_key_secret,
         ca_file=ca_file,
     )
-    settings = DebugSettings(
-        access,
-        port=debug_port,
-        ranks=debug_ranks,
-        wait=wait if debugpy_connect_timeout is None else debugpy_connect_timeout,
-    )
+    given = {
+        "debug_port": debug_port,
+        "debug_ranks": debug_ranks,
+        "wait": wait if debugpy_connect_timeout is None else debugpy_connect_timeout,
+        "on_timeout": on_timeout,
+        "on_crash": on_crash,
+        "hold": hold,
+        "timeouts": timeouts,
+        "forward": forward,
+        "tensorboard": tensorboard,
+        "monitor": monitor,
+        "metrics": metrics,
+        "follow_children": follow_children,
+        "values": values,
+        "allow_edit": allow_edit,
+    }
+    try:
+        texts = {setting.field: as_text(given[setting.parameter]) for setting in SETTINGS}
+        settings = DebugSettings(access, **read_settings(texts, lambda setting: setting.parameter))
+    except RelayDebugError as error:
+        return _continue_without_debugger(error)
+    except Exception as error:  # noqa: BLE001 - as in `start_debugging`
+        return _continue_without_debugger(unexpected(error))
     return start_debugging(settings, rank=rank)
+
+
+@contextlib.contextmanager
+def hold_on_crash() -> Iterator[None]:
+    """Hold the process if an exception leaves the block (or the decorated function), then re-raise the exception.
+
+    For exceptions that a framework catches, so that they never become uncaught. Does nothing in a run that is not
+    debugged with `--debug-on-crash`.
+    """
+    try:
+        yield
+    except Exception as error:
+        post_mortem = sys.modules.get("relay_agent.debuggee.post_mortem")  # imported in debug runs only
+        if post_mortem is not None:
+            post_mortem.hold_at(error)
+        raise
 
 
 def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool:

@@ -17,18 +17,17 @@ after the hook that replaced this module's.
 
 Until a crash, nothing is imported or traced. After the hold, the process exits as it would without this module, with
 the same traceback and exit status. SystemExit and KeyboardInterrupt do not count as crashes. Workers of
-multiprocessing, whose exceptions are always caught, can use `hold_on_crash`. A forked child is held only if it calls
-`install` itself.
+multiprocessing, whose exceptions are always caught, can use `relay_agent.hold_on_crash`. A forked child is held only if
+it calls `install` itself.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
@@ -39,7 +38,7 @@ from relay_agent.debugpy_internals.table import POST_MORTEM
 from relay_agent.exceptions import describe_exception
 from relay_agent.stderr import write_line
 
-__all__ = ["Hold", "hold_on_crash", "install", "tracebacks"]
+__all__ = ["Hold", "hold_at", "install", "tracebacks"]
 
 Hold = Callable[[str], bool]
 """Waits for a debugger and returns whether one is attached. The argument describes the exception in one line."""
@@ -182,17 +181,9 @@ def _print_collected(frame: FrameType | None) -> None:
         collected.truncate()
 
 
-@contextlib.contextmanager
-def hold_on_crash() -> Iterator[None]:
-    """Hold the process if an exception leaves the block (or the decorated function), then re-raise the exception.
-
-    Does nothing in a run that is not debugged with `--debug-on-crash`.
-    """
-    try:
-        yield
-    except Exception as error:
-        _post_mortem(error, is_uncaught=False)
-        raise
+def hold_at(error: Exception) -> None:
+    """Hold the process at an exception that a framework will catch, if the run is debugged with `--debug-on-crash`."""
+    _post_mortem(error, is_uncaught=False)
 
 
 def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:

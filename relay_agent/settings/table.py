@@ -3,8 +3,9 @@
     a job's command line      --debug-wait 10m           relay_agent.settings.arguments
     `relay-agent run`         --debug-wait 10m           relay_agent.cli.run; --wait is an alias
     the environment           RELAY_DEBUG_WAIT=10m       relay_agent.settings.environment
+    a call in the job         wait="10m"                 relay_agent.start_remote_debugging
 
-All three use `read_settings`, so a value has the same meaning in each. An empty value counts as absent, because a
+All four use `read_settings`, so a value has the same meaning in each. An empty value counts as absent, because a
 pipeline passes "" for an input without a value. docs/reference/settings.md is generated from this table.
 
 The settings for credentials are in the table `relay_core.access_settings.ACCESS_OPTIONS`.
@@ -12,6 +13,7 @@ The settings for credentials are in the table `relay_core.access_settings.ACCESS
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -19,13 +21,24 @@ from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_MONITOR, DEFAULT_PO
 from relay_core.errors import UsageError
 from relay_core.value_parsers import is_port_text, named, parse_duration, parse_flag, parse_port
 
-__all__ = ["MAX_TIMEOUTS", "SETTINGS", "Setting", "read_settings"]
+__all__ = ["MAX_TIMEOUTS", "SETTINGS", "Setting", "as_text", "read_settings"]
 
 MIN_MONITOR = 0.5
 """Minimum interval in seconds; each sample takes the agent a few milliseconds."""
 MAX_TIMEOUTS = 20 * 24 * 3600.0
 """Maximum timeout in seconds: torch passes timeouts to poll(2) as milliseconds in an int, which holds at most 24
 days."""
+
+
+class Kind(enum.Enum):
+    """How a setting is given on a command line."""
+
+    VALUE = enum.auto()
+    """With a value."""
+    FLAG = enum.auto()
+    """With or without a value; a boolean that is off by default."""
+    LIST = enum.auto()
+    """Repeatedly, or with values that are separated by commas."""
 
 
 class Setting(NamedTuple):
@@ -45,16 +58,23 @@ class Setting(NamedTuple):
     """Older, shorter name for the option, for `relay-agent run` only: a job may have its own option of that name."""
     bare: str | None = None
     """The value if the option is given without one; None if it requires one."""
+    kind: Kind = Kind.VALUE
 
     @property
     def is_flag(self) -> bool:
-        """Whether the setting is a boolean."""
-        return self.parse is parse_flag
+        """Whether the setting is a boolean that is off by default."""
+        return self.kind is Kind.FLAG
 
     @property
     def is_list(self) -> bool:
         """Whether the option may be repeated."""
-        return self.parse in {parse_ports, _parse_directories}
+        return self.kind is Kind.LIST
+
+    @property
+    def parameter(self) -> str:
+        """The name of the parameter of `relay_agent.start_remote_debugging`."""
+        name = self.option.removeprefix("--").replace("-", "_")
+        return name if name in {"debug_port", "debug_ranks"} else name.removeprefix("debug_")
 
     @property
     def destination(self) -> str:
@@ -79,6 +99,15 @@ def read_settings(texts: Mapping[str, str | None], name_of: Callable[[Setting], 
             with named(name_of(setting)):
                 found[setting.field] = setting.parse(text)
     return found
+
+
+def as_text(value: object) -> str:
+    """Return a value of Python as text for `read_settings`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
 
 
 def parse_ports(text: str) -> tuple[int, ...]:
@@ -124,11 +153,6 @@ def _parse_address(text: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def _parse_values(text: str) -> bool:
-    """Return whether values are described; a separate function, because a flag is off by default."""
-    return parse_flag(text)
-
-
 SETTINGS = (
     Setting(
         "port", "--debug-port", "RELAY_DEBUG_PORT", "PORT", parse_port, f"{DEFAULT_PORT}",
@@ -148,7 +172,7 @@ SETTINGS = (
     ),
     Setting(
         "on_crash", "--debug-on-crash", "RELAY_DEBUG_ON_CRASH", "FLAG", parse_flag, "false",
-        "hold a process at its first uncaught exception", bare="true",
+        "hold a process at its first uncaught exception", bare="true", kind=Kind.FLAG,
     ),
     Setting(
         "hold", "--debug-hold", "RELAY_DEBUG_HOLD", "TIME", parse_duration, f"{DEFAULT_HOLD / 60:g}m",
@@ -163,11 +187,11 @@ SETTINGS = (
     Setting(
         "forwards", "--debug-forward", "RELAY_DEBUG_FORWARD", "LIST", parse_ports, "",
         "additional ports on this machine that clients can connect to, such as 6006,8888; repeatable",
-        alias="--forward",
+        alias="--forward", kind=Kind.LIST,
     ),
     Setting(
         "event_directories", "--debug-tensorboard", "RELAY_DEBUG_TENSORBOARD", "LIST", _parse_directories, "",
-        "serve the TensorBoard event files in these directories",
+        "serve the TensorBoard event files in these directories", kind=Kind.LIST,
     ),
     Setting(
         "monitor", "--debug-monitor", "RELAY_DEBUG_MONITOR", "TIME", _parse_interval, "",
@@ -180,16 +204,16 @@ SETTINGS = (
     ),
     Setting(
         "follow_children", "--debug-follow-children", "RELAY_DEBUG_FOLLOW_CHILDREN", "FLAG", parse_flag, "false",
-        "offer child processes to the debugger too", alias="--follow-children", bare="true",
+        "offer child processes to the debugger too", alias="--follow-children", bare="true", kind=Kind.FLAG,
     ),
     Setting(
-        "values", "--debug-values", "RELAY_DEBUG_VALUES", "SWITCH", _parse_values, "on",
+        "values", "--debug-values", "RELAY_DEBUG_VALUES", "SWITCH", parse_flag, "on",
         "show arrays and tables by type and shape",
         bare="on",
     ),
     Setting(
         "allow_edit", "--debug-allow-edit", "RELAY_DEBUG_ALLOW_EDIT", "FLAG", parse_flag, "false",
-        "allow 'relay-client push' to replace running code", bare="true",
+        "allow 'relay-client push' to replace running code", bare="true", kind=Kind.FLAG,
     ),
 )  # fmt: skip
 """All settings, in the order in which `--help` lists them."""

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from relay_agent import start_remote_debugging, start_remote_debugging_from_args
+from relay_agent import api, start_remote_debugging, start_remote_debugging_from_args
+from relay_agent.settings.model import DebugSettings
 from relay_client.dap.client import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone, job, run_job
@@ -34,6 +35,68 @@ async def test_import_is_light():
         print(sorted(name for name in set(sys.modules) - before if not name.startswith(("relay_agent", "relay_core"))))
     """
     assert (await run_job(code))[1] == ["[]"]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[DebugSettings]:
+    """The settings with which debugging would start."""
+    found: list[DebugSettings] = []
+    monkeypatch.setattr(api, "start_debugging", lambda settings, rank: found.append(settings))
+    return found
+
+
+def test_call_without_settings(started: list[DebugSettings]) -> None:
+    """The defaults of the call are those of a command line."""
+    start_remote_debugging("myhc")
+    assert [DebugSettings()._replace(access=started[0].access)] == started
+
+
+def test_call_with_all_settings(started: list[DebugSettings]) -> None:
+    """Each setting of the table is a parameter; times are numbers or texts."""
+    start_remote_debugging(
+        *("myhc", 6000),
+        wait=0.5,
+        debug_ranks="0,3-5",
+        on_timeout="abort",
+        on_crash=True,
+        hold="2m",
+        timeouts=3600,
+        forward=[6006, 8888],
+        tensorboard=("runs", "logs"),
+        monitor="10s",
+        metrics=9464,
+        follow_children=True,
+        values=False,
+        allow_edit=True,
+    )
+    (settings,) = started
+    assert (
+        DebugSettings(
+            settings.access,
+            port=6000,
+            ranks="0,3-5",
+            wait=0.5,
+            abort_on_timeout=True,
+            on_crash=True,
+            hold=120.0,
+            timeouts=3600.0,
+            forwards=(6006, 8888),
+            event_directories=("runs", "logs"),
+            monitor=10.0,
+            metrics=("127.0.0.1", 9464),
+            follow_children=True,
+            values=False,
+            allow_edit=True,
+        )
+        == settings
+    )
+
+
+def test_call_with_an_invalid_setting(capfd: pytest.CaptureFixture[str], started: list[DebugSettings]) -> None:
+    """The parameter is named in one line, and the job continues."""
+    assert start_remote_debugging("myhc", hold="soon") is False
+    assert [] == started
+    assert capfd.readouterr().err.startswith("relay-agent: error: hold: invalid duration: 'soon'")
 
 
 @pytest.mark.parametrize(

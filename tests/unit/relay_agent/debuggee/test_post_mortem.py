@@ -12,6 +12,7 @@ from tests.support.jobs import gone, job, run_job
 
 HOLD = """\
 import threading, time
+import relay_agent
 from relay_agent.debuggee import post_mortem
 from relay_agent.debuggee.debugger import debugger
 
@@ -203,8 +204,8 @@ async def test_thread_that_crashes():
 async def test_workers_that_catch_their_exceptions():
     """`hold_on_crash` holds where an exception never becomes uncaught and passes it on, in an ordinary run at once."""
     code = (
-        "from relay_agent.debuggee import post_mortem\n"
-        "@post_mortem.hold_on_crash()\n"
+        "import relay_agent\n"
+        "@relay_agent.hold_on_crash()\n"
         "def work(): 1 / 0\n"
         "def attempt():\n"
         "    try: work()\n"
@@ -239,6 +240,7 @@ WORKER = """\
 import multiprocessing
 import threading
 
+import relay_agent
 from relay_agent.debuggee import post_mortem
 from relay_agent.debuggee.debugger import debugger
 
@@ -250,7 +252,7 @@ def work():
     post_mortem.install(hold)
     divide(21)
 
-@post_mortem.hold_on_crash()
+@relay_agent.hold_on_crash()
 def divide(number):
     return number / 0
 
@@ -304,7 +306,7 @@ async def test_interrupted_hold():
 
 async def test_interrupted_hold_of_an_exception_that_is_caught():
     """Ctrl-C ends the hold, and the process continues."""
-    code = "try:\n    with post_mortem.hold_on_crash(): divide(1)\nexcept ZeroDivisionError: print('caught')\n"
+    code = "try:\n    with relay_agent.hold_on_crash(): divide(1)\nexcept ZeroDivisionError: print('caught')\n"
     async with job(HOLD.format(seconds=3600) + CRASH + code) as running:
         await running.line()
         running.process.send_signal(signal.SIGINT)
@@ -323,7 +325,7 @@ THREAD = "threading.Thread(target=over.wait).start()\n"
         ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ndivide(1)\n", False),
         (THREAD + "divide(1)\n", True),
         ("threading.Thread(target=divide, args=(1,)).start()\n", True),
-        ("with post_mortem.hold_on_crash(): divide(1)\n", True),
+        ("with relay_agent.hold_on_crash(): divide(1)\n", True),
     ],
     ids=["the only thread", "daemon thread", "other thread", "crashed thread", "caught"],
 )
