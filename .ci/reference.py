@@ -1,4 +1,6 @@
-"""Writes the pages of docs/reference that come from the code; `--check` only compares, and exits with 1.
+"""Writes the pages of docs/reference and the types of vscode/src that come from the code.
+
+`--check` only compares, and exits with 1.
 
 python .ci/reference.py
 """
@@ -6,9 +8,12 @@ python .ci/reference.py
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from relay_agent.cli import make_parser as agent_parser
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Internal
@@ -19,6 +24,8 @@ from relay_agent.settings.table import SETTINGS
 from relay_client.cli import make_parser as client_parser
 from relay_client.cli.common import PROGRAM
 from relay_client.cli.forward import forwarding_options
+from relay_client.control.messages import Attached, Event
+from relay_client.control.state import Status
 from relay_core.access_settings import ACCESS_OPTIONS
 from relay_core.program.options import CREDENTIALS, access_options
 from relay_server.cli import make_parser as server_parser
@@ -290,34 +297,61 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
 
 
+TYPES_NOTE = "// Generated from the code by .ci/reference.py: docs/reference/control-socket.md explains the fields.\n"
+TYPES = {str: "string", int: "number", float: "number", bool: "boolean", object: "unknown"}
+TYPE_NAMES = {Event: "RelayEvent"}
+"""Names that differ from those in Python: `Event` is a type of TypeScript's library."""
+
+
+def control_types() -> str:
+    """Return the TypeScript interfaces of the control socket's state, events and results."""
+    found: dict[Any, str] = {}
+    for kind in (Status, Event, Attached):
+        _add_interface(kind, found)
+    return "\n".join((TYPES_NOTE, *found.values()))
+
+
+def _add_interface(kind: Any, found: dict[Any, str]) -> None:
+    """Add the interface of a dataclass after those that it contains."""
+    hints, lines = get_type_hints(kind), []
+    for field in dataclasses.fields(kind):
+        form = hints[field.name]
+        is_optional = isinstance(form, UnionType)  # `X | None`: fields without a value are omitted
+        if is_optional:
+            form = next(each for each in get_args(form) if each is not NoneType)
+        element = get_args(form)[0] if get_origin(form) is tuple else form
+        if element not in TYPES and element not in found:
+            _add_interface(element, found)
+        name = TYPES.get(element) or TYPE_NAMES.get(element, element.__name__)
+        lines.append(f"  {field.name}{'?' if is_optional else ''}: {name}{'[]' if element is not form else ''};\n")
+    found[kind] = f"export interface {TYPE_NAMES.get(kind, kind.__name__)} {{\n{''.join(lines)}}}\n"
+
+
 PAGES = {
-    "commands.md": commands_page,
-    "settings.md": settings_page,
-    "environment.md": environment_page,
-    "debugpy.md": debugpy_page,
-    "programs.md": lambda: programs_page(NOTE),
+    REFERENCE / "commands.md": commands_page,
+    REFERENCE / "settings.md": settings_page,
+    REFERENCE / "environment.md": environment_page,
+    REFERENCE / "debugpy.md": debugpy_page,
+    REFERENCE / "programs.md": lambda: programs_page(NOTE),
+    ROOT / "vscode" / "src" / "controlTypes.ts": control_types,
 }
 
 
-def stale_pages() -> list[str]:
-    """Return the names of the pages that differ from the code."""
-    return [
-        name
-        for name, page in PAGES.items()
-        if not (REFERENCE / name).is_file() or (REFERENCE / name).read_text(encoding="utf-8") != page()
-    ]
+def stale_pages() -> list[Path]:
+    """Return the pages that differ from the code."""
+    return [path for path, page in PAGES.items() if not path.is_file() or path.read_text(encoding="utf-8") != page()]
 
 
 def main(argv: list[str]) -> int:
     """Write or compare the pages."""
     stale = stale_pages()
     if argv == ["--check"]:
-        for name in stale:
-            print(f"docs/reference/{name} is not current: run python .ci/reference.py", file=sys.stderr)
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is not current: run python .ci/reference.py", file=sys.stderr)
         return 1 if stale else 0
-    for name in stale:
-        (REFERENCE / name).write_text(PAGES[name](), encoding="utf-8")
-        print(f"wrote docs/reference/{name}")
+    for path in stale:
+        path.write_text(PAGES[path](), encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
     return 0
 
 

@@ -54,6 +54,8 @@ class RelayDebugError(Exception):
     Args:
         sentence: What failed and why, without a full stop and without secrets.
         hint: What to do next, or "".
+        reason_to_wait: What is shown while somebody waits and tries again, without parts that change between attempts;
+            by default, the sentence.
         costly: Whether an attempt that fails with this error causes work for the relay, so that retries must be
             infrequent.
     """
@@ -63,10 +65,11 @@ class RelayDebugError(Exception):
     retryable: ClassVar[bool] = False
     """True if the same call may succeed later without any change."""
 
-    def __init__(self, sentence: str, *, hint: str = "", costly: bool = False) -> None:
+    def __init__(self, sentence: str, *, hint: str = "", reason_to_wait: str = "", costly: bool = False) -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.hint = hint
+        self.reason_to_wait = reason_to_wait or sentence
         self.costly = costly
 
     @property

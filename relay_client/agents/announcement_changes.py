@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from relay_client.agents.roster import Conflict
 from relay_client.ui.endings import how_ended
+from relay_client.ui.rank_view import Kind, rank_view
 from relay_client.ui.text import MINUTE, duration, format_ports
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo, shared_labels
 from relay_core.agent_api.ending import Ending
@@ -109,7 +110,8 @@ def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> 
     if _needs_attention(new):
         yield _crashed(new, agent, now)
     elif new.state is State.WAITING:
-        yield AgentEvent(f"{where} is waiting for a debugger: press F5 to attach to port {new.port}{_within(new, now)}")
+        hint = f"press F5 to attach to port {new.port}{_within(new, now)}"
+        yield AgentEvent(f"{where} {rank_view(new).clause}: {hint}")
     elif new.state is State.RUNNING and old.state in {State.WAITING, State.CRASHED}:
         yield AgentEvent(f"{where} is running")
 
@@ -128,9 +130,10 @@ def _needs_attention(target: TargetInfo) -> bool:
 
 
 def _crashed(target: TargetInfo, agent: AgentInfo, now: float) -> AgentEvent:
-    why = f": {target.detail}" if target.detail else ""
     hint = f"press F5 to attach to port {target.port}{_within(target, now)}"
-    return AgentEvent(f"{name_with_node(target, agent)} crashed{why}; {hint}", is_warning=True, is_alarm=True)
+    return AgentEvent(
+        f"{name_with_node(target, agent)} {rank_view(target).clause}; {hint}", is_warning=True, is_alarm=True
+    )
 
 
 def _within(target: TargetInfo, now: float) -> str:
@@ -152,15 +155,13 @@ def describe_agent(agent: AgentInfo, now: float) -> str:
 
 def describe_state(target: TargetInfo, now: float) -> str:
     """Return the state and the attachment of a target, as in `held by bob@laptop for 4 min`; "" if unknown."""
-    crashed = f"crashed{f': {target.detail}' if target.detail else ''}" if target.state is State.CRASHED else ""
-    if target.attachment is not None:
-        held = f"held by {target.attachment.user}"
-        if target.attachment.since is not None:
-            held += f" for {duration(now - target.attachment.since)}"
-        return f"{crashed}, {held}" if crashed else held
-    if target.state is State.WAITING:
-        return "waiting for a debugger"
-    return crashed or target.state.value
+    view = rank_view(target)
+    if target.attachment is None:
+        return view.text
+    held = f"held by {target.attachment.user}"
+    if target.attachment.since is not None:
+        held += f" for {duration(now - target.attachment.since)}"
+    return held if view.kind is Kind.RUNNING else f"{view.text}, {held}"
 
 
 def attachment_texts(agents: Iterable[AgentInfo], now: float) -> list[str]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from relay_client.ui.endings import signal_name
+from relay_client.ui.endings import how_ended
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.ending import Ending
 from relay_core.value_parsers import MAX_PORT
 
-__all__ = ["NOT_FOUND", "AbsentRank", "absent_ranks", "how_ended", "world_of"]
+__all__ = ["NOT_FOUND", "AbsentRank", "absent_ranks", "world_of"]
 
 NOT_FOUND = "not found"
 
@@ -65,18 +65,6 @@ def world_of(targets: Iterable[TargetInfo]) -> int | None:
     exiting.
     """
     return max((target.world for target in targets if target.world is not None), default=None)
-
-
-def how_ended(ending: Ending) -> str:
-    """Return how a rank has ended, as a phrase that follows the name of the rank."""
-    error = f" ({ending.error})" if ending.error else ""
-    if ending.signal is not None:
-        return f"was killed by {signal_name(ending.signal) or f'signal {ending.signal}'}{error}"
-    if ending.replaced_by:
-        return f"has replaced itself with {ending.replaced_by} (exec)"
-    if ending.status is not None:
-        return f"has exited with status {ending.status}{error}"
-    return f"has ended{error}"
 
 
 def _jobs(agents: Iterable[AgentInfo]) -> dict[int, dict[int, TargetInfo]]:

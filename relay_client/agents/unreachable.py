@@ -48,13 +48,15 @@ def no_agent_error(wanted: Destination, path: str, roster: Roster, agents: str) 
         roster: The agents.
         agents: Their description.
     """
-    sentence = f"no agent on '{path}' serves {wanted}; {agents}"
+    reason = f"no agent on '{path}' serves {wanted}"
+    sentence = f"{reason}; {agents}"
     if not wanted.is_forward:
-        return NoListener(sentence, hint=f"{CHECK_PORTS}; {SPAWNED}" if _has_no_launcher(roster) else CHECK_PORTS)
+        hint = f"{CHECK_PORTS}; {SPAWNED}" if _has_no_launcher(roster) else CHECK_PORTS
+        return NoListener(sentence, hint=hint, reason_to_wait=reason)
     nodes = {agent.node_rank for agent in roster}
     known = wanted.node_rank is None or wanted.node_rank in nodes
     hint = f"start the job with --debug-forward {wanted.port}, or use 'relay-agent serve --port {wanted.port}'"
-    return NotForwarded(sentence, hint=hint) if known else NoListener(sentence, hint=hint)
+    return (NotForwarded if known else NoListener)(sentence, hint=hint, reason_to_wait=reason)
 
 
 def _has_no_launcher(roster: Roster) -> bool:

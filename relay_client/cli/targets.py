@@ -12,6 +12,7 @@ from relay_client.cli.common import Commands, add_command, add_json, quiet_loggi
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
+    from relay_client.ui.target_table import Row
 
 __all__ = ["add_parser"]
 
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     return run_with_tunnels(arguments, show)
 
 
-def _print_rich_table(lines: list[tuple[str, ...]]) -> bool:
+def _print_rich_table(lines: list[Row]) -> bool:
     """Print a formatted table; return False if stdout is not a terminal or rich is not installed."""
     from relay_client.ui.console import rich_console
     from relay_client.ui.target_table import rich_table

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, parse_positive_duration, run_with_tunnels
 from relay_client.number_lists import parse_ranks
+from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.errors import NoListener, RelayDebugError, TimedOut
@@ -31,12 +32,6 @@ _AWAITED = {
     State.CRASHED.value: "{} to crash",
 }
 """What is awaited, by state, with a placeholder for the ranks."""
-_CONDITIONS = {
-    State.UNKNOWN: "registered",
-    State.RUNNING: "running",
-    State.WAITING: "waiting for a debugger",
-    State.CRASHED: "held at an exception",
-}
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +97,7 @@ def _is_in(target: TargetInfo, state: str) -> bool:
 
 
 def waiting_text(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str, why: RelayDebugError) -> str:
-    """Return what is shown while ranks are awaited: `waiting for rank 0 to crash; rank 0 is running`.
+    """Return what is shown while ranks are awaited: `waiting for rank 0 to crash; rank 0 running`.
 
     Args:
         ranks: The ranks that have not reached the state.
@@ -120,18 +115,18 @@ def waiting_text(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str
 
 
 def _present(ranks: Sequence[int], targets: Sequence[TargetInfo]) -> str:
-    """Return the conditions of ranks, as in `ranks 0-2 are running, rank 3 is not registered`."""
+    """Return what ranks are doing, as in `ranks 0-2 running, rank 3 not registered`."""
     found: dict[str, set[int]] = {}
     for rank in ranks:
         for condition in [_condition(target) for target in targets if target.rank == rank] or ["not registered"]:
             found.setdefault(condition, set()).add(rank)
-    return ", ".join(
-        f"{format_ranks(those)} {'is' if len(those) == 1 else 'are'} {condition}" for condition, those in found.items()
-    )
+    return ", ".join(f"{format_ranks(those)} {condition}" for condition, those in found.items())
 
 
 def _condition(target: TargetInfo) -> str:
-    return f"held by {target.attachment.user}" if target.attachment is not None else _CONDITIONS[target.state]
+    return (
+        f"held by {target.attachment.user}" if target.attachment is not None else rank_view(target).text or "registered"
+    )
 
 
 async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str, within: float) -> None:

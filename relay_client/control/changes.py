@@ -71,17 +71,16 @@ def _about(node: Node, target: Target, shared: Collection[str], now: float) -> E
 def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterator[Event]:
     known, name = old or Target(new.port), about.text
     if old is None or (old.state, old.detail, old.pid) != (new.state, new.detail, new.pid):
-        verb = "has" if new.state == "crashed" else "is"
-        text = f"{name} {verb} {new.state or 'registered'}{f': {new.detail}' if new.detail else ''}"
-        yield replace(about, event="state", text=text, state=new.state, detail=new.detail, pid=new.pid)
+        yield replace(
+            about, event="state", text=f"{name} {new.clause}", state=new.state, detail=new.detail, pid=new.pid
+        )
     if new.holder is not None and new.holder != known.holder:
         yield replace(about, event="held", text=f"{name} is held by {new.holder}", holder=new.holder)
     elif new.holder is None and known.holder is not None:
         text = f"{name} is free: {known.holder} has disconnected"
         yield replace(about, event="free", text=text, holder=known.holder)
     if new.stop is not None and new.stop != known.stop:
-        place = f" at {new.stop.place}" if new.stop.place else ""
-        text = f"{name} is stopped{place} ({new.stop.reason})"
+        text = f"{name} is stopped{f' at {new.place}' if new.place else ''} ({new.stop.reason})"
         yield replace(about, event="stopped", text=text, reason=new.stop.reason, file=new.stop.file, line=new.stop.line)
     elif new.stop is None and known.stop is not None:
         yield replace(about, event="continued", text=f"{name} continues")

@@ -24,6 +24,7 @@ from relay_client.control.state import (
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_client.ui.endings import how_ended
+from relay_client.ui.rank_view import rank_view
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 
@@ -106,25 +107,29 @@ def _target(found: TargetInfo, agent: AgentInfo, ports: Sequence[Port], connecti
         if connection.port in {port.port for port in leading} or (ports and connection.remote_port == found.port)
     ]
     used = agent.usage.of(found.port) if agent.usage else None
+    stop = _latest(mine)
+    view = rank_view(found, stop)
     return Target(
         port=found.port,
         rank=found.rank,
         world=found.world,
         pid=found.pid,
         script=found.script or None,
+        kind=view.kind.value,
+        text=view.text,
+        place=view.place,
         state=found.state.value or None,
         detail=found.detail or None,
-        since=found.activity_since,
+        since=view.since,
         until=found.until,
         holder=found.attachment.user if found.attachment else None,
         held_since=found.attachment.since if found.attachment else None,
         local_ports=tuple(port.port for port in leading if not port.is_editor),
         attached_here=any(connection.state == Connection.CONNECTED for connection in mine),
-        stop=_latest(mine),
+        stop=stop,
         cpu=used.cpu if used else None,
         memory=used.memory if used else None,
         allocator=Allocator(**asdict(used.allocator)) if used and used.allocator else None,
-        activity=(found.attachment.activity or None) if found.attachment else None,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relay_client.ports.connection_state import Connection, Stop
+from relay_client.ui.rank_view import Kind, RankView
 
 __all__ = ["Allocator", "ClientId", "Connection", "Ended", "Gpu", "Node", "Port", "Status", "Stop", "Target", "Usage"]
 
@@ -57,11 +58,17 @@ class Target:
     world: int | None = None
     pid: int | None = None
     script: str | None = None
+    kind: str = "unknown"
+    """What it is doing: `crashed`, `stopped`, `waiting`, `running` or `unknown`."""
+    text: str = ""
+    """The same as text: `crashed: ValueError: no`, `stopped at train.py:41`, `waiting for a debugger`, `running`."""
+    place: str = ""
+    """File name and line where it is stopped, as in `train.py:41`; "" if unknown."""
     state: str | None = None
     """`running`, `waiting`, `crashed`, or None if not announced."""
     detail: str | None = None
     since: float | None = None
-    """Unix time when its state began, or when an attached debugger last stopped or resumed it."""
+    """Unix time when what it is doing began."""
     until: float | None = None
     holder: str | None = None
     """`user@host` of the attached debugger."""
@@ -78,13 +85,16 @@ class Target:
     """Size of the resident set in bytes. None without `--debug-monitor`."""
     allocator: Allocator | None = None
     """GPU memory; None without `--debug-monitor`, or if this process has not used CUDA through torch."""
-    activity: str | None = None
-    """What the node announces about an attached process: `running`, `stopped` or `stopped at train.py:41`."""
 
     @property
     def label(self) -> str:
         """Display name: `rank 3`, or `port 5678`."""
         return f"port {self.port}" if self.rank is None else f"rank {self.rank}"
+
+    @property
+    def clause(self) -> str:
+        """The end of a sentence about the process: `is running`, `crashed: ValueError: no`."""
+        return RankView(Kind(self.kind), self.text).clause
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relay_client.agents.job_ranks import AbsentRank, absent_ranks, how_ended, world_of
+from relay_client.agents.job_ranks import AbsentRank, absent_ranks, world_of
 from relay_client.stacks.groups import own_frame
+from relay_client.ui.endings import how_ended
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
 from relay_core.agent_api.ending import Ending

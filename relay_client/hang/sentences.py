@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
 from relay_client.hang.unrecorded import POINT_TO_POINT, UnrecordedWait
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
+from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import duration, format_ports, format_ranks
 from relay_core.agent_api.announcement import State
 
@@ -146,11 +147,10 @@ def _unrecorded(wait: UnrecordedWait, verdict: JobVerdict) -> str:
 def _held(report: RankReport) -> str:
     """Return how a debugger, or the wait for one, holds a rank; "" if nothing holds it."""
     target = report.target
-    detail = _detail(report)
     if target is not None and target.state is State.CRASHED:
-        return f"is held at an exception{detail}"
+        return f"is held at an exception{_detail(report)}"
     if target is not None and target.state is State.WAITING:
-        return f"is waiting for a debugger{detail}"
+        return rank_view(target).clause
     return "is stopped by a debugger" if report.is_stopped else ""
 
 

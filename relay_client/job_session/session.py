@@ -20,7 +20,9 @@ Child processes that the debugger of a rank offers become members, too; `continu
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
+from pathlib import PurePath
 
 from relay_client.compare.console import question_of, with_statistics
 from relay_client.editor.messages import CONSOLE, IMPORTANT
@@ -291,12 +293,13 @@ class JobSession:
     # From the ranks:
 
     def receive_rank(self, number: int, message: Message, now: float) -> None:
-        """Handle a message from a rank's debugger; a rank whose debugger sends an invalid message is left out."""
+        """Handle a message from a rank's debugger; a rank whose message cannot be processed is left out."""
         try:
             self._received(number, message, now)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a field has the wrong type
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a field has the wrong type?
             if (member := self._members.get(number)) is not None:
-                self._wire.line(f"the debugger of {member.name.label} sent an invalid message", IMPORTANT)
+                problem = f"a message from its debugger could not be processed ({_place(error)})"
+                self._wire.line(f"{member.name.label} is left out: {problem}", IMPORTANT)
             self._wire.put(CloseRank(number))
 
     def _received(self, number: int, message: Message, now: float) -> None:
@@ -388,3 +391,9 @@ def _source_reference(arguments: Arguments) -> bool:
     """True if a request is about a source that only one rank has."""
     source = arguments.get("source")
     return isinstance(source, dict) and bool(source.get("sourceReference"))
+
+
+def _place(error: Exception) -> str:
+    """Return the type of an exception, and where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {PurePath(frame.filename).name}:{frame.lineno}"

@@ -20,6 +20,7 @@ from relay_client.number_lists import parse_chosen_ranks
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.groups import read_replies
 from relay_client.stacks.render import grouped_stacks
+from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.evaluation import Evaluate, Selection
@@ -82,8 +83,8 @@ class Reading:
                 "host": claim.agent.host,
                 "pid": claim.target.pid,
                 "script": claim.target.script,
-                "state": claim.target.state.value or "unknown",
-                "detail": claim.target.detail,
+                "state": (view := rank_view(claim.target)).kind.value,
+                "detail": view.text,
                 "debugged_by": claim.target.attachment.user if claim.target.attachment else "",
             }
             for claim in claims
@@ -158,7 +159,7 @@ def _place(report: RankReport) -> dict[str, Any]:
         "rank": report.rank,
         "stopped": report.is_stopped,
         "place": escape_controls(report.place),
-        "reason": f"{target.state.value} {target.detail}".rstrip() if target is not None and waits else "",
+        "reason": rank_view(target).text if target is not None and waits else "",
         "debugged_by": target.attachment.user if target is not None and target.attachment else "",
         "error": report.silence,
     }

@@ -24,7 +24,7 @@ from relay_client.ports.job_views import JobViews
 from relay_client.ports.source_files import find_local_root, is_different
 from relay_core.agent_api.announcement import AgentId
 from relay_core.dap.messages import Request
-from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
+from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.layers.layer import Layer, ToLocal
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.stream import StreamBroken
@@ -33,12 +33,11 @@ from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["FAREWELL_TIMEOUT", "EditorLink", "end_reason", "waiting_reason"]
+__all__ = ["FAREWELL_TIMEOUT", "EditorLink", "end_reason"]
 
 FAREWELL_TIMEOUT = 2.0
 """Seconds for an editor to close its side after the last messages; VS Code waits just as long for the response to
 its `disconnect`."""
-NOBODY_LISTENS = "no agent is listening on "
 
 logger = logging.getLogger(__name__)
 
@@ -176,12 +175,3 @@ def _may_return(error: RelayDebugError) -> bool:
 def _is_orderly(error: RelayDebugError) -> bool:
     """True if the agent has closed its session, which it does after its last process has exited."""
     return isinstance(error, ConnectionLost) and error.is_orderly
-
-
-def waiting_reason(error: RelayDebugError) -> str:
-    """Return why a connection is waiting, without details that change while it is waiting."""
-    if isinstance(error, StreamBroken):
-        return error.reason
-    if isinstance(error, NoListener) and error.sentence.startswith(NOBODY_LISTENS):
-        return "no agent is listening yet"
-    return error.sentence.partition(";")[0]

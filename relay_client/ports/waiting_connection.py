@@ -27,7 +27,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.editor.attach_answers import AttachAnswers
 from relay_client.ports.connection_records import ConnectionRecord
 from relay_client.ports.discarding_stream import DiscardingStream
-from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason, waiting_reason
+from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason
 from relay_client.ports.layers.early_bytes import EarlyBytes
 from relay_client.ports.layers.reverse_request_guard import RequestGuard
 from relay_client.ports.local_port import LocalPort
@@ -239,7 +239,7 @@ class _WaitingConnection:
         return RequestGuard(self._local.port, self._editor_link.refused)
 
     def _log_waiting(self, why: RelayDebugError) -> None:
-        reason = waiting_reason(why)
+        reason = why.reason_to_wait
         self._session.wait_for(reason, self._loop.time())
         if reason != self._last_logged:
             self._log.waiting(self._name, why)

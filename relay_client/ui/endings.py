@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relay_core.agent_api.ending import Ending
 
-__all__ = ["exit_code", "how_ended", "signal_name"]
+__all__ = ["exit_code", "how_ended"]
 
 SIGKILL = 9
 _SIGNALS = {
@@ -20,20 +20,18 @@ _SIGNALS = {
 def how_ended(ending: Ending) -> str:
     """Return how a target has ended, without the subject of the sentence."""
     if ending.signal is not None:
-        memory = "; the usual cause is lack of memory" if ending.signal == SIGKILL else ""
-        name = signal_name(ending.signal) or "unknown"
-        return f"was killed (signal {ending.signal}, {name}{memory})"
+        why = ending.error or ("the usual cause is lack of memory" if ending.signal == SIGKILL else "")
+        return f"was killed by {_signal(ending.signal)}{f' ({why})' if why else ''}"
     if ending.replaced_by:
         return f"has replaced itself with {ending.replaced_by} (exec); attach again to debug that program"
     error = f": {ending.error}" if ending.error else ""
     return f"has ended{error}" if ending.status is None else f"ended with status {ending.status}{error}"
 
 
-def signal_name(number: int) -> str:
-    """Return the name of a signal on Linux, such as `SIGKILL`, or "" if it has none."""
-    return f"SIG{_SIGNALS[number]}" if number in _SIGNALS else ""
-
-
 def exit_code(ending: Ending) -> int | None:
     """Return the exit code as a shell shows it, or None if it is unknown."""
     return 128 + ending.signal if ending.signal is not None else ending.status
+
+
+def _signal(number: int) -> str:
+    return f"SIG{_SIGNALS[number]}" if number in _SIGNALS else f"signal {number}"

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from relay_client.ui.console import rich_console
-from relay_client.ui.target_table import by_node, most_important, rich_table, rows, summary
+from relay_client.ui.target_table import Row, by_node, most_important, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.compat import timeout
 from relay_core.net.tasks import TaskSet
@@ -113,7 +113,7 @@ class ScreenTable:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._rows: list[tuple[str, ...]] = []
+        self._rows: list[Row] = []
         self._size = (0, 0)
         self._cursor_is_below = os.environ.get("TERM_PROGRAM") == "vscode"
         self._widths: list[int] = []
@@ -128,7 +128,7 @@ class ScreenTable:
         finally:
             self._write(self._erasure() + _SHOW_CURSOR)
 
-    def update(self, lines: list[tuple[str, ...]]) -> None:
+    def update(self, lines: list[Row]) -> None:
         """Show these rows."""
         if (lines, tuple(self._console.size)) != (self._rows, self._size):
             self._rows = lines

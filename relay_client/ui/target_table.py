@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay_client.ui.column_widths import column_widths, columns_to_show
+from relay_client.ui.rank_view import Kind, rank_view
 from relay_client.ui.text import duration
 from relay_client.ui.usage_cells import USAGE_COLUMNS, usage_cells
-from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
+from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = [
     "COLUMNS",
+    "Row",
     "as_json",
     "by_node",
     "most_important",
@@ -28,9 +31,17 @@ __all__ = [
 ]
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", *USAGE_COLUMNS, "held by")
-STATE = COLUMNS.index("state")
-ATTACHED = "attached"
-"""Shown as the state of a process with a debugger if the agent does not announce whether the process is stopped."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    cells: tuple[str, ...]
+    """One text for each of `COLUMNS`."""
+    kind: Kind | None = None
+    """What the target is doing; None for an agent without targets."""
+    is_attached: bool = False
 
 
 def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
@@ -38,21 +49,19 @@ def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
     return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
 
 
-def rows(agents: Sequence[AgentInfo], now: float) -> list[tuple[str, ...]]:
-    """Return one row of `COLUMNS` for each target, and one for each agent without targets."""
-    found: list[tuple[str, ...]] = []
+def rows(agents: Sequence[AgentInfo], now: float) -> list[Row]:
+    """Return one row for each target, and one for each agent without targets."""
+    found: list[Row] = []
     for agent in agents:
         found += [_row(agent, target, now) for target in sorted(agent.targets, key=lambda target: target.port)]
         if not agent.targets:
             forwards = ", ".join(map(str, agent.forwards))
             state = f"forwards {forwards}" if forwards else "no targets"
-            found.append((_node(agent), "", "", "", "", state, "", *usage_cells(agent.usage), ""))
+            found.append(Row((_node(agent), "", "", "", "", state, "", *usage_cells(agent.usage), "")))
     return found
 
 
-def most_important(
-    lines: Sequence[tuple[str, ...]], limit: int
-) -> tuple[list[tuple[str, ...]], Sequence[tuple[str, ...]]]:
+def most_important(lines: Sequence[Row], limit: int) -> tuple[list[Row], Sequence[Row]]:
     """Split rows into those that fit on a terminal and those that do not, each in their original order.
 
     Crashed and stopped processes take precedence over waiting processes, which take precedence over running processes.
@@ -63,43 +72,30 @@ def most_important(
     return [lines[number] for number in sorted(order[:limit])], [lines[number] for number in sorted(order[limit:])]
 
 
-def summary(hidden: Sequence[tuple[str, ...]]) -> str:
+def summary(hidden: Sequence[Row]) -> str:
     """Return a line that replaces the hidden rows: `... and 42 more: 40 running, 2 waiting`."""
-    states = Counter(line[STATE].partition(" ")[0].rstrip(":") for line in hidden)
-    counts = ", ".join(f"{count} {state}" for state, count in states.most_common() if state)
+    kinds = Counter(row.kind.value for row in hidden if row.kind not in {None, Kind.UNKNOWN})
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return f"... and {len(hidden)} more{f': {counts}' if counts else ''}"
 
 
-def _urgency(line: tuple[str, ...]) -> int:
+def _urgency(row: Row) -> int:
     """Return a smaller number for a row that is more important to the user."""
-    state, held_by = line[STATE], line[-1]
-    if state.startswith(("crashed", "stopped")):
+    if row.kind in {Kind.CRASHED, Kind.STOPPED}:
         return 0
-    if state != State.RUNNING.value:
+    if row.kind is not Kind.RUNNING:
         return 1
-    return 2 if held_by else 3
+    return 2 if row.is_attached else 3
 
 
-def _row(agent: AgentInfo, target: TargetInfo, now: float) -> tuple[str, ...]:
-    attached = target.attachment
+def _row(agent: AgentInfo, target: TargetInfo, now: float) -> Row:
+    attached, view = target.attachment, rank_view(target)
     held = f"{attached.user}{_ago(attached.since, now, ', ')}" if attached else ""
     numbers = (target.rank, target.port, target.pid)
     rank, port, pid = ("" if number is None else str(number) for number in numbers)
-    since = _ago(target.activity_since, now)
     used = usage_cells(agent.usage, target.port)
-    return _node(agent), rank, port, pid, target.script, _state(target), since, *used, held
-
-
-def _is_stopped(target: TargetInfo) -> bool:
-    """Return whether a debugger has stopped a process that has not crashed."""
-    return target.state is not State.CRASHED and target.attachment is not None and target.attachment.is_stopped is True
-
-
-def _state(target: TargetInfo) -> str:
-    """Return the state to display; while a debugger is attached, its user decides whether the process runs."""
-    if target.attachment is not None and target.state is not State.CRASHED:
-        return target.attachment.activity or ATTACHED
-    return target.state.value + (f": {target.detail}" if target.detail else "")
+    cells = (_node(agent), rank, port, pid, target.script, view.text, _ago(view.since, now), *used, held)
+    return Row(cells, view.kind, attached is not None)
 
 
 def _node(agent: AgentInfo) -> str:
@@ -115,21 +111,22 @@ def run_lines(agents: Iterable[AgentInfo]) -> list[str]:
     return list(dict.fromkeys(f"run {agent.run}: {agent.run_url}" for agent in agents if agent.run_url))
 
 
-def plain_table(lines: Sequence[Sequence[str]]) -> str:
+def plain_table(lines: Sequence[Row]) -> str:
     """Return headings and rows with aligned columns."""
-    shown = columns_to_show(COLUMNS, lines)
-    table = [[line[column] for column in shown] for line in (COLUMNS, *lines)]
+    cells = [row.cells for row in lines]
+    shown = columns_to_show(COLUMNS, cells)
+    table = [[line[column] for column in shown] for line in (COLUMNS, *cells)]
     widths = [max(len(line[column]) for line in table) for column in range(len(shown))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
     )
 
 
-def rich_table(lines: Sequence[Sequence[str]], width: int) -> RenderableType:
+def rich_table(lines: Sequence[Row], width: int) -> RenderableType:
     """Return rows as a rich table with one line for each; an empty group if the list is empty.
 
     Args:
-        lines: Rows of `COLUMNS`.
+        lines: The rows.
         width: Width of the terminal; `column_widths` decides what a narrow terminal shows.
     """
     from rich.console import Group  # noqa: PLC0415 - on a terminal only
@@ -138,12 +135,12 @@ def rich_table(lines: Sequence[Sequence[str]], width: int) -> RenderableType:
 
     if not lines:
         return Group()
-    shown = column_widths(COLUMNS, lines, width)
+    shown = column_widths(COLUMNS, [row.cells for row in lines], width)
     table = Table(box=None, pad_edge=False)
     for column, column_width in shown.items():
         table.add_column(COLUMNS[column], width=column_width, no_wrap=True, overflow="ellipsis")
-    for line in lines:
-        table.add_row(*(Text(line[column]) for column in shown))
+    for row in lines:
+        table.add_row(*(Text(row.cells[column]) for column in shown))
     return table
 
 

@@ -66,13 +66,6 @@ class Attachment:
     resumed_since: float | None = None
     """Unix time by the node's clock when the process last resumed; None if it is stopped or was not stopped before."""
 
-    @property
-    def activity(self) -> str:
-        """What the process is doing: `stopped at train.py:41`, `running`, or "" if unknown."""
-        if not self.is_stopped:
-            return "" if self.is_stopped is None else "running"
-        return f"stopped at {self.stopped_at}" if self.stopped_at else "stopped"
-
     def encode(self) -> dict[str, object]:
         """Return the fields that an attachment adds to those of its target."""
         return {

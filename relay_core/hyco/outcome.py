@@ -42,6 +42,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
             f"no agent is listening on '{endpoint.name}' (namespace {endpoint.host})",
             hint="start the job with --is-debug true or relay-agent run; if it is running, look for 'relay-agent:' "
             "lines in its log",
+            reason_to_wait="no agent is listening yet",
         )
     # Proxies and other implementations of the relay send the plain status, without a tracking id.
     if status == 404 and (from_relay or text.lower() in {"", "not found"}):

@@ -250,7 +250,7 @@ async def test_pdb_of_a_script_that_is_killed(relay: LocalRelay, tmp_path: Path)
     arguments = ("--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(free_port()))
     async with python(RUN, str(script), *arguments, **access(relay, tmp_path, "listen")) as job:
         seen = await pdb(relay, tmp_path, "c")
-        assert "the job was killed (signal 9, SIGKILL; the usual cause is lack of memory)" in seen.stdout.splitlines()
+        assert "the job was killed by SIGKILL (the usual cause is lack of memory)" in seen.stdout.splitlines()
         assert -9 == (await job.finish())[0]
 
 

@@ -7,14 +7,18 @@ import pytest
 from rich.console import Console
 
 from relay_client.ui.live_table import ScreenTable
-from relay_client.ui.target_table import COLUMNS
+from relay_client.ui.target_table import COLUMNS, Row
 from tests.support.vscode_terminal import MISSING, VSCodeTerminal, vscode_terminal
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 HEIGHT = 30
 ROWS = [
-    tuple({"node": "node-1", "rank": str(rank), "script": "train.py", "state": "running"}.get(c, "") for c in COLUMNS)
+    Row(
+        tuple(
+            {"node": "node-1", "rank": str(rank), "script": "train.py", "state": "running"}.get(c, "") for c in COLUMNS
+        )
+    )
     for rank in range(4)
 ]
 

@@ -79,7 +79,7 @@ async def test_a_killed_rank_leaves_and_comes_back(relay: LocalRelay, tmp_path: 
     async with Ranks(relay, script_in(tmp_path), 3) as ranks, all_ranks_editor(relay) as editor:
         threads = await all_stopped(editor, ranks, 3)
         os.kill(ranks.jobs[1].process.pid, signal.SIGKILL)
-        assert "rank 1 on" in await editor.line("was killed (signal 9")
+        assert "rank 1 on" in await editor.line("was killed by SIGKILL")
         left = await editor.dap.wait_for_event(
             "thread", matching=lambda body: body["reason"] == "exited", within=DEADLINE
         )

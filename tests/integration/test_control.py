@@ -154,7 +154,7 @@ async def test_events_of_agents_and_ranks(relay: LocalRelay, tmp_path: Path) -> 
             node.change(port, state="crashed", detail="ValueError: no")
             while (event := await here.until("state")).state != "crashed":
                 pass
-            assert ("rank 3 on node-1 has crashed: ValueError: no", 3, port) == (event.text, event.rank, event.port)
+            assert ("rank 3 on node-1 crashed: ValueError: no", 3, port) == (event.text, event.rank, event.port)
             assert here.service.client.id == event.client
             node.remove(port)
             assert "rank 3 on node-1 has ended" == (await here.until("ended")).text
@@ -164,7 +164,7 @@ async def test_events_of_agents_and_ranks(relay: LocalRelay, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("end", "how"),
     [
-        ("os.kill(os.getpid(), 9)", "was killed (signal 9, SIGKILL; the usual cause is lack of memory)"),
+        ("os.kill(os.getpid(), 9)", "was killed by SIGKILL (the usual cause is lack of memory)"),
         ("sys.exit(3)", "ended with status 3"),
         ("{}['x']", "ended with status 1: KeyError: 'x'"),
     ],

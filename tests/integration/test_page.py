@@ -184,7 +184,7 @@ async def test_updates(relay: LocalRelay) -> None:
             if [2, 2] == [len(node["targets"]) for node in update["state"]["nodes"]]:
                 break
         job.change(3, state="crashed", detail="ValueError: bad")
-        await until(stream, "rank 3 on node-1 has crashed: ValueError: bad")
+        await until(stream, "rank 3 on node-1 crashed: ValueError: bad")
         await page.stop(stack, 0)
         await until(stream, "rank 0 on node-0 is stopped at train.py:10 (pause)")
 

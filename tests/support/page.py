@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from relay_client.agents.tunnels import Tunnels
 from relay_client.control.log_history import LogHistory
 from relay_client.control.messages import Attach, Attached
 from relay_client.control.server import client_id
@@ -36,6 +37,7 @@ class ServedPage:
     """A running page."""
 
     service: ControlService
+    tunnels: Tunnels
     links: list[str] = field(default_factory=list)
     """The links that the user was shown."""
 
@@ -66,7 +68,7 @@ async def served_page(relay: LocalRelay) -> AsyncIterator[ServedPage]:
         client_tunnels.keep_searching()
         with LogHistory() as logs:
             service = ControlService(client_id("forward", client_tunnels.endpoint), client_tunnels, forwarder, logs)
-            page = ServedPage(service)
+            page = ServedPage(service, client_tunnels)
             async with PageServer(service, page.links.append):
                 yield page
 

@@ -37,7 +37,7 @@ MEMORY_MARGIN = 16
 REASONS = {
     "agent": ["the agent process on "],
     "adapter": ["debugpy's adapter failed: ", "the debugger exited unexpectedly; "],
-    "rank": ["was killed (signal 9, SIGKILL", "disconnected unexpectedly"],
+    "rank": ["was killed by SIGKILL", "disconnected unexpectedly"],
 }
 """What editors are shown, one of these, after a kill; a killed relay-client cannot show anything."""
 

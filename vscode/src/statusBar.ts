@@ -21,7 +21,7 @@ export class StatusBar implements vscode.Disposable {
     const { statuses, ranks } = this.clients;
     void vscode.commands.executeCommand('setContext', 'relayDebug.running', statuses.length > 0);
     if (!statuses.length) return this.item.hide();
-    const stopped = ranks.filter(({ target }) => target.stop || target.state === 'crashed').length;
+    const stopped = ranks.filter(({ target }) => target.kind === 'stopped' || target.kind === 'crashed').length;
     const away = statuses.some(({ nodes }) => nodes.some(({ link }) => link !== 'connected' && link !== 'connecting'));
     const count = `${ranks.length} rank${ranks.length === 1 ? '' : 's'}`;
     this.item.text = `$(${away ? 'warning' : 'server'}) ${count}${stopped ? `, ${stopped} stopped` : ''}`;

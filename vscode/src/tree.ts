@@ -138,8 +138,8 @@ function rankItem(row: Item & { kind: 'rank' }): vscode.TreeItem {
 
 function icon({ target }: Rank): vscode.ThemeIcon {
   const red = new vscode.ThemeColor('debugIcon.breakpointForeground');
-  if (target.state === 'crashed') return new vscode.ThemeIcon('error', red);
-  if (target.stop ?? target.activity?.startsWith('stopped')) return new vscode.ThemeIcon('debug-pause');
-  if (target.state === 'waiting') return new vscode.ThemeIcon('watch');
+  if (target.kind === 'crashed') return new vscode.ThemeIcon('error', red);
+  if (target.kind === 'stopped') return new vscode.ThemeIcon('debug-pause');
+  if (target.kind === 'waiting') return new vscode.ThemeIcon('watch');
   return new vscode.ThemeIcon(target.attached_here ? 'debug-alt' : 'circle-outline');
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relay_client.control.state import Connection, Node, Port, Status, Target
+from relay_client.ui.rank_view import Kind
 from relay_client.ui.text import clock, duration
 
 __all__ = ["status_text"]
@@ -61,14 +62,10 @@ def _target(target: Target, now: float) -> str:
     words = [target.label]
     if target.rank is not None:
         words.append(f"port {target.port}")
-    since = f" for {duration(now - target.since)}" if target.since is not None else ""
-    if target.stop is not None:
-        place = f" at {target.stop.place}" if target.stop.place else ""
-        words.append(f"stopped{place} ({target.stop.reason}) for {duration(now - target.stop.since)}")
-    elif target.activity is not None and not target.attached_here:
-        words.append(f"{target.activity}{since}")
-    elif target.state is not None:
-        words.append(f"{target.state}{f': {target.detail}' if target.detail else ''}{since}")
+    if target.text:
+        reason = f" ({target.stop.reason})" if target.stop is not None and target.kind == Kind.STOPPED.value else ""
+        since = f" for {duration(now - target.since)}" if target.since is not None else ""
+        words.append(f"{target.text}{reason}{since}")
     if target.holder is not None and not target.attached_here:
         held = f" for {duration(now - target.held_since)}" if target.held_since is not None else ""
         words.append(f"held by {target.holder}{held}")

@@ -11,6 +11,7 @@ const STATES = {
   waiting: ['…', 'waiting for a debugger'],
   debugged: ['◉', 'running, attached'],
   running: ['▸', 'running'],
+  unknown: ['·', 'state not announced'],
   lost: ['○', 'no connection'],
 };
 const MAX_EVENTS = 1000;
@@ -37,32 +38,16 @@ const now = () => lostAt ?? Date.now() / 1000 - ahead;
 const nameOf = (node) => (node.node_rank === undefined ? node.host : `node ${node.node_rank} (${node.host})`);
 const labelOf = (target) => (target.rank === undefined ? `port ${target.port}` : `rank ${target.rank}`);
 
-function placeOf(target) {
-  const stop = target.stop;
-  if (stop?.file) return `${stop.file.split(/[\\/]/).pop()}${stop.line ? `:${stop.line}` : ''}`;
-  return /^stopped at (.+)$/.exec(target.activity ?? '')?.[1] ?? '';
-}
-
 function kindOf(node, target) {
   if (node.link !== 'connected') return 'lost';
-  if (target.stop || target.activity?.startsWith('stopped')) return 'stopped';
-  if (target.state === 'crashed' || target.state === 'waiting') return target.state;
-  return target.holder ? 'debugged' : 'running';
+  return target.kind === 'running' && target.holder ? 'debugged' : target.kind;
 }
 
 /** Returns the state of a rank as text. */
 function describe(node, target) {
-  const kind = kindOf(node, target);
-  const place = placeOf(target);
-  const texts = {
-    crashed: `crashed${target.detail ? `: ${target.detail}` : ''}`,
-    stopped: `stopped${place ? ` at ${place}` : ''}`,
-    waiting: 'waiting for a debugger',
-    debugged: `running, debugged by ${target.holder}`,
-    running: 'running',
-    lost: `no connection to its node (${node.link})`,
-  };
-  return texts[kind];
+  if (node.link !== 'connected') return `no connection to its node (${node.link})`;
+  const holder = target.kind === 'running' && target.holder ? `, held by ${target.holder}` : '';
+  return `${target.text || STATES.unknown[1]}${holder}`;
 }
 
 function* ranks() {
@@ -134,7 +119,7 @@ function showRank() {
     return;
   }
   const stop = target.stop;
-  const since = stop?.since ?? (kind === 'debugged' ? target.held_since : target.since);
+  const since = kind === 'debugged' ? target.held_since : target.since;
   const rows = [
     ['state', describe(node, target)],
     ['since', since ? `${clock(since)} (${duration(now() - since)})` : undefined],
@@ -156,15 +141,15 @@ function showRank() {
     make('div', { class: 'actions' },
       make('a', { class: 'button main', href: link(target), 'data-key': 'attach' }, 'Attach in VS Code'),
       copyButton('Copy command', command),
-      placeOf(target) ? copyButton('Copy location', `${stop?.file ?? placeOf(target)}${stop?.file && stop.line ? `:${stop.line}` : ''}`) : '',
+      target.place ? copyButton('Copy location', stop?.file && stop.line ? `${stop.file}:${stop.line}` : target.place) : '',
     ));
 }
 
 function stoppedRow(node, target, kind) {
-  const place = placeOf(target) || (kind === 'crashed' ? '' : 'location unknown');
-  const since = target.stop?.since ?? target.since;
-  const why = kind === 'crashed' ? `crashed: ${target.detail ?? 'no reason given'}` : target.stop?.reason ?? '';
-  const who = target.holder ? `debugged by ${target.holder}` : kind === 'crashed' ? 'waiting for a debugger' : '';
+  const place = target.place || (kind === 'crashed' ? '' : 'location unknown');
+  const since = target.since;
+  const why = kind === 'crashed' ? target.text : target.stop?.reason ?? '';
+  const who = target.holder ? `held by ${target.holder}` : kind === 'crashed' ? 'waiting for a debugger' : '';
   return make('li', {},
     make('button', { type: 'button', class: kind, 'data-key': `row ${target.port}`, 'data-port': String(target.port) }, labelOf(target)),
     make('span', { class: 'code', title: target.stop?.file ?? '' }, place, target.stop?.function ? ` in ${target.stop.function}` : ''),

@@ -20,7 +20,6 @@ from typing import NoReturn
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.connection_records import ConnectionRecord, Connections
-from relay_client.ports.editor_link import waiting_reason
 from relay_client.ports.listening_editors.stream import carry_to_editor
 from relay_client.ui.text import printable
 from relay_core.agent_api.metadata import StreamMetadata
@@ -220,7 +219,7 @@ class ReverseForwarder:
 
     def _log_waiting(self, error: RelayDebugError) -> None:
         self._log_once(f"waiting: {error}")
-        self._wait_for(waiting_reason(error))
+        self._wait_for(error.reason_to_wait)
 
     def _log_once(self, text: str) -> None:
         if text != self._last_logged:

@@ -263,7 +263,7 @@ class JobConnection:
 
         def reason(error: RelayDebugError) -> None:
             if self._waiting is not None:
-                self._waiting.set_reason(error.sentence.partition(";")[0], self._loop.time(), must_act=False)
+                self._waiting.set_reason(error.reason_to_wait, self._loop.time(), must_act=False)
 
         try:
             await self._tunnels.search.wait_for(lambda: self._claims() or None, reason)

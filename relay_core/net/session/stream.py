@@ -37,6 +37,7 @@ class StreamBroken(ConnectionLost):
         code = 1000 if reset is ResetCode.CLOSED else 1006
         super().__init__(f"the peer closed the connection: {what}", code=code, reason=what)
         self.reset = reset
+        self.reason_to_wait = what
 
 
 class StreamOwner(Protocol):

@@ -133,7 +133,7 @@ async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch
     announced = asyncio.Queue()
     attachments = Attachments(lambda: announced.put_nowait(attachments.attachment(DEBUGGEE)))
     async with attachments.holding(DEBUGGEE, Driver(), "ann@a") as stream:
-        assert announced.get_nowait().activity == "running"
+        assert announced.get_nowait().is_stopped is False
         for line in range(41, 44):
             stream.stopped(None)
             stream.stopped(ObservedStop("step", 1))
@@ -141,11 +141,11 @@ async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch
         assert attachments.attachment(DEBUGGEE).stopped_at == "train.py:43"
         assert announced.empty()
         stop = await asyncio.wait_for(announced.get(), DEADLINE)
-        assert stop.activity == "stopped at train.py:43"
+        assert (stop.is_stopped, stop.stopped_at) == (True, "train.py:43")
         assert stop.resumed_since is None
         stream.stopped(None)
         resumed = await asyncio.wait_for(announced.get(), DEADLINE)
-        assert resumed.activity == "running"
+        assert resumed.is_stopped is False
         assert stop.stopped_since <= resumed.resumed_since <= time.time()
 
 
@@ -158,6 +158,6 @@ async def test_the_latest_stop_is_announced():
     ):
         parent.stopped(ObservedStop("breakpoint", 1, Place("/a/train.py", 1)))
         child.stopped(ObservedStop("breakpoint", 1, Place("/a/data.py", 2)))
-        assert attachments.attachment(DEBUGGEE).activity == "stopped at data.py:2"
+        assert attachments.attachment(DEBUGGEE).stopped_at == "data.py:2"
         child.ended()
-        assert attachments.attachment(DEBUGGEE).activity == "stopped at train.py:1"
+        assert attachments.attachment(DEBUGGEE).stopped_at == "train.py:1"

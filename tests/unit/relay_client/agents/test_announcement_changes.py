@@ -111,7 +111,7 @@ def test_targets_that_come_and_go() -> None:
 def test_how_a_target_has_ended() -> None:
     """The line about a target that has ended states how, with its name; what was known before is not repeated."""
     killed = replace(NODE, targets=(), endings=(Ending(5681, 44, signal=9),))
-    how = "was killed (signal 9, SIGKILL; the usual cause is lack of memory)"
+    how = "was killed by SIGKILL (the usual cause is lack of memory)"
     assert [f"rank 3 on node-1 (pid 44) {how}"] == [event.text for event in agent_events(NODE, killed, NOW)]
     assert [] == list(agent_events(killed, replace(killed, node_rank=2), NOW))
     again = replace(killed, targets=(replace(RANK, pid=50),))

@@ -31,7 +31,7 @@ def test_chosen_ranks() -> None:
 def test_ranks_that_have_ended() -> None:
     """A rank that has ended is known by how, unless it was started again."""
     endings = (Ending(5678, signal=9), Ending(5680, status=1), Ending(5690, status=1))
-    ended = AbsentRank(0, 5678, "was killed by SIGKILL", has_ended=True)
+    ended = AbsentRank(0, 5678, "was killed by SIGKILL (the usual cause is lack of memory)", has_ended=True)
     assert (ended, *not_found(1)) == absent_ranks([node(2, 3, endings=endings)])
 
 

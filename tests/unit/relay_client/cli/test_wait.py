@@ -29,18 +29,18 @@ def test_missing_ranks(state: str, missing: list[int]) -> None:
     ("state", "ranks", "text"),
     [
         ("any", [4, 5], "waiting for ranks 4-5 to register; registered: ranks 0-3"),
-        ("crashed", [0], "waiting for rank 0 to crash; rank 0 is running"),
-        ("crashed", [0, 2], "waiting for ranks 0,2 to crash; rank 0 is running, rank 2 is held by bob@laptop"),
+        ("crashed", [0], "waiting for rank 0 to crash; rank 0 running"),
+        ("crashed", [0, 2], "waiting for ranks 0,2 to crash; rank 0 running, rank 2 held by bob@laptop"),
         (
             "crashed",
             [1, 4],
-            "waiting for ranks 1,4 to crash; rank 1 is waiting for a debugger, rank 4 is not registered",
+            "waiting for ranks 1,4 to crash; rank 1 waiting for a debugger, rank 4 not registered",
         ),
-        ("waiting", [4, 5], "waiting for ranks 4-5 to wait for a debugger; ranks 4-5 are not registered"),
+        ("waiting", [4, 5], "waiting for ranks 4-5 to wait for a debugger; ranks 4-5 not registered"),
         (
             "attached",
             [0, 1],
-            "waiting for a debugger to attach to ranks 0-1; rank 0 is running, rank 1 is waiting for a debugger",
+            "waiting for a debugger to attach to ranks 0-1; rank 0 running, rank 1 waiting for a debugger",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from relay_client.control.changes import changes
 from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Stop, Target
 
 CLIENT = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "forward", 1.0, "/home/alice", "1.0")
-RANK = Target(5681, rank=3, pid=44, state="running")
+RANK = Target(5681, rank=3, pid=44, kind="running", text="running", state="running")
 NODE = Node("agent-1", "host-1", "connected", 1.0, node_rank=1, targets=(RANK,))
 BEFORE = Status(CLIENT, 10.0, (NODE,), (Port(5681, 5681),))
 
@@ -65,12 +65,12 @@ def test_a_tunnel_is_lost_resumed_and_over() -> None:
 
 def test_a_rank_changes_its_state_and_ends() -> None:
     """State, details and process id matter, and a rank that is no longer announced has ended."""
-    crashed = with_rank(state="crashed", detail="ValueError: no")
-    assert [("state", "rank 3 on host-1 has crashed: ValueError: no")] == texts(BEFORE, crashed)
+    crashed = with_rank(kind="crashed", text="crashed: ValueError: no", state="crashed", detail="ValueError: no")
+    assert [("state", "rank 3 on host-1 crashed: ValueError: no")] == texts(BEFORE, crashed)
     assert [("state", "rank 3 on host-1 is running")] == texts(BEFORE, with_rank(pid=45))
     assert [("ended", "rank 3 on host-1 has ended")] == texts(BEFORE, with_node(targets=()))
-    killed = with_node(targets=(), ended=(Ended(5681, "has ended", 43), Ended(5681, "was killed (signal 9)", 44)))
-    assert [("ended", "rank 3 on host-1 was killed (signal 9)")] == texts(BEFORE, killed)
+    killed = with_node(targets=(), ended=(Ended(5681, "has ended", 43), Ended(5681, "was killed by SIGKILL", 44)))
+    assert [("ended", "rank 3 on host-1 was killed by SIGKILL")] == texts(BEFORE, killed)
 
 
 def test_a_rank_is_held_and_free() -> None:
@@ -84,7 +84,7 @@ def test_a_rank_is_held_and_free() -> None:
 def test_a_rank_stops_and_continues() -> None:
     """A stop is an event when it happens, and again when its place is known."""
     stopped = with_rank(stop=Stop("breakpoint", 11.0))
-    placed = with_rank(stop=Stop("breakpoint", 11.0, "/home/alice/train.py", 41, "step"))
+    placed = with_rank(place="train.py:41", stop=Stop("breakpoint", 11.0, "/home/alice/train.py", 41, "step"))
     assert [("stopped", "rank 3 on host-1 is stopped (breakpoint)")] == texts(BEFORE, stopped)
     assert [("stopped", "rank 3 on host-1 is stopped at train.py:41 (breakpoint)")] == texts(stopped, placed)
     (event,) = changes(stopped, placed)

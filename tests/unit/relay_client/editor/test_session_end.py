@@ -23,10 +23,10 @@ from tests.support.editor_session import INITIALIZE, RANK, TERMINATED, Editor, a
         ),
         (
             Ending(5678, signal=9),
-            "important: rank 0 on node was killed (signal 9, SIGKILL; the usual cause is lack of memory)",
+            "important: rank 0 on node was killed by SIGKILL (the usual cause is lack of memory)",
             137,
         ),
-        (Ending(5678, signal=15), "important: rank 0 on node was killed (signal 15, SIGTERM)", 143),
+        (Ending(5678, signal=15), "important: rank 0 on node was killed by SIGTERM", 143),
     ],
 )
 def test_the_end_is_shown_with_its_reason(ending: Ending, line: str, code: int) -> None:

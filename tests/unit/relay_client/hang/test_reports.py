@@ -7,6 +7,8 @@ from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 
+KILLED = "was killed by SIGKILL (the usual cause is lack of memory)"
+
 
 def targets(*ranks: int, base: int = 5678, world: int = 4) -> tuple[TargetInfo, ...]:
     return tuple(TargetInfo(base + rank, rank=rank, world=world, script="train.py") for rank in ranks)
@@ -61,7 +63,7 @@ def test_ranks_that_no_agent_has_announced() -> None:
     found = {rank: (report.has_ended, report.silence) for rank, report in job.ranks.items()}
     assert {
         0: (False, NOT_REGISTERED),
-        1: (True, "was killed by SIGKILL"),
+        1: (True, KILLED),
         2: (False, ""),
         3: (False, ""),
     } == found
@@ -77,8 +79,12 @@ def test_ranks_that_have_ended() -> None:
     )
     (job,) = read_jobs([reply(*targets(0, 3), endings=endings)])
     found = {rank: (report.has_ended, report.silence) for rank, report in job.ranks.items()}
-    killed, failed = (True, "was killed by SIGKILL"), (True, "has exited with status 3 (ValueError: odd)")
-    assert {0: (False, ""), 1: killed, 2: failed, 3: (False, "")} == found
+    assert {
+        0: (False, ""),
+        1: (True, KILLED),
+        2: (True, "ended with status 3: ValueError: odd"),
+        3: (False, ""),
+    } == found
 
 
 def test_answers_of_ras_are_the_same_on_all_nodes() -> None:

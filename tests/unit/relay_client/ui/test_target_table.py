@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from relay_client.ui.target_table import as_json, most_important, plain_table, rich_table, rows, summary
+from relay_client.ui.rank_view import Kind
+from relay_client.ui.target_table import Row, as_json, most_important, plain_table, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
 
@@ -23,8 +24,6 @@ NODE = AgentInfo(
     ),
     forwards=(6006,),
 )
-STOPPED = Attachment("bob@laptop", 750.0, is_stopped=True, stopped_at="train.py:41", stopped_since=940.0)
-RUNS = Attachment("bob@laptop", 750.0, is_stopped=False)
 SERVE = AgentInfo("9f8e7d6c", host="box", targets=(TargetInfo(5999),))
 EMPTY = AgentInfo("5a5a5a5a", host="spare", forwards=(6006,))
 GPU = GpuUsage("H100", 0.871, 31 * 2**30, 80 * 2**30)
@@ -40,17 +39,7 @@ def test_one_row_for_each_target() -> None:
         ("1 node-1", "3", "5681", "45", "train.py", "attached", "1 min", "", "", "", "bob@laptop, 4 min"),
         ("box", "", "5999", "", "", "", "", "", "", "", ""),
         ("spare", "", "", "", "", "forwards 6006", "", "", "", "", ""),
-    ] == rows([NODE, SERVE, EMPTY], NOW)
-
-
-@pytest.mark.parametrize(
-    ("attachment", "state", "since"), [(STOPPED, "stopped at train.py:41", "1 min"), (RUNS, "running", "5 min")]
-)
-def test_the_activity_of_an_attached_process(attachment: Attachment, state: str, since: str) -> None:
-    """While a debugger is attached, the place and time of its stop are shown, or that the process runs."""
-    target = TargetInfo(5680, 2, state=State.RUNNING, since=700.0, attachment=attachment)
-    ((*_, shown, shown_since, _cpu, _mem, _gpu, held_by),) = rows([AgentInfo("5a", targets=(target,))], NOW)
-    assert (state, since, "bob@laptop, 4 min") == (shown, shown_since, held_by)
+    ] == [row.cells for row in rows([NODE, SERVE, EMPTY], NOW)]
 
 
 def test_the_plain_table_is_aligned() -> None:
@@ -141,13 +130,13 @@ def test_a_long_text_does_not_displace_its_rank(width: int, columns: list[str]) 
 
 def test_the_most_important_rows() -> None:
     """If a terminal has too few lines, processes that run are left out first, and counted."""
-    states = ["running"] * 5 + ["waiting", "crashed: ValueError", "running", "stopped at train.py:7"]
-    lines = [
-        ("node", str(rank), "", "", "", state, "", "", "", "", "bob" * (rank == 7)) for rank, state in enumerate(states)
-    ]
+    running, attached = Row((), Kind.RUNNING), Row((), Kind.RUNNING, is_attached=True)
+    waiting, crashed, stopped = (Row((), kind) for kind in (Kind.WAITING, Kind.CRASHED, Kind.STOPPED))
+    lines = [running] * 5 + [waiting, crashed, attached, stopped]
     shown, hidden = most_important(lines, 4)
-    assert ["5", "6", "7", "8"] == [line[1] for line in shown]
+    assert [waiting, crashed, attached, stopped] == shown
     assert "... and 5 more: 5 running" == summary(hidden)
+    assert "... and 3 more: 1 waiting" == summary([waiting, Row((), Kind.UNKNOWN), Row(())])
     assert (lines, []) == most_important(lines, 9)
 
 

@@ -43,16 +43,24 @@ def test_editors_that_listen() -> None:
 
 
 def test_nodes_and_ranks() -> None:
-    """A rank shows its port, where it is stopped or what it does, and who holds it since when, or that this is here."""
+    """A rank shows its port, what it is doing, and who holds it since when, or that this is here."""
     stop = Stop("breakpoint", NOW - 5, "C:\\code\\train.py", 41)
     ranks = (
-        Target(5678, rank=0, state="running", since=NOW - 300, holder="alice@laptop", held_since=NOW - 60, stop=stop),
-        Target(5679, rank=1, state="crashed", detail="ValueError: no", since=NOW - 300),
-        Target(5690, state="waiting", since=NOW - 40),
+        Target(
+            *(5678, 0),
+            kind="stopped",
+            text="stopped at train.py:41",
+            since=NOW - 5,
+            holder="alice@laptop",
+            held_since=NOW - 60,
+            stop=stop,
+        ),
+        Target(5679, rank=1, kind="crashed", text="crashed: ValueError: no", since=NOW - 300, stop=stop),
+        Target(5690, kind="waiting", text="waiting for a debugger", since=NOW - 40),
         Target(5691),
-        Target(5692, state="running", holder="bob@laptop", activity="stopped at train.py:7"),
-        Target(5694, state="running", since=NOW - 7, holder="bob@laptop", activity="running"),
-        Target(5693, state="running", holder="alice@laptop", activity="running", attached_here=True),
+        Target(5692, kind="stopped", text="stopped at train.py:7", holder="bob@laptop"),
+        Target(5694, kind="running", text="running", since=NOW - 7, holder="bob@laptop"),
+        Target(5693, kind="running", text="running", holder="alice@laptop", attached_here=True),
     )
     nodes = (
         Node("a", "host-0", "connected", NOW, node_rank=0, round_trip=0.0651, targets=ranks),
@@ -63,7 +71,7 @@ def test_nodes_and_ranks() -> None:
         "  node 0 (host-0): connected, round trip 65.1 ms",
         "    rank 0, port 5678, stopped at train.py:41 (breakpoint) for 5 s, held by alice@laptop for 1 min",
         "    rank 1, port 5679, crashed: ValueError: no for 5 min",
-        "    port 5690, waiting for 40 s",
+        "    port 5690, waiting for a debugger for 40 s",
         "    port 5691",
         "    port 5692, stopped at train.py:7, held by bob@laptop",
         "    port 5694, running for 7 s, held by bob@laptop",

@@ -1,0 +1,82 @@
+"""What a target is doing, as a kind and as text.
+
+This is the only description of it: tables, log lines, events, the page, the extension and the MCP server show it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+from relay_core.agent_api.announcement import State, TargetInfo
+
+__all__ = ["Kind", "RankView", "rank_view"]
+
+
+class Kind(enum.Enum):
+    """What a target is doing, for an icon, a color or an order."""
+
+    CRASHED = "crashed"
+    """Held at an uncaught exception, even while a debugger is attached."""
+    STOPPED = "stopped"
+    """Stopped by a debugger."""
+    WAITING = "waiting"
+    """Waiting for a debugger."""
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+    """Its agent does not announce it, as for a port of `relay-agent serve`."""
+
+
+class _Stop(Protocol):
+    @property
+    def place(self) -> str: ...
+    @property
+    def since(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class RankView:
+    """What a target is doing."""
+
+    kind: Kind
+    text: str = ""
+    """`crashed: ValueError: no`, `stopped at train.py:41`, `waiting for a debugger`, `running`, `attached` if its agent
+    does not announce more, or "" if unknown."""
+    place: str = ""
+    """File name and line of a stop, as in `train.py:41`; "" if the target is running or the place is unknown."""
+    since: float | None = None
+    """Unix time, by the node's clock, when this began."""
+
+    @property
+    def clause(self) -> str:
+        """The end of a sentence about the target: `is running`, `crashed: ValueError: no`."""
+        return self.text if self.kind is Kind.CRASHED else f"is {self.text or 'registered'}"
+
+
+def rank_view(target: TargetInfo, stop: _Stop | None = None) -> RankView:
+    """Return what a target is doing.
+
+    Args:
+        target: Its announcement.
+        stop: Where an editor of this user has stopped it, which may be newer than the announcement.
+    """
+    attached = target.attachment
+    is_stopped = stop is not None or (attached is not None and attached.is_stopped is True)
+    place = (stop.place if stop is not None else "") or (attached.stopped_at if attached is not None else "")
+    if target.state is State.CRASHED:
+        text = f"crashed{f': {target.detail}' if target.detail else ''}"
+        return RankView(Kind.CRASHED, text, place if is_stopped else "", target.since)
+    if is_stopped:
+        since = stop.since if stop is not None else target.activity_since
+        return RankView(Kind.STOPPED, f"stopped{f' at {place}' if place else ''}", place, since)
+    if attached is not None:
+        return RankView(
+            Kind.RUNNING, "attached" if attached.is_stopped is None else "running", "", target.activity_since
+        )
+    if target.state is State.WAITING:
+        detail = f" ({target.detail})" if target.detail else ""
+        return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", target.since)
+    if target.state is State.RUNNING:
+        return RankView(Kind.RUNNING, "running", "", target.since)
+    return RankView(Kind.UNKNOWN, "", "", target.since)

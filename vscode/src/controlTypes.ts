@@ -1,0 +1,150 @@
+// Generated from the code by .ci/reference.py: docs/reference/control-socket.md explains the fields.
+
+export interface ClientId {
+  id: string;
+  pid: number;
+  namespace: string;
+  hc: string;
+  command: string;
+  started: number;
+  cwd: string;
+  version: string;
+}
+
+export interface Gpu {
+  name: string;
+  busy: number;
+  memory: number;
+  total: number;
+}
+
+export interface Usage {
+  time: number;
+  cpu: number;
+  cores: number;
+  memory: number;
+  total: number;
+  gpus: Gpu[];
+}
+
+export interface Stop {
+  reason: string;
+  since: number;
+  file?: string;
+  line?: number;
+  function?: string;
+}
+
+export interface Allocator {
+  allocated: number;
+  reserved: number;
+  peak: number;
+  ooms: number;
+  retries: number;
+}
+
+export interface Target {
+  port: number;
+  rank?: number;
+  world?: number;
+  pid?: number;
+  script?: string;
+  kind: string;
+  text: string;
+  place: string;
+  state?: string;
+  detail?: string;
+  since?: number;
+  until?: number;
+  holder?: string;
+  held_since?: number;
+  local_ports: number[];
+  attached_here: boolean;
+  stop?: Stop;
+  cpu?: number;
+  memory?: number;
+  allocator?: Allocator;
+}
+
+export interface Ended {
+  port: number;
+  how: string;
+  pid?: number;
+}
+
+export interface Node {
+  agent: string;
+  host: string;
+  link: string;
+  link_since: number;
+  link_reason?: string;
+  round_trip?: number;
+  node_rank?: number;
+  run?: string;
+  run_url?: string;
+  cwd?: string;
+  usage?: Usage;
+  targets: Target[];
+  forwards: number[];
+  ended: Ended[];
+}
+
+export interface Port {
+  port: number;
+  remote_port: number;
+  is_forward: boolean;
+  node_rank?: number;
+  is_on_demand: boolean;
+  is_all_ranks: boolean;
+  is_editor: boolean;
+}
+
+export interface Connection {
+  number: number;
+  port: number;
+  state: string;
+  since: number;
+  reason?: string;
+  sent: number;
+  received: number;
+  stop?: Stop;
+  remote_port?: number;
+}
+
+export interface Status {
+  client: ClientId;
+  time: number;
+  nodes: Node[];
+  ports: Port[];
+  connections: Connection[];
+}
+
+export interface RelayEvent {
+  event: string;
+  time: number;
+  text: string;
+  client: string;
+  agent?: string;
+  host?: string;
+  rank?: number;
+  port?: number;
+  pid?: number;
+  connection?: number;
+  state?: string;
+  detail?: string;
+  holder?: string;
+  reason?: string;
+  file?: string;
+  line?: number;
+  level?: string;
+}
+
+export interface Attached {
+  port: number;
+  local_port: number;
+  host: string;
+  is_new: boolean;
+  rank?: number;
+  node: string;
+  holder?: string;
+}
