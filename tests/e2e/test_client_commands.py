@@ -133,7 +133,7 @@ async def test_wait_for_a_state(relay: LocalRelay, env: dict[str, str]) -> None:
         node_of(relay, port, rank=2, state="running") as node,
         program("relay_client", "wait", "--ranks", "2", "--state", "waiting", env=env) as waiting,
     ):
-        await waiting.line("waiting for rank 2 to wait for a debugger; rank 2 is running")
+        await waiting.line("waiting for rank 2 to wait for a debugger; rank 2 running")
         node.change(port, state="waiting")
         assert 0 == (await waiting.finish()).status
 
