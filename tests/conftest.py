@@ -39,7 +39,7 @@ hypothesis.settings.load_profile("busy")
 
 
 def pytest_configure() -> None:
-    """Let what the tests start hear the signals that a shell keeps from this run: `make test &`, `nohup make test`."""
+    """Let programs of tests receive signals that a shell makes this run ignore: `make test &`, `nohup make test`."""
     for name in ("SIGINT", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
@@ -125,10 +125,10 @@ def _no_orphans() -> Iterator[None]:
     del os.environ[RUN_VARIABLE]
     orphans = [process for process in psutil.process_iter() if _environment(process).get(RUN_VARIABLE) == mark]
     remaining = psutil.wait_procs(orphans, timeout=DEADLINE)[1]
-    told = [f"{process}: {_environment(process).get('PYTEST_CURRENT_TEST')}" for process in remaining]
+    left = [f"{process}: {_environment(process).get('PYTEST_CURRENT_TEST')}" for process in remaining]
     for process in remaining:
         process.kill()
-    assert not told
+    assert not left
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:

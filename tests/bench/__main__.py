@@ -1,7 +1,7 @@
 """`python -m tests.bench` (`make bench`): the figures of docs/benchmarks.md, each beside its peers and all in one run.
 
 Every program is a process of its own, started as users start it; targets and load generators are others. Machines are
-noisy, so peers take turns, and what to look at is their ratio. Each figure's module says how it is measured.
+noisy, so peers take turns, and their ratio is what counts. Each figure's module describes how it is measured.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def main(argv: list[str]) -> int:
 
 
 def _stolen_since(before: Any) -> str:
-    """Return what a virtual machine's neighbours took of the processor time that it wanted, where the system tells."""
+    """Return a note on the processor time that the host gave to other virtual machines, where the system reports it."""
     spent = {name: now - then for name, now, then in zip(before._fields, psutil.cpu_times(), before, strict=True)}
     wanted = sum(seconds for name, seconds in spent.items() if name not in ("idle", "iowait", "guest", "guest_nice"))
     stolen = spent.get("steal", 0.0) / wanted if wanted else 0.0

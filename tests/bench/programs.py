@@ -57,7 +57,7 @@ class Programs:
 
     @contextlib.asynccontextmanager
     async def talking(self, module: str, *arguments: object) -> AsyncIterator[Conversation]:
-        """Run `python -m module` for a block, in which it is told lines; what it says on stderr is kept in a file."""
+        """Run `python -m module` for a block, which sends it lines; its stderr is kept in a file."""
         with (self.directory / f"{module}.err").open("ab") as err:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", module, *map(str, arguments)),
@@ -85,7 +85,7 @@ class Conversation:
 
     Args:
         process: With pipes for stdin and stdout.
-        errors: What it says besides.
+        errors: The file with its stderr.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, errors: Path) -> None:
@@ -98,12 +98,12 @@ class Conversation:
         return self._process.pid
 
     async def ask(self, line: object) -> Any:
-        """Tell it a line and return what it answers."""
+        """Send it a line and return its answer."""
         self._process.stdin.write(f"{line}\n".encode())
-        return await self.hear()
+        return await self.receive()
 
-    async def hear(self) -> Any:
-        """Return the next thing it says; raises if it ends instead."""
+    async def receive(self) -> Any:
+        """Return the next value that it prints; raises if it ends instead."""
         async with timeout(START_TIMEOUT):
             line = await self._process.stdout.readline()
         if not line:
@@ -147,7 +147,7 @@ class Held:
 
     count: int
     seconds: float
-    """What it took to open them, one after the other."""
+    """The time to open them, one by one."""
 
 
 @contextlib.asynccontextmanager

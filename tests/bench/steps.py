@@ -1,6 +1,6 @@
 """Steps through tests.bench.debuggee: `python -m tests.bench.steps PORT COUNT [prompt] [watch]` prints the times.
 
-After each step it asks what an editor asks, one after the other, because each request needs the answer to the one
+After each step it asks what an editor asks, one by one, because each request needs the answer to the one
 before; then, a moment later, for the rest of the call stack. VS Code asks the first two of these requests at once, and
 the others 420 ms later (`updateTreeScheduler` in variablesView.ts, `refreshTopOfCallstack` in debugModel.ts); that time
 is not counted here.

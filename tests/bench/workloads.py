@@ -1,6 +1,6 @@
-"""A job that works when it is told to: `python -m tests.bench.workloads WORK PREPARATION PORT CONNECTION_FILE CA_FILE`.
+"""A job that works on request: `python -m tests.bench.workloads WORK PREPARATION PORT CONNECTION_FILE CA_FILE`.
 
-It prints "ready", after the port of its debugger where it has one to tell. Then it answers each line of its stdin with
+It prints "ready", after the port of its debugger if it has one. Then it answers each line of its stdin with
 a line of JSON: a number, which is how often to do its work, with the seconds that this took; "state" with what a
 debugger has left in the process.
 

@@ -115,7 +115,7 @@ async def test_targets_on_a_terminal(relay: LocalRelay, env: dict[str, str], tmp
 
 
 async def test_wait_ends_when_all_ranks_are_there(relay: LocalRelay, env: dict[str, str]) -> None:
-    """A script goes on as soon as the last rank has registered, on whichever node."""
+    """`wait` ends as soon as the last rank has registered, on whichever node."""
     ports = free_port(), free_port()
     async with (
         program("relay_client", "wait", "--ranks", "0-1", "--timeout", "60", env=env) as waiting,
@@ -166,7 +166,7 @@ async def test_nonsense_for_wait(arguments: list[str]) -> None:
 
 
 async def test_attach_wakes_a_rank_and_opens_its_port(relay: LocalRelay, env: dict[str, str]) -> None:
-    """It waits for the rank, has its debugger started, says where F5 leads, and forwards until Ctrl-C."""
+    """It waits for the rank, has its debugger started, names the port for F5, and forwards until Ctrl-C."""
     port = free_port()
     async with program("relay_client", "attach", "--rank", "3", env=env) as client:
         await client.line("waiting for rank 3")
@@ -198,7 +198,7 @@ async def held_rank(
 
 
 async def test_attach_to_a_rank_that_somebody_holds(relay: LocalRelay, env: dict[str, str], tmp_path: Path) -> None:
-    """The line names the holder, and the port to use afterwards, with and without a relay-client that is running."""
+    """The line names the holder, and the port to use later, with and without a relay-client that is running."""
     port, other = free_port(), free_port()
     env = {**env, "USER": "bob", "LOGNAME": "bob"}
     async with held_rank(relay, env, port):
@@ -276,7 +276,7 @@ async def test_attach_to_a_rank_that_cannot_be_debugged(relay: LocalRelay, env: 
 
 
 async def test_a_rank_of_two_jobs_is_ambiguous(relay: LocalRelay, env: dict[str, str]) -> None:
-    """Two jobs on one hybrid connection both have a rank 0: the ports tell them apart."""
+    """Two jobs on one hybrid connection both have a rank 0: the error lists their ports to choose from."""
     async with Two(relay) as ports:
         finished = await run("relay_client", "attach", "--rank", "0", env=env)
     assert 2 == finished.status
@@ -373,7 +373,7 @@ async def test_a_second_client_learns_the_holder_a_rank(relay: LocalRelay, env: 
 
 
 async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, str]) -> None:
-    """A port that an editor holds is said to be so, and the job reaches the editor."""
+    """A port that an editor holds is reported as in use, and the job reaches the editor."""
     greeted = asyncio.Event()
 
     async def editor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

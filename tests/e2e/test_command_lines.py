@@ -123,7 +123,7 @@ async def test_a_malformed_connection_string(
 
 
 async def test_no_connection_string_at_all() -> None:
-    """Without configuration the client says where a connection string may come from."""
+    """Without configuration, the client's error names where a connection string can come from."""
     finished = await run("relay_client", "--ports", "5678")
     assert_one_sentence(finished, "relay-client", 3, "no connection string", "RELAY_CONNECTION_STRING_FILE")
 
@@ -159,7 +159,7 @@ async def test_an_agent_stops_on_request(relay: LocalRelay, good: dict[str, str]
 
 
 async def test_an_agent_waits_for_a_relay_that_is_down(tls_directory: Path) -> None:
-    """An agent says once that the relay cannot be reached, and listens as soon as it is there."""
+    """An agent logs once that the relay cannot be reached, and listens as soon as it is there."""
     async with local_relay(tls_directory) as relay:
         env = {"RELAY_CONNECTION_STRING": relay.connection_string("listen"), "RELAY_CA_FILE": str(relay.ca_file)}
         await relay.server.stop()

@@ -98,7 +98,7 @@ async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManaged
 
 
 async def test_a_job_whose_secret_cannot_be_read(cloud: Azure, identity: FakeManagedIdentity) -> None:
-    """The job is told why and goes on."""
+    """The job logs the reason and continues."""
     cloud.issuer.roles[VAULT] = []
     code = "import relay_agent; print(relay_agent.start_remote_debugging_from_args())"
     arguments = ["--is-debug=1", f"--debug-relay-connection-name={HC}"]
@@ -135,7 +135,7 @@ async def test_no_key_anywhere(cloud: Azure, identity: FakeManagedIdentity, az: 
 async def test_a_client_with_each_source(
     cloud: Azure, az: FakeAz, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    """Whatever the source, the client gets to the relay and says so."""
+    """Whatever the source, the client gets to the relay and reports that no agent is listening."""
     text, arguments, env = cloud.connection_string("send"), ["--ports", str(free_port())], dict(cloud.environment)
     monkeypatch.chdir(tmp_path)
     if source == "file":

@@ -48,26 +48,26 @@ async def test_strangers_leave_the_debugger_usable(relay: LocalRelay, script: Pa
         await asyncio.gather(*(drop_at_once(port) for _ in range(25)))
         for _ in range(25):
             await drop_at_once(port)
-        for said in STRANGERS:
-            assert b"" == await answer_to(port, said)
+        for data in STRANGERS:
+            assert b"" == await answer_to(port, data)
         await drop_at_once(port, HALF_A_MESSAGE)
         async with stopped_at_breakpoint(port, script) as session:
             assert LINE + 1 == await session.step()
 
 
-async def drop_at_once(port: int, said: bytes = b"") -> None:
+async def drop_at_once(port: int, data: bytes = b"") -> None:
     """Connect, and leave without waiting for anything."""
     _, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(said)
+    writer.write(data)
     writer.close()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
 
 
-async def answer_to(port: int, said: bytes) -> bytes:
-    """Say something, and return what comes back up to the end; an end by force is one too."""
+async def answer_to(port: int, data: bytes) -> bytes:
+    """Send some bytes, and return what comes back up to the end; a reset counts as the end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(said)
+    writer.write(data)
     answer = b""
     with contextlib.suppress(ConnectionError):
         answer = await asyncio.wait_for(reader.read(), DEADLINE)
@@ -77,11 +77,11 @@ async def answer_to(port: int, said: bytes) -> bytes:
     return answer
 
 
-# How much is said:
+# The size of messages:
 
 
 async def test_large_values(relay: LocalRelay, script: Path) -> None:
-    """A value of 5 MB arrives whole; one that debugpy cannot carry is an error, and stepping goes on after it."""
+    """A value of 5 MB arrives whole; one that debugpy cannot carry is an error, and stepping continues after it."""
     port = free_port()
     async with (
         running_job(relay, script, "--port", str(port)),
@@ -124,7 +124,7 @@ METHODS = pytest.mark.parametrize("method", ["fork", "spawn"])
 
 @METHODS
 async def test_pool_that_nobody_follows(relay: LocalRelay, tmp_path: Path, method: str) -> None:
-    """A pool ends as ever, though its parent is attached to and its workers pass a breakpoint; nobody hears of them."""
+    """A pool ends as usual while only its parent has a debugger: breakpoints in its workers cause no event."""
     script, port = write_pool(tmp_path), free_port()
     async with (
         running_job(relay, script, "--port", str(port), arguments=[method]) as job,
@@ -152,7 +152,7 @@ async def test_pool_that_an_editor_follows(relay: LocalRelay, tmp_path: Path, me
         await DapClient.connect("127.0.0.1", port, within=DEADLINE) as parent,
     ):
         follower = Follower(script, IN_WORK)
-        # VS Code sends what launch.json says, and debugpy gives it back for each child.
+        # VS Code sends what launch.json contains, and debugpy returns it for each child.
         await parent.attach(follower.breakpoints, within=DEADLINE, connect={"host": "127.0.0.1", "port": port})
         await follower.follow(parent)
         await parent.close()

@@ -136,7 +136,7 @@ def test_changed_sample(tmp_path: Path):
         Sample(tmp_path).line_of("a = 1")
 
 
-async def test_sample_runs_by_itself():
+async def test_sample_runs_on_its_own():
     """The sample is an ordinary script: without debugging arguments it trains and ends."""
     status, out, err = await run("samples/plain_python/train.py", "--epochs", "2")
     assert (status, err) == (0, "")

@@ -84,7 +84,7 @@ async def test_one_rank_and_then_all(relay, tmp_path):
         async with Session.attached(port + 3, job) as session:
             await session.until_stopped()
             assert await session.value("rank") == "3"
-            assert await session.step() == REDUCE + 1  # the other three are in the same all_reduce, and go on
+            assert await session.step() == REDUCE + 1  # the other three are in the same all_reduce, and continue
             assert await session.value("total[0].item()") == "6.0"
         async with contextlib.AsyncExitStack() as stack:
             async with job.standing():

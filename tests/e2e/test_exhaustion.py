@@ -1,4 +1,4 @@
-"""Facts about machines that run out of something: the programs say so, lose nothing else, and recover."""
+"""Facts about machines that run out of something: the programs report it, lose nothing else, and recover."""
 
 import asyncio
 import contextlib

@@ -158,7 +158,7 @@ async def test_job_that_runs_well(relay: LocalRelay, tmp_path: Path) -> None:
 
 
 async def test_rank_that_holds_the_gil(relay: LocalRelay, tmp_path: Path) -> None:
-    """A rank whose C code holds the GIL cannot tell its groups; its place is known by a signal."""
+    """A rank whose C code holds the GIL cannot report its groups; a signal finds its place."""
     async with hang_job(relay, tmp_path, "gil", ranks=2) as job:
         await job.until_ready()
         await job.verdict_that("missing rank 1, which is at train.py")  # the agent knows it

@@ -66,7 +66,7 @@ async def test_a_killed_job(session: Session) -> None:
 
 
 async def test_a_job_that_ends(session: Session) -> None:
-    """The console shows the exit status of a job that ends by itself."""
+    """The console shows the exit status of a job that ends on its own."""
     (session.script.parent / "stop").touch()
     await session.editor.stopped.client.request(
         "setBreakpoints", {"source": {"path": str(session.script)}}, within=DEADLINE
@@ -78,7 +78,7 @@ async def test_a_job_that_ends(session: Session) -> None:
 
 
 async def test_an_interruption(session: Session, relay: LocalRelay) -> None:
-    """While the relay is away a line says so, a step taken meanwhile is carried out later, and a line says when."""
+    """A line reports the interruption, a step taken meanwhile is carried out later, and a line reports its end."""
     await relay.server.stop()
     assert "it will be restored automatically" in await shown(session.editor.client, "is interrupted")
     stepping = asyncio.ensure_future(session.editor.stopped.step())

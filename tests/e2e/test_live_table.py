@@ -37,7 +37,7 @@ def table(shown: Screen) -> list[list[str]]:
 
 
 async def test_the_table_follows_the_ranks(relay: LocalRelay, env: dict[str, str]) -> None:
-    """Each rank has a line that says what it does now; who leaves is gone, and each event line stands above, once."""
+    """Each rank has a line with its current state; a rank that leaves has none; each event line stands above, once."""
     first, second = free_port(), free_port()
     async with (
         node_of(relay, first, second, fields={"host": "node-1"}, script="train.py", state="running") as node,
@@ -105,7 +105,7 @@ async def test_the_screen_is_not_erased_from_its_corner(relay: LocalRelay, env: 
 
 
 async def test_an_event_line_is_not_cut(relay: LocalRelay, env: dict[str, str]) -> None:
-    """A sentence longer than the terminal is wide arrives with all its words, in one piece."""
+    """A sentence that is longer than the terminal is wide is shown whole, in one piece."""
     port = free_port()
     async with (
         node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running") as node,

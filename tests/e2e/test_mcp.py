@@ -203,7 +203,7 @@ async def test_hang_is_explained_by_reading(relay: LocalRelay, tmp_path: Path):
 
 
 async def test_control_that_is_permitted(relay: LocalRelay, tmp_path: Path):
-    """With --allow-control ranks stop at a breakpoint, are read, step and continue; afterwards the job runs on."""
+    """With --allow-control ranks stop at a breakpoint, are read, step and continue; then the job runs on."""
     script = str(tmp_path / "train.py")
     async with job(relay, tmp_path):
         async with agent(relay, tmp_path, "--allow-control") as client:

@@ -86,19 +86,19 @@ async def test_crash_that_nobody_looks_at(relay: LocalRelay, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("policy", "status", "printed", "told"),
+    ("policy", "status", "printed", "logged"),
     [
         ("continue", 0, "ran\n", "no debugger attached within 1 s; continuing"),
         ("abort", 14, "", "no debugger attached in time; exiting (--debug-on-timeout abort)"),
     ],
 )
 async def test_wait_that_is_over(
-    relay: LocalRelay, tmp_path: Path, policy: str, status: int, printed: str, told: str
+    relay: LocalRelay, tmp_path: Path, policy: str, status: int, printed: str, logged: str
 ) -> None:
-    """A rank for which nobody came runs on, or ends with status 14 before its program has begun."""
+    """If no debugger attaches in time, a rank runs on, or ends with status 14 before its program has begun."""
     finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "1", "--on-timeout", policy)
     assert (status, printed) == (finished.status, finished.stdout)
-    assert told in finished.stderr
+    assert logged in finished.stderr
     assert not (tmp_path / "node").exists()
 
 
@@ -123,7 +123,7 @@ async def test_wait_that_is_interrupted(relay: LocalRelay, tmp_path: Path) -> No
 
 
 async def test_relay_that_is_down(tls_directory: Path, tmp_path: Path) -> None:
-    """The job waits for its debugger as long as it would, says once that the relay is away, and runs to its end."""
+    """The job waits for its debugger as long as usual, logs once that the relay is away, and runs to its end."""
     async with local_relay(tls_directory) as relay:
         pass
     finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "10")
@@ -172,7 +172,7 @@ async def test_proxy_that_refuses(relay: LocalRelay, tmp_path: Path) -> None:
 
 
 async def test_failure_of_a_job_that_exits_without_a_debugger(relay: LocalRelay, tmp_path: Path) -> None:
-    """The reason is in the log once, and no line says that the job continues."""
+    """The reason is in the log once, and no line states that the job continues."""
     options = ("--wait", "3600", "--on-timeout", "abort")
     missing = tmp_path / "missing.pem"
     finished = await run_script(relay, tmp_path, "print('ran')\n", *options, RELAY_CA_FILE=str(missing))

@@ -23,7 +23,7 @@ from tests.support.run_job import access, running_client
 pytestmark = pytest.mark.e2e
 
 REPLACED = "replaced in ranks 0-3 while all were held, perhaps not at the same step"
-"""Without torch, the ranks cannot tell how many collective operations they have begun."""
+"""Without torch, the ranks cannot report how many collective operations they have begun."""
 
 
 def first_step(directory: Path, rank: int, text: str) -> int:

@@ -149,7 +149,7 @@ async def test_sigtrap(relay: LocalRelay, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("{script}",), ("-m", "train")], ids=["script", "module"])
 async def test_uncaught_exceptions(relay: LocalRelay, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """An editor that asks for them, as VS Code does, hears of none before the program of a waiting job begins."""
+    """An editor that asks for them, as VS Code does, receives none before the program of a waiting job begins."""
     script = tmp_path / "train.py"
     script.write_text("step = 7\nprint(step)\n")
     port = free_port()

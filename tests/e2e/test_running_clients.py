@@ -54,7 +54,7 @@ async def json_line(running: Program) -> Any:
 
 @pytest.mark.parametrize("arguments", COMMANDS)
 async def test_none_is_running(arguments: list[str], here: dict[str, str]) -> None:
-    """Each command says so in one line, with exit code 15."""
+    """Each command reports it in one line, with exit code 15."""
     finished = await run("relay_client", *arguments, env=here)
     assert (15, "") == (finished.status, finished.stdout)
     assert "relay-client: error: no relay-client is running. hint: to start one, run: " in finished.stderr

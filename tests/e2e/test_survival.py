@@ -65,7 +65,7 @@ async def at_breakpoint(relay: LocalRelay, directory: Path, *, lifetime: int = 3
 
 
 async def test_the_relay_is_restarted(relay: LocalRelay, tmp_path: Path) -> None:
-    """Stepping goes on after relay-server was stopped and started again, and after it was killed."""
+    """Stepping continues after relay-server was stopped and started again, and after it was killed."""
     async with at_breakpoint(relay, tmp_path) as scene:
         await relay.server.stop()
         await relay.server.start()
@@ -76,7 +76,7 @@ async def test_the_relay_is_restarted(relay: LocalRelay, tmp_path: Path) -> None
 
 
 async def test_certificate_and_keys_are_replaced(relay: LocalRelay, tmp_path: Path) -> None:
-    """Stepping goes on over the same connections after the relay has loaded another certificate and other keys."""
+    """Stepping continues over the same connections after the relay has loaded another certificate and other keys."""
     async with at_breakpoint(relay, tmp_path) as scene:
         before, ca_file = scene.chaos.connections, relay.server.ca_file
         rules = tuple(dataclasses.replace(rule, primary_key=new_key()) for rule in relay.server.config.rules)
@@ -89,18 +89,18 @@ async def test_certificate_and_keys_are_replaced(relay: LocalRelay, tmp_path: Pa
 
 @pytest.mark.parametrize("lane", ["up", "down"])
 async def test_bytes_vanish_one_way(relay: LocalRelay, tmp_path: Path, lane: str) -> None:
-    """Stepping goes on after bytes vanished in one direction while the sockets stayed open."""
+    """Stepping continues after bytes vanished in one direction while the sockets stayed open."""
     async with at_breakpoint(relay, tmp_path) as scene:
         before = scene.chaos.connections
         getattr(scene.chaos, lane).blackhole = True
-        while scene.chaos.connections == before:  # the loss must be noticed by itself
+        while scene.chaos.connections == before:  # client and agent must notice the loss on their own
             await asyncio.sleep(0.02)
         getattr(scene.chaos, lane).blackhole = False
         await scene.check_and_step(LINE + 1)
 
 
 async def test_the_listener_is_recycled(relay: LocalRelay, tmp_path: Path) -> None:
-    """Stepping goes on after the control channel was closed with 1011, as Azure does every day."""
+    """Stepping continues after the control channel was closed with 1011, as Azure does every day."""
     async with at_breakpoint(relay, tmp_path) as scene:
         before = scene.chaos.connections
         relay.server.recycle_listeners()
@@ -110,7 +110,7 @@ async def test_the_listener_is_recycled(relay: LocalRelay, tmp_path: Path) -> No
 
 
 async def test_tokens_expire(tls_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stepping goes on, over a new connection too, after several lifetimes of the agent's token."""
+    """Stepping continues, over a new connection too, after several lifetimes of the agent's token."""
     monkeypatch.setattr(listener_rules, "MIN_RENEW_DELAY", 0.1)
     async with (
         local_relay(tls_directory, limits=Limits(token_expiry_grace=0)) as relay,
@@ -124,7 +124,7 @@ async def test_tokens_expire(tls_directory: Path, tmp_path: Path, monkeypatch: p
 
 
 async def test_the_client_sleeps(relay: LocalRelay, tmp_path: Path) -> None:
-    """Stepping goes on after relay-client was stopped for longer than the dead timer, as by a closed lid."""
+    """Stepping continues after relay-client was stopped for longer than the dead timer, as by a closed lid."""
     key, port = os.urandom(32), free_port()
     tunnel_key = b64encode(key).decode()
     timers = {"RELAY_PING_AFTER": "0.5", "RELAY_DEAD_AFTER": "1.5", "RELAY_CA_FILE": str(relay.ca_file)}

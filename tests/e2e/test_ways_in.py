@@ -46,7 +46,7 @@ LINE = RANKS.splitlines().index("        step += 1") + 1
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A program that counts for ever, as every rank of a job does."""
+    """A program that counts forever, as every rank of a job does."""
     path = tmp_path / "train.py"
     path.write_text(RANKS)
     return path

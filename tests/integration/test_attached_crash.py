@@ -40,7 +40,7 @@ IN_OTHER_THREAD = "threading.Thread(target=train).start()\nwait_for('end')\n"
 
 @dataclass
 class Crashing:
-    """A job that crashes when it is told to, and the ways to it."""
+    """A job that crashes on request, and the ways to it."""
 
     job: Program
     port: int
@@ -141,7 +141,7 @@ async def test_the_agent_is_killed_while_somebody_looks_at_a_crash(relay: LocalR
         assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
 
 
-async def test_a_job_that_goes_on_after_a_crash_is_running(relay: LocalRelay, tmp_path: Path) -> None:
+async def test_a_job_that_continues_after_a_crash_is_running(relay: LocalRelay, tmp_path: Path) -> None:
     """An exception in a thread does not end the job: it is crashed while its user looks, and then runs."""
     async with crashing(relay, tmp_path, IN_OTHER_THREAD) as found:
         found.may("crash")

@@ -99,7 +99,7 @@ async def test_the_vault_and_the_secret_of_the_environment(
 
 
 async def test_a_missing_role(cloud: Azure, identity: FakeManagedIdentity) -> None:
-    """Without its role the identity is told which one it lacks, and that a new one takes time."""
+    """If the identity lacks its role, the error names the role, and how long a new one takes to take effect."""
     cloud.vault.secrets[SECRET] = cloud.connection_string("listen")
     cloud.issuer.roles[VAULT] = []
     role = f"the role {SECRETS_USER} is missing or has not taken effect yet"
@@ -125,7 +125,7 @@ async def test_a_missing_access_policy(cloud: Azure, identity: FakeManagedIdenti
 
 
 async def test_other_refusals_of_the_vault(cloud: Azure, identity: FakeManagedIdentity) -> None:
-    """Firewall, disabled secret and refused token are told apart."""
+    """Firewall, disabled secret and refused token have different errors."""
     cloud.vault.forbidden = "ForbiddenByFirewall"
     await fails(FROM_VAULT, cloud, Unauthorized, f"the firewall of Key Vault {VAULT_HOST} blocks this machine")
     cloud.vault.forbidden = "SecretDisabled"
@@ -135,7 +135,7 @@ async def test_other_refusals_of_the_vault(cloud: Azure, identity: FakeManagedId
 
 
 async def test_secrets_that_are_not_there(cloud: Azure, identity: FakeManagedIdentity) -> None:
-    """A secret that never was and one that can be recovered are told apart, with the command that helps."""
+    """A secret that never existed and one that can be recovered have different errors, with the command that helps."""
     await fails(FROM_VAULT, cloud, ConfigurationError, f"has no secret '{SECRET}'", "az keyvault secret list")
     cloud.vault.deleted.add(SECRET)
     await fails(FROM_VAULT, cloud, ConfigurationError, "was deleted and can be recovered", "az keyvault secret recover")
@@ -157,7 +157,7 @@ async def test_secrets_that_are_useless(cloud: Azure, identity: FakeManagedIdent
     await fails(settings, cloud, ConfigurationError, f"'{name}' is not a valid Key Vault secret name")
 
 
-async def test_no_way_to_the_vault(cloud: Azure, identity: FakeManagedIdentity) -> None:
+async def test_a_vault_that_cannot_be_reached(cloud: Azure, identity: FakeManagedIdentity) -> None:
     """A vault that does not exist, does not answer or is busy ends within the deadline with its name."""
     await fails(
         AccessSettings(hc=HC, connection_string_secret=SECRET, key_vault="no-such-kv"),
@@ -183,7 +183,7 @@ async def test_somebody_in_the_vaults_name(cloud: Azure, identity: FakeManagedId
 
 
 async def test_no_identity_for_the_vault(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any identity the vault's reader says what was tried."""
+    """Without any identity, the error of the vault's reader names what was tried."""
     use(monkeypatch, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": "http://127.0.0.1:9"})
     await fails(FROM_VAULT, cloud, ConfigurationError, f"no Entra ID token for {VAULT}", "AZURE_FEDERATED_TOKEN_FILE")
 
@@ -296,7 +296,7 @@ async def test_tokens_are_renewed_from_their_real_expiry(cloud: Azure, identity:
         )
 
 
-# Deadlines, and what is said:
+# Deadlines and messages:
 
 
 async def test_a_metadata_service_that_never_answers(
@@ -345,13 +345,13 @@ async def test_a_refused_service_principal(cloud: Azure, monkeypatch: pytest.Mon
 
 
 async def test_an_unknown_identity(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A typing error in AZURE_TOKEN_CREDENTIALS is told with what is known."""
+    """A typing error in AZURE_TOKEN_CREDENTIALS is reported with the known values."""
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentity")
     await fails(FROM_ENTRA, cloud, ConfigurationError, "AZURE_TOKEN_CREDENTIALS", "'ManagedIdentity'", "azure-cli")
 
 
 async def test_the_explanation(cloud: Azure, identity: FakeManagedIdentity, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every source has its line, the one that counts says what it gives, and no secret is in it."""
+    """Every source has its line, the one that counts shows its result, and no line contains a secret."""
     monkeypatch.setenv("RELAY_CONNECTION_STRING", cloud.connection_string("listen"))
     cloud.vault.secrets["the-key"] = secrets.new_key()
     settings = AccessSettings(hc=HC, namespace="contoso", key_vault="contoso-kv", tunnel_key_secret="the-key")

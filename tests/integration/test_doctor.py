@@ -74,7 +74,7 @@ async def test_an_agent_with_the_clients_key(configured: LocalRelay) -> None:
 async def test_a_missing_hybrid_connection(
     tmp_path: Path, configured: LocalRelay, monkeypatch: pytest.MonkeyPatch, rule: str
 ) -> None:
-    """A hybrid connection that does not exist is told apart from one without a listener, on both sides."""
+    """A hybrid connection that does not exist is distinguished from one without a listener, on both sides."""
     use(monkeypatch, configured.connection_string(rule, hc="nohc"))
     failed = failure(await examined_client(tmp_path) if rule == "send" else await examined_node())
     assert ("hybrid connection", "the namespace localhost has no hybrid connection 'nohc'", 5) == (
@@ -134,7 +134,7 @@ async def test_nobody_listens(tmp_path: Path, configured: LocalRelay) -> None:
 async def test_another_tunnel_key(
     tmp_path: Path, configured: LocalRelay, monkeypatch: pytest.MonkeyPatch, key: bytes, sentence: str
 ) -> None:
-    """Tunnel keys that differ, or that only one side has, are told apart."""
+    """Tunnel keys that differ, or that only one side has, are distinguished."""
     use(monkeypatch, configured.connection_string("send"), key=key)
     async with node_of(configured, free_port()):
         failed = failure(await examined_client(tmp_path))
@@ -184,7 +184,7 @@ async def test_the_editor_is_checked_against_the_registered_ports(tmp_path: Path
 
 
 async def test_a_node_in_order(configured: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that can listen passes, and says so without a client."""
+    """A node that can listen passes, also without a client."""
     use(monkeypatch, configured.connection_string("listen"))
     found = await examined_node()
     assert 0 == found.exit_code

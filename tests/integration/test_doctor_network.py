@@ -30,7 +30,7 @@ def configured(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> LocalRelay
 
 
 async def test_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a connection string or a namespace, the doctor says where one may come from."""
+    """Without a connection string or a namespace, the doctor's hint names where one can come from."""
     clean_environment(monkeypatch)
     failed = failure(await examined_client(tmp_path))
     assert ("configuration", "no connection string is configured", 3) == (

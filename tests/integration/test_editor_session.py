@@ -154,7 +154,7 @@ async def test_a_held_target_names_its_holder(relay: LocalRelay, tmp_path: Path)
 async def test_an_interruption_of_the_tunnel_is_shown_and_the_step_is_carried_out(
     relay: LocalRelay, tmp_path: Path
 ) -> None:
-    """While the relay is away a line says so; a step pressed meanwhile is carried out when it is back."""
+    """While the relay is away a line reports it; a step pressed meanwhile is carried out when it is back."""
     async with (
         debuggee(tmp_path) as (_, target_port, script),
         tunnelled_to(relay, target_port, dap_only=True) as path,
@@ -168,7 +168,7 @@ async def test_an_interruption_of_the_tunnel_is_shown_and_the_step_is_carried_ou
         await output(session.client, " was restored after ")
 
 
-async def test_a_client_that_stops_says_goodbye_to_its_editors(relay: LocalRelay, tmp_path: Path) -> None:
+async def test_a_client_that_stops_ends_the_sessions_of_its_editors(relay: LocalRelay, tmp_path: Path) -> None:
     """An editor receives the reason and `terminated` before its connection is closed."""
     port = free_port()
     async with debuggee(tmp_path) as (job, target_port, script), serving(relay, port, target_port):

@@ -57,7 +57,7 @@ async def test_only_new_bytes_are_copied(relay: LocalRelay, tmp_path: Path) -> N
 
 
 async def test_runs_that_are_not_chosen(relay: LocalRelay, tmp_path: Path) -> None:
-    """Nothing is asked of a job whose run is not chosen, and an agent without this request is no obstacle."""
+    """A job whose run is not chosen receives no request, and an agent without this request causes no failure."""
     for name in ("pear", "plum"):
         (tmp_path / name).mkdir()
         (tmp_path / name / NAME).write_bytes(b"x")

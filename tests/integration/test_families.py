@@ -149,7 +149,7 @@ async def test_claims_are_exact_across_hybrid_connections(tls_directory: Path) -
 
 async def until_reported(first: Node, second: Node, expected: tuple[PortConflict, ...]) -> None:
     """Wait until both agents have received these conflicts."""
-    while not all(node.heard and node.heard[-1].conflicts == expected for node in (first, second)):
+    while not all(node.statuses and node.statuses[-1].conflicts == expected for node in (first, second)):
         await asyncio.sleep(0.05)
 
 

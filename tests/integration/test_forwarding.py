@@ -186,7 +186,7 @@ async def test_an_early_editor_is_held_until_the_agent_comes(relay: LocalRelay) 
 
 
 async def test_a_port_that_no_agent_serves_is_explained(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
-    """The client says which ports the agent does serve, and keeps waiting."""
+    """The client logs which ports the agent does serve, and keeps waiting."""
     port = free_port()
     async with (
         agent_running(relay, {5999: PortTarget(5999, 1)}),

@@ -59,7 +59,7 @@ async def next_offer(listener: HybridConnectionListener) -> Offer:
     raise AssertionError("the listener ended")
 
 
-async def meet(relay: LocalRelay, listener: HybridConnectionListener, **options) -> tuple[WebSocket, WebSocket]:
+async def pair(relay: LocalRelay, listener: HybridConnectionListener, **options) -> tuple[WebSocket, WebSocket]:
     """Return both ends of a rendezvous."""
 
     async def accept() -> WebSocket:
@@ -72,7 +72,7 @@ async def meet(relay: LocalRelay, listener: HybridConnectionListener, **options)
 async def test_messages_go_both_ways(relay: LocalRelay) -> None:
     """Text stays text and bytes stay bytes, in both directions."""
     async with listening(relay) as listener:
-        sender, receiver = await meet(relay, listener)
+        sender, receiver = await pair(relay, listener)
         for message in ("grüße", os.urandom(300_000), ""):
             await sender.send(message)
             assert message == await receiver.receive()
@@ -98,7 +98,7 @@ async def test_an_offer_shows_the_sender(relay: LocalRelay) -> None:
 async def test_a_subprotocol_is_agreed_end_to_end(relay: LocalRelay) -> None:
     """The sender's first subprotocol is chosen, and both sides know it."""
     async with listening(relay) as listener:
-        sender, receiver = await meet(relay, listener, subprotocols=["one", "two"])
+        sender, receiver = await pair(relay, listener, subprotocols=["one", "two"])
         assert ("one", "one") == (sender.subprotocol, receiver.subprotocol)
         await asyncio.gather(sender.close(), receiver.close())
 
@@ -114,7 +114,7 @@ async def test_a_refusal_reaches_the_sender(relay: LocalRelay) -> None:
 
 
 async def test_accepting_too_late_is_an_error_of_its_own(relay: LocalRelay) -> None:
-    """A sender that has gone cannot be accepted; the listener is told and goes on."""
+    """A sender that has gone cannot be accepted; the listener gets an error and continues."""
     async with listening(relay) as listener:
         connecting = asyncio.ensure_future(connect(relay.endpoint, relay.sender, tls=relay.tls))
         offer = await next_offer(listener)
@@ -124,7 +124,7 @@ async def test_accepting_too_late_is_an_error_of_its_own(relay: LocalRelay) -> N
             while True:  # the relay may need a moment to see that the sender has gone
                 late = await offer.accept()
                 late.abort()
-        sender, receiver = await meet(relay, listener)
+        sender, receiver = await pair(relay, listener)
         await asyncio.gather(sender.close(), receiver.close())
 
 
@@ -154,7 +154,7 @@ async def test_an_expired_token_is_explained(relay: LocalRelay) -> None:
 
 
 async def test_an_unknown_hybrid_connection(relay: LocalRelay) -> None:
-    """A typing error in the name is told from an absent job."""
+    """A typing error in the name is distinguished from an absent job."""
     with pytest.raises(HybridConnectionNotFound, match="no hybrid connection 'typo'"):
         await connect(relay.server.endpoint("typo"), relay.sender, tls=relay.tls)
 
@@ -169,7 +169,7 @@ async def test_an_unknown_hybrid_connection_ends_a_listener(relay: LocalRelay, m
 
 
 async def test_nobody_listens(relay: LocalRelay) -> None:
-    """Without a listener the sender is told to start the job."""
+    """Without a listener, the sender's error advises to start the job."""
     with pytest.raises(NoListener, match="no agent is listening on 'myhc'.*--is-debug true"):
         await connect(relay.endpoint, relay.sender, tls=relay.tls)
 
@@ -182,8 +182,8 @@ async def test_a_listener_that_does_not_answer(tls_directory: Path) -> None:
     assert caught.value.status == 408
 
 
-async def test_the_26th_listener_is_told(tls_directory: Path) -> None:
-    """One listener too many ends with a sentence, and the others stay."""
+async def test_one_listener_too_many_ends_with_an_error(tls_directory: Path) -> None:
+    """The listener beyond the limit ends with an error, and the others stay."""
     async with local_relay(tls_directory, limits=Limits(max_listeners=1)) as relay, listening(relay) as first:
         with pytest.raises(TooManyListeners, match="as many listeners as the relay allows"):
             async with HybridConnectionListener(relay.endpoint, relay.listener, tls=relay.tls) as second:
@@ -216,7 +216,7 @@ async def test_a_listener_survives_a_restart_of_the_relay(relay: LocalRelay) -> 
 async def test_a_listener_survives_its_recycling(relay: LocalRelay) -> None:
     """A close with 1011, as Azure sends every 24 hours, costs nothing: relayed connections stay, new ones work."""
     async with listening(relay) as listener:
-        sender, receiver = await meet(relay, listener)
+        sender, receiver = await pair(relay, listener)
         relay.server.recycle_listeners()
         await until_found(relay, listener)
         await sender.send("still here")
@@ -328,13 +328,13 @@ async def test_tokens_are_renewed_before_they_expire(tls_directory: Path, monkey
             await up.wait()
             deadline = time.monotonic() + 5
             while time.monotonic() < deadline:
-                sender, receiver = await meet(relay, listener)
+                sender, receiver = await pair(relay, listener)
                 await asyncio.gather(sender.close(), receiver.close())
         assert [ListenerState.LISTENING] == states
 
 
 async def test_a_closed_listener_is_not_found_any_more(relay: LocalRelay) -> None:
-    """Closing says goodbye, so that no sender waits for a listener that has gone."""
+    """A closed listener has left the relay, so that no sender waits for it."""
     async with listening(relay) as listener:
         pass
     assert ListenerState.ENDED is listener.state
@@ -345,7 +345,7 @@ async def test_a_closed_listener_is_not_found_any_more(relay: LocalRelay) -> Non
 async def test_an_abort_is_not_taken_for_an_end(relay: LocalRelay) -> None:
     """A sender that vanishes is a lost connection, with code 1006, at the listener."""
     async with listening(relay) as listener:
-        sender, receiver = await meet(relay, listener)
+        sender, receiver = await pair(relay, listener)
         sender.abort()
         with pytest.raises(ConnectionLost) as caught:
             await receiver.receive()
@@ -353,7 +353,7 @@ async def test_an_abort_is_not_taken_for_an_end(relay: LocalRelay) -> None:
 
 
 async def test_repr_is_a_state_description(relay: LocalRelay) -> None:
-    """A listener's repr says where it stands."""
+    """A listener's repr shows its state."""
     async with listening(relay) as listener:
         assert f"<HybridConnectionListener sb://localhost:{relay.server.port}/myhc listening>" == repr(listener)
 

@@ -70,13 +70,13 @@ async def test_a_request_has_method_path_query_headers_and_address(relay: LocalR
 
     async def handle(request: HttpRequest) -> HttpResponse:
         seen.append(request)
-        return HttpResponse(201, b"made", {"X-Answer": "yes"}, reason="as told")
+        return HttpResponse(201, b"made", {"X-Answer": "yes"}, reason="as told")  # language: keep - sent to the peer
 
     async with (
         serving(relay, handle),
         requested(relay, "PUT", "/a%20b?c=%20d", headers={"X-App": "1"}) as response,
     ):
-        assert (201, "as told", "yes", b"made") == (
+        assert (201, "as told", "yes", b"made") == (  # language: keep - received from the peer
             response.status,
             response.reason,
             response.headers["X-Answer"],
@@ -167,7 +167,7 @@ async def test_many_requests_at_once(relay: LocalRelay) -> None:
     ids=["raises", "line break in a value", "line break in a name", "status", "no response"],
 )
 async def test_a_failing_handler_is_a_500(relay: LocalRelay, caplog, broken) -> None:
-    """The sender learns nothing about the error, and the listener goes on."""
+    """The sender receives nothing about the error, and the listener continues."""
     answers = [broken, lambda: HttpResponse(200)]
 
     async def handle(_request: HttpRequest) -> HttpResponse:

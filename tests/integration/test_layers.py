@@ -24,7 +24,7 @@ class Side:
 
     def __init__(self, stack: LayerStack) -> None:
         self.stack = stack
-        self.heard = bytearray()
+        self.received = bytearray()
         """What the program has received."""
         self.has_ended = False
         """The program has received the end."""
@@ -35,7 +35,7 @@ class Side:
         for output in outputs:
             if isinstance(output, ToLocal):
                 assert not self.has_ended
-                self.heard += output.data
+                self.received += output.data
             elif isinstance(output, ToPeer):
                 peer.wire.append(output.data)
             elif isinstance(output, EndPeer):
@@ -56,13 +56,13 @@ class Side:
 
 
 class Path:
-    """An editor and a debugger, what they have not said yet, and the layers between."""
+    """An editor and a debugger, what they have not sent yet, and the layers between them."""
 
-    def __init__(self, editor_says: bytes, debugger_says: bytes) -> None:
+    def __init__(self, editor: bytes, debugger: bytes) -> None:
         self.now = 0.0
         self.early = EarlyBytes()
         self.from_editor = MessageSplitter(ToPeer)
-        self.unsaid = [editor_says, debugger_says]
+        self.unsent = [editor, debugger]
         self.sides = self._connected()
 
     def _connected(self) -> list[Side]:
@@ -72,15 +72,15 @@ class Path:
         return [client, agent]
 
     def say(self, who: int, size: int) -> None:
-        """Let the editor (0) or the debugger (1) say something, or end."""
-        data, self.unsaid[who] = self.unsaid[who][:size], self.unsaid[who][size:]
+        """Let the editor (0) or the debugger (1) send some bytes."""
+        data, self.unsent[who] = self.unsent[who][:size], self.unsent[who][size:]
         if data:
             side, peer = self.sides[who], self.sides[1 - who]
             side.do(side.stack.receive_local(data, self.now), peer)
 
     def end(self, who: int) -> None:
-        """Let one of them say the rest, and then end."""
-        self.say(who, len(self.unsaid[who]))
+        """Let one of them send the rest, and then end."""
+        self.say(who, len(self.unsent[who]))
         side, peer = self.sides[who], self.sides[1 - who]
         side.do(side.stack.receive_local_eof(self.now), peer)
 
@@ -136,8 +136,8 @@ def test_any_interleaving_and_any_chunking_gives_the_same_bytes(editor, debugger
         path.end(who)
         path.settle()
     client, agent = path.sides
-    assert (GREETING + debugger, True) == (client.heard, client.has_ended)
-    assert (editor or b"x", True) == (agent.heard, agent.has_ended)
+    assert (GREETING + debugger, True) == (client.received, client.has_ended)
+    assert (editor or b"x", True) == (agent.received, agent.has_ended)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["say", "end", "tick"]), st.integers(0, 1), sizes), max_size=30))
@@ -156,6 +156,6 @@ def test_the_adapter_is_never_left_before_it_has_greeted(moves):
             ended.add(0)
             path.end(0)
         path.settle()
-        has_greeted = len(path.unsaid[1]) < len(GREETING) and not path.unsaid[1]
+        has_greeted = len(path.unsent[1]) < len(GREETING) and not path.unsent[1]
         in_time = path.now < 2.0
         assert not (guarded.has_ended and in_time and not has_greeted)

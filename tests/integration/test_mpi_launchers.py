@@ -49,13 +49,14 @@ def test_three_ranks(launcher):
 
 
 def test_two_nodes():
-    """Four ranks on two nodes know their nodes, though nothing but their local ranks tells."""
+    """Four ranks on two nodes know their nodes, although only their local ranks show them."""
     ranks = run_ranks("mpich", 4, "-hosts", "a:2,b:2")
     assert [(0, 0, 0), (1, 1, 0), (2, 0, 1), (3, 1, 1)] == [
         (identity["rank"], identity["local_rank"], identity["node_rank"]) for identity in ranks
     ]
 
 
+# language: keep - source of a job
 TRAINING = """
     import json, os, pathlib, sys, time
     sys.path.insert(0, ROOT)
@@ -79,12 +80,12 @@ def test_torchrun(tmp_path):
     """
     if not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed; run 'make extras'")
-    script, said = tmp_path / "train.py", tmp_path / "said"
+    script, reports = tmp_path / "train.py", tmp_path / "reports"
     script.write_text(program(TRAINING))
-    said.mkdir()
+    reports.mkdir()
     rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", "two-nodes"]
     argv = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", *rendezvous]
-    argv += ["--local-addr", "127.0.0.1", "--max-restarts", "1", str(script), str(said)]
+    argv += ["--local-addr", "127.0.0.1", "--max-restarts", "1", str(script), str(reports)]
     nodes = [subprocess.Popen(argv, env=environment(OMP_NUM_THREADS="1"), stderr=subprocess.PIPE) for _ in range(2)]
     try:
         stderr = [node.communicate(timeout=DEADLINE)[1].decode() for node in nodes]
@@ -95,7 +96,7 @@ def test_torchrun(tmp_path):
     assert [0, 0] == [node.returncode for node in nodes], stderr
     restarts = {}
     for turn in ("first", "second"):
-        ranks = [tuple(json.loads(said.joinpath(f"{turn}.{rank}").read_text())) for rank in range(4)]
+        ranks = [tuple(json.loads(reports.joinpath(f"{turn}.{rank}").read_text())) for rank in range(4)]
         assert [(rank, 4, rank % 2, 2, rank // 2) for rank in range(4)] == [identity[:5] for identity in ranks]
         assert {("torchrun", "two-nodes", False)} == {(*identity[5:7], identity[8]) for identity in ranks}
         restarts[turn] = sorted(identity[7] for identity in ranks)

@@ -127,7 +127,7 @@ async def test_a_stranger_in_place_of_the_editor_is_not_dialled(
 async def test_without_tables_an_editor_needs_an_option(
     relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the system does not show who listens, only --listen makes the job connect; one line says so."""
+    """Where the system does not show who listens, only --listen makes the job connect; one line reports it."""
     hide_owners(monkeypatch, tmp_path)
     caplog.set_level(logging.INFO)
     port, free = free_port(), free_port()

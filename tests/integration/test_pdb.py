@@ -180,6 +180,7 @@ async def test_moving(tmp_path):
 
 async def test_output_of_the_job(tmp_path):
     """What the job prints is shown while it runs, as it is when it is made to print at the prompt."""
+    # language: keep - source of a job
     code = """
         import sys, time
         from pathlib import Path

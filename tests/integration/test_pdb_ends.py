@@ -13,7 +13,7 @@ from tests.support.terminal import CTRL_C, CTRL_D
 
 
 async def test_job_in_c_code(tmp_path):
-    """Where the job sleeps in C it does not stop; the debugger says so and where, and it stops when it comes back."""
+    """A job that sleeps in C does not stop; the debugger reports that and the place; the job stops when it returns."""
     code = """
         import os
         def wait():
@@ -123,7 +123,7 @@ async def test_job_that_is_killed(tmp_path):
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "hang up", "SIGTERM while it runs"])
 async def test_program_that_is_ended(tmp_path, how):
-    """A debugger that is told to end, or whose terminal is closed, lets the job go first."""
+    """A debugger that is ended by a signal, or whose terminal is closed, lets the job run on first."""
     async with looping(tmp_path) as found, pdb(found.port) as terminal:
         await terminal.expect(PROMPT)
         if how.endswith("it runs"):

@@ -39,7 +39,7 @@ Debugging = Callable[[Tunnels, int, Path], AbstractAsyncContextManager[Stopped]]
 
 
 class Wire:
-    """An editor's connection through client and agent; bytes move when the test says so."""
+    """An editor's connection through client and agent; bytes move when the test moves them."""
 
     def __init__(self, adapter: ScriptedAdapter) -> None:
         self.now = 100.0

@@ -170,7 +170,7 @@ async def test_a_reset_hurts_only_its_own_connection(relay: LocalRelay) -> None:
 
 
 async def test_a_client_that_stays_away_too_long_loses_its_connections(relay: LocalRelay) -> None:
-    """After the agent's grace the target is let go, and the client says honestly that the session is lost."""
+    """After the agent's grace the target is released, and the client reports that the session is lost."""
     released = asyncio.Event()
 
     async def note_end(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
@@ -193,7 +193,7 @@ async def test_a_client_that_stays_away_too_long_loses_its_connections(relay: Lo
 
 
 async def test_the_reported_state_is_correct(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
-    """The client says connected with a round trip, reconnecting with a reason, and connected again."""
+    """The client logs connected with a round trip, reconnecting with a reason, and connected again."""
     caplog.set_level(logging.INFO, "relay_client")
     async with tunnelled(relay) as path, echo_client(path.port) as client:
         while "connected, round trip" not in caplog.text:
@@ -212,7 +212,7 @@ async def test_the_reported_state_is_correct(relay: LocalRelay, caplog: pytest.L
 
 
 async def test_silence_is_not_called_connected(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
-    """While nothing is heard the client does not claim to be connected."""
+    """While nothing is received, the client does not claim to be connected."""
     caplog.set_level(logging.INFO, "relay_client")
     patient = replace(QUICK, dead_after=60.0)
     async with tunnelled(relay, settings=patient) as path, echo_client(path.port) as client:

@@ -95,7 +95,7 @@ async def test_a_port_of_another_relay_client_is_in_use(relay: LocalRelay) -> No
                 pass
 
 
-async def test_an_agent_cannot_open_streams_by_itself(relay: LocalRelay) -> None:
+async def test_an_agent_cannot_open_streams_on_its_own(relay: LocalRelay) -> None:
     """A client that did not ask for it refuses a stream that an agent opens towards it."""
     port = free_port()
     async with (

@@ -70,7 +70,7 @@ async def test_a_role_that_arrives_in_time(cloud: Azure, identity: FakeManagedId
 async def test_a_role_that_takes_a_while(
     cloud: Azure, identity: FakeManagedIdentity, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An agent that is refused several times listens without a restart once its role counts; its log says so once."""
+    """An agent that is refused several times listens without a restart once its role counts; its log has one hint."""
     cloud.issuer.roles[RELAY] = []
     access = await find_access(FROM_ENTRA, side="agent", tls=cloud.tls)
     up = asyncio.Event()
@@ -91,7 +91,7 @@ async def test_a_role_that_takes_a_while(
 async def test_a_client_waits_for_its_role(
     cloud: Azure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A refused `relay-client --ports` is ready without a restart once its role counts; its log says so once."""
+    """A refused `relay-client --ports` is ready without a restart once its role counts; its log has one hint."""
     use(monkeypatch, cloud.entra.principal())
     cloud.issuer.roles[RELAY] = []
     access = await find_access(FROM_ENTRA, side="client", tls=cloud.tls)
@@ -111,7 +111,7 @@ async def test_a_client_waits_for_its_role(
 
 
 async def test_a_single_look_does_not_wait_for_a_role(cloud: Azure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command such as `relay-client targets` fails at the first refusal, and its hint says how long roles take."""
+    """A command such as `relay-client targets` fails at the first refusal, and its hint states how long roles take."""
     use(monkeypatch, cloud.entra.principal())
     cloud.issuer.roles[RELAY] = []
     access = await find_access(FROM_ENTRA, side="client", tls=cloud.tls)

@@ -78,7 +78,7 @@ async def test_twenty_five_agents(tls_directory: Path, selects: bool) -> None:
 
 @pytest.mark.parametrize("selects", [True, False])
 async def test_a_relay_that_restarts_gives_each_tunnel_its_own_agent_back(tls_directory: Path, selects: bool) -> None:
-    """After a restart of the relay every connection goes on with the process it was connected to."""
+    """After a restart of the relay every connection continues with the process it was connected to."""
     ports = {free_port(): f"node-{n}" for n in range(6)}
     async with (
         local_relay(tls_directory, honour_listener_selection=selects) as relay,
@@ -161,7 +161,7 @@ async def test_a_connection_ends_after_its_process(relay: LocalRelay, caplog: py
 
 
 async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
-    """The earlier claim keeps the port, the user is told once, and so are both agents."""
+    """The earlier claim keeps the port, one line reports the conflict to the user, and both agents learn of it."""
     port = free_port()
     now = time.time()
     async with (
@@ -173,12 +173,12 @@ async def test_two_claims_to_one_port(relay: LocalRelay, caplog: pytest.LogCaptu
         caplog.set_level(logging.INFO, "relay_client")
         await client.discover_all()
         assert f"early:{port}" == await who_serves(port)
-        await until(lambda: late.heard and early.heard)
+        await until(lambda: late.statuses and early.statuses)
         late.change(port, state="running")
         await until(lambda: any(target.state is State.RUNNING for info in client.roster for target in info.targets))
         assert f"early:{port}" == await who_serves(port)
-    told = ClientStatus((PortConflict(port, "a pid 12", "b pid 40"),))
-    assert [told] == early.heard == late.heard
+    expected = ClientStatus((PortConflict(port, "a pid 12", "b pid 40"),))
+    assert [expected] == early.statuses == late.statuses
     assert 1 == caplog.text.count(
         f"port {port} is claimed twice: a pid 12 claimed it first and keeps it, so b pid 40 cannot be reached"
     )
@@ -199,8 +199,8 @@ async def test_a_conflict_ends_with_the_first_job(relay: LocalRelay) -> None:
         assert f"b:{port}" == await who_serves(port)
 
 
-async def test_a_held_target_says_who_holds_it(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
-    """A second client's connection is closed, and its log names the holder; afterwards the port is free again."""
+async def test_a_held_target_is_reported_with_its_holder(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+    """A second client's connection is closed, and its log names the holder; then the port becomes free again."""
     port, other = free_port(), free_port()
     async with (
         node_of(relay, port, name="rank", dap_only=True),
@@ -251,7 +251,7 @@ async def test_a_port_that_has_just_gone_is_waited_for(relay: LocalRelay, caplog
     caplog.set_level(logging.WARNING, "relay_client")
     async with node_of(relay, port, name="rank") as node, tunnels(relay) as client, Forwarder(client, [port]):
         await client.discover()
-        gone = node.processes.pop(port)  # the client has not been told
+        gone = node.processes.pop(port)  # the client has not been notified
         early = asyncio.ensure_future(who_serves(port))
         await until(lambda: f"waiting: this agent does not serve port {port}" in caplog.text)
         node.put(gone)
@@ -275,7 +275,7 @@ async def test_an_agent_that_is_lost_after_its_last_target_has_ended(
         await relay.server.start()
 
 
-async def test_what_happens_is_told_line_by_line(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_happens_is_logged_line_by_line(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
     """Targets that come, are held, crash and go are one line each; a crash rings."""
     port, alarms = free_port(), []
     caplog.set_level(logging.INFO, "relay_client")

@@ -91,10 +91,10 @@ async def test_signals_mean_to_the_command_what_they_always_mean(stage: Stage, n
         ("./text", "no program\n", 0o755, 126, "cannot start './text': Exec format error"),
     ],
 )
-async def test_a_command_that_cannot_be_started_is_told(
+async def test_a_command_that_cannot_be_started_is_reported(
     stage: Stage, name: str, content: str | None, mode: int, status: int, sentence: str
 ):
-    """With the statuses that a shell would have: 127 where there is none, 126 where it is no program."""
+    """With the statuses that a shell would have: 127 where nothing is found, 126 where it is not a program."""
     if content is not None:
         stage.write(name, content, mode)
     found, out, err = await stage.run(name)
@@ -162,7 +162,7 @@ async def test_an_existing_sitecustomize_runs_as_it_would(stage: Stage):
 
 @pytest.mark.parametrize("statement", ["1 / 0", "import no_such_module", "raise ImportError(name='sitecustomize')"])
 async def test_an_error_in_an_existing_sitecustomize_is_reported_as_ever(stage: Stage, statement: str):
-    """`site` says the same as without us, and the program takes part all the same."""
+    """`site` prints the same as without us, and the program takes part all the same."""
     stage.write("site/sitecustomize.py", f"{RECORDER}\n{statement}\n")
     program = stage.write("train.py", "import sys; print('ran', 'sitecustomize' in sys.modules)")
     usual = await stage.python(program, under_run=False)
@@ -183,7 +183,7 @@ async def test_without_an_existing_sitecustomize_nothing_is_missing(stage: Stage
 # What goes wrong:
 
 
-async def test_a_broken_setting_is_told_and_never_breaks_the_job(stage: Stage):
+async def test_a_broken_setting_is_reported_and_never_breaks_the_job(stage: Stage):
     """The variables may be set by hand."""
     inject = str(ROOT / "relay_agent" / "inject")
     path = os.pathsep.join([inject, stage.environ["PYTHONPATH"]])
@@ -198,7 +198,7 @@ async def test_a_broken_setting_is_told_and_never_breaks_the_job(stage: Stage):
     assert [] == stage.record()
 
 
-async def test_a_python_without_relay_debug_says_so_in_one_line(stage: Stage):
+async def test_a_python_without_relay_debug_is_reported_in_one_line(stage: Stage):
     """A tool of the job may have an interpreter of its own."""
     inject = stage.directory / "inject"
     inject.mkdir()
@@ -233,7 +233,7 @@ async def test_a_process_that_is_to_end_at_its_start_ends_cleanly(
     assert (status, [], last_line) == (found, out, err.strip())
 
 
-async def test_an_error_at_the_start_is_told_and_the_job_goes_on(stage: Stage):
+async def test_an_error_at_the_start_is_reported_and_the_job_continues(stage: Stage):
     """Whatever the debugger's side does wrong."""
     status, out, err = await stage.python(stage.write("train.py", "print('ran')"), AT_START="1 / 0")
     assert (0, ["ran"]) == (status, out)

@@ -20,7 +20,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 async def test_a_program_takes_part_before_it_begins(stage: Stage):
-    """It is told the settings; its own code sees that it is registered."""
+    """It receives the settings; its own code sees that it is registered."""
     program = stage.write("train.py", "import os; print(os.environ['RELAY_DEBUG_REGISTERED'].split()[0], os.getpid())")
     status, out, err = await stage.python(program, options=("--port", "6000", "--debug-ranks", "all"))
     (entry,) = stage.record()

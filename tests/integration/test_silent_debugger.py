@@ -138,7 +138,7 @@ while True:
 async def test_session_of_a_silent_child_ends(
     relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The editor gets the reason, and how to end the child, which stays stopped; its parent's session goes on."""
+    """The editor gets the reason, and how to end the child, which stays stopped; its parent's session continues."""
     port = free_port()
     async with (
         debuggee(tmp_path, PARENT) as (_, debugger, _),

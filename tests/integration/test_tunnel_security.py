@@ -54,7 +54,7 @@ async def begin(relay: LocalRelay, key: bytes | None) -> None:
 async def test_keys_that_do_not_match_are_explained(
     relay: LocalRelay, client_key: bytes | None, agent_key: bytes | None, error: type[RelayDebugError], sentence: str
 ) -> None:
-    """Different keys, and a key on one side only, end with a sentence that says which side lacks it."""
+    """Different keys, and a key on one side only, end with a sentence that names the side without a key, if any."""
     async with running_agent(relay, {1: PortTarget(1, 1)}, tunnel_key=agent_key):
         with pytest.raises(error, match=sentence):
             await asyncio.wait_for(begin(relay, client_key), DEADLINE)
@@ -102,7 +102,7 @@ async def test_a_listener_that_closes_each_connection(relay: LocalRelay, caplog:
 async def test_a_stranger_with_a_send_key_leaves_the_session_alone(
     relay: LocalRelay, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the tunnel key nobody gets in, is told so in the agent's log, and the live session goes on."""
+    """Without the tunnel key nobody gets in, the agent's log has the reason, and the live session continues."""
     caplog.set_level(logging.INFO)
     async with tunnelled(relay) as path, echo_client(path.port) as client:
         await client.exchange(1000)
@@ -165,7 +165,7 @@ async def still_untouched(path: TunnelPath, client) -> None:
 
 
 async def test_a_port_that_is_not_offered_is_refused(relay: LocalRelay, caplog: pytest.LogCaptureFixture) -> None:
-    """A client cannot reach a port that the agent does not offer, and its other connections go on."""
+    """A client cannot reach a port that the agent does not offer, and its other connections continue."""
     async with tunnelled(relay) as path, echo_client(path.port) as client:
         await client.exchange(1000)
         (tunnel,) = path.tunnels._tunnels.values()

@@ -60,4 +60,5 @@ async def test_a_hyco_ws_sender_sees_that_nobody_listens(relay: LocalRelay) -> N
     async with node("hyco_sender.js", relay, "send") as sender:
         result = await event(sender)
     assert result["status"] == 404
+    # language: keep - Azure's text
     assert result["reason"].startswith("There are no listeners connected for the endpoint.")

@@ -26,7 +26,7 @@ def tile(tab: Page, rank: int) -> Locator:
 
 
 async def until_labelled(tab: Page, rank: int, text: str) -> None:
-    """Wait until a rank's tile says this to somebody who cannot see it."""
+    """Wait until a rank's tile has this text in its accessible name."""
     await tab.get_by_role("button", name=f"rank {rank}, {text}", exact=True).wait_for()
 
 

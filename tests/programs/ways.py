@@ -41,7 +41,7 @@ class Outcome:
     lines: str
     """All of stderr, and the lines in the editor."""
     is_stopped: bool = True
-    """Whether the editor has stopped at the marked line; True if there is no editor, or no such line."""
+    """Whether the editor has stopped at the marked line; True without an editor, or without such a line."""
 
 
 def difference(plain: Outcome, other: Outcome) -> frozenset[str]:

@@ -263,7 +263,7 @@ def agent_settings(relay: LocalRelay) -> dict[str, str]:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Return the command lines of a page, in words."""
+    """Return the command lines of a page, split into words."""
     blocks = re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     return [words for line in "".join(blocks).splitlines() if (words := shlex.split(line, comments=True))]
 

@@ -75,7 +75,7 @@ async def test_ordinary_endpoint():
     ids=["no name", "no connection string", "no port"],
 )
 async def test_bad_settings_do_not_hurt(variables):
-    """An endpoint whose debugging is set up badly says so and serves."""
+    """An endpoint whose debugging is set up badly logs the reason and serves."""
     async with serving(RELAY_DEBUG="true", **variables) as server:
         await server.line("serving")
         ask(server)
@@ -113,7 +113,7 @@ print(connection.getresponse().read().decode())
     reason="azmlinfsrv is not installed; make extras does",
 )
 async def test_microsofts_inference_server(relay):
-    """Under Azure ML's own server a request stops at a breakpoint, and is answered afterwards."""
+    """Under Azure ML's own server a request stops at a breakpoint, and is answered after that."""
     port, http = free_port(), free_ports(2)
     script = ["--entry_script", "score.py", "--model_dir", "../model"]
     script += ["--port", str(http), "--health_port", str(http + 1)]

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 
 @needs_sdk
 async def test_ordinary_run():
-    """`--local` without debugging just runs the steps; where torch is missing it says which one it left out."""
+    """`--local` without debugging just runs the steps; without torch it prints which one it skipped."""
     async with running(sys.executable, "-c", WITHOUT_TORCH, "--local", cwd=SAMPLE, env=environment()) as local:
         assert 0 == await local.finish()
     assert [
@@ -54,7 +54,7 @@ def test_status_of_a_step(status, tmp_path):
 
 
 def test_ranks(tmp_path):
-    """Each process of a distributed step is told its place as Azure ML tells it."""
+    """Each process of a distributed step gets its place in the variables that Azure ML sets."""
     job = step(
         f"echo $NODE_RANK $LOCAL_RANK $RANK $WORLD_SIZE $MASTER_ADDR > {tmp_path}/$RANK",
         resources={"instance_count": 2},
@@ -107,7 +107,7 @@ async def test_breakpoint_in_each_step():
 
 @needs_torch
 async def test_train_under_torchrun(tmp_path):
-    """The PyTorch step also runs under two launches of torchrun, as on two nodes, and goes on without a relay."""
+    """The PyTorch step also runs under two launches of torchrun, as on two nodes, and continues without a relay."""
     features, port = tmp_path / "features", free_ports(1)
     features.mkdir()
     for number in range(4):

@@ -235,7 +235,7 @@ def test_submission():
 
 
 def test_rights_in_the_vault_of_the_workspace():
-    """With the workspace's own vault it says what the cluster needs there, for roles and for access policies."""
+    """With the workspace's own vault it prints what the cluster needs there, for roles and for access policies."""
     done = submit("--debug-relay-connection-string-secret", "s")
     assert "own Key Vault, https://kv-of-ws.vault.azure.net/\n" in done.stderr
     assert "Key Vault Secrets User" in done.stderr
@@ -247,7 +247,7 @@ def test_rights_in_the_vault_of_the_workspace():
 
 
 def test_named_vault():
-    """With a vault that the user has named, nothing is said."""
+    """With a vault that the user has named, no advice is printed."""
     vault = "https://contoso-kv.vault.azure.net/"
     done = submit("--debug-relay-connection-string-secret", "s", "--key-vault-url", vault)
     assert (0, f"circle True {{'{vault}'}}\n", "") == (done.returncode, done.stdout, done.stderr)
@@ -301,12 +301,12 @@ PLACES = [
     ({"AZUREML_NODE_COUNT": "2"}, None),
     ({}, None),
 ]
-"""What the variables of a node say about its being the first one."""
+"""Whether a node is the first one, by its variables."""
 
 
 @pytest.mark.parametrize(("variables", "expected"), PLACES, ids=str)
 def test_only_the_first_node_debugs(variables, expected, monkeypatch):
-    """The parallel step knows the first node by any of several variables, and guesses nothing where none says so."""
+    """The parallel step knows the first node by any of several variables, and guesses nothing if none identifies it."""
     for name in {name for place, _ in PLACES for name in place}:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -325,7 +325,7 @@ names["init"]()
 
 @pytest.mark.parametrize(("is_debug", "lines"), [("True", 1), ("False", 0)])
 def test_unknown_node(is_debug, lines, tmp_path):
-    """A node that cannot know whether it is the first is not debugged, and says so in a debug run only."""
+    """A node that cannot know whether it is the first is not debugged, and logs that in a debug run only."""
     done = python("-c", NO_NODE, "--features", str(tmp_path), "--is-debug", is_debug, cwd=STEPS)
     assert (0, lines) == (done.returncode, len(done.stdout.splitlines())), done.stderr
     assert "debugged\n" not in done.stdout

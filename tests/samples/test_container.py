@@ -1,6 +1,6 @@
-"""Facts about samples/container: what its Dockerfile says is run here as processes, with the page's `docker run` lines.
+"""Facts about samples/container: what its Dockerfile starts runs here as processes, with the page's `docker run` lines.
 
-There is no Docker here. `container` does of `docker run` what a program can see: ENTRYPOINT and CMD, or the command
+Docker is not used here. `container` does of `docker run` what a program can see: ENTRYPOINT and CMD, or the command
 behind the image's name; ENV and then `-e`; and a folder with the files that are copied into the image.
 """
 

@@ -22,7 +22,7 @@ SAMPLE = Path(__file__).parents[2] / "samples/hybrid_connections"
 
 @contextlib.asynccontextmanager
 async def running(script: str, relay: LocalRelay) -> AsyncIterator[None]:
-    """Run a sample as its README says; the block begins when it listens."""
+    """Run a sample as its README describes; the block begins when it listens."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(SAMPLE / script),

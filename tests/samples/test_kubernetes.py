@@ -89,7 +89,7 @@ def test_secret(name):
 
 @both
 def test_forgotten_jobs_end(name):
-    """A job is not repeated, and ends by itself when everybody has forgotten it."""
+    """A job is not repeated, and ends automatically if everybody has forgotten it."""
     spec = manifest(name)["spec"]
     assert 0 == spec["backoffLimit"]
     assert 8 * 3600 == spec["activeDeadlineSeconds"]
@@ -191,7 +191,7 @@ async def test_debug_the_job_with_a_sidecar(relay, tmp_path):
     """The job of sidecar.yaml stops at a breakpoint, through its sidecar and a relay, and ends well.
 
     Here job, sidecar and relay-client share one machine, so debugpy gets another port than relay-client. The file is
-    how debugpy tells that it listens; to look at its port would brick it.
+    how debugpy reports that it listens; a connection to its port would make it unusable.
     """
     port, local, listening = free_port(), free_port(), tmp_path / "endpoints.json"
     agent, job = containers("sidecar")

@@ -10,7 +10,7 @@ and so does an unknown option. What cannot be had here is played, by what refuse
                       roles that the page's commands have made, and no others
     Azure ML          `submit.py` gets --dry-run, because nothing can be submitted; then the steps of the very body that
                       it would have sent are run, with the identity of the cluster
-    VS Code           a debugger that attaches as launch.json says
+    VS Code           a debugger that attaches as launch.json specifies
     pip               what it is asked for is compared with pyproject.toml; nothing is installed
 
 The ports become free ones, because other tests run at the same time. There are no other substitutions: the real `az`
@@ -246,7 +246,7 @@ def test_names_of_the_debugger() -> None:
     assert list(range(int(first), int(last) + 1)) == sorted(known.values())
     assert "`all steps`" in PAGE
     assert ["all steps"] == [one["name"] for one in written["compounds"]]
-    mapping = {"localRoot": "${workspaceFolder}/steps", "remoteRoot": "."}  # of the folder that the page says to open
+    mapping = {"localRoot": "${workspaceFolder}/steps", "remoteRoot": "."}  # of the folder to open in VS Code
     assert [[mapping]] * 3 == [one["pathMappings"] for one in written["configurations"]]
     assert f"Open `{SAMPLE.relative_to(ROOT)}` in VS Code" in PAGE
 
@@ -348,7 +348,7 @@ async def test_without_a_subscription(shell: Shell) -> None:
 
 
 def test_what_is_installed() -> None:
-    """What pip is told to install is this checkout, with extras that it has, and they hold what the page runs."""
+    """What pip is asked to install is this checkout, with extras that it has, and they hold what the page runs."""
     commands = [shlex.split(line) for line in "".join(text for _, text in FENCES).splitlines() if "pip " in line]
     assert [["pip", "install"]] == [command[:2] for command in commands]
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -39,7 +39,7 @@ def terminal(tmp_path):
 
 @pytest.mark.e2e
 async def test_from_a_script_to_a_breakpoint(terminal, tmp_path: Path) -> None:
-    """A relay, a script with two more lines and relay-client, set up as the page says, meet at a breakpoint."""
+    """A relay, a script with two more lines and relay-client, set up as the page describes, meet at a breakpoint."""
     script = tmp_path / "train.py"
     script.write_text(BEGINNING + SCRIPT)
     relay_port, port = free_port(), free_ports(1)

@@ -1,6 +1,6 @@
 """Programs are killed at random under two debug sessions that step all the time, run by `make soak`.
 
-SOAK_MINUTES says for how long (15), SOAK_SEED which victims.
+SOAK_MINUTES is the duration (15), SOAK_SEED chooses the victims.
 """
 
 import asyncio

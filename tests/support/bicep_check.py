@@ -1,4 +1,4 @@
-"""What can be said about Bicep files without the Bicep compiler: syntax, names, properties, and this project's rules.
+"""What can be checked in Bicep files without the Bicep compiler: syntax, names, properties, and this project's rules.
 
 `check(path)` returns one sentence per problem, `file:line: ...`. It knows the syntax (tree-sitter-bicep), the declared
 names, the properties of the resource types in bicep_types.json, the parameters of modules and the fields of
@@ -7,7 +7,7 @@ and knows no types of expressions.
 
 Rules of this project: everything has a description; a value from `listKeys()` or from a secure parameter goes only into
 a secure parameter of a module or into the value of a Key Vault secret, never into an output; rules of a namespace are
-written one after the other.
+written one by one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class File:
 def check(path: Path) -> list[str]:
     """Return the problems of one Bicep file; files that it uses are read, but not checked themselves."""
     file = load(path)
-    if not file.problems:  # the tree of a file with syntax errors says little
+    if not file.problems:  # the tree of a file with syntax errors shows little
         check_declarations(file)
         check_names(file)
         check_members(file)
@@ -86,13 +86,13 @@ def check(path: Path) -> list[str]:
 
 def check_parameters(path: Path) -> list[str]:
     """Return the problems of a .bicepparam file: its parameters against those of the template it uses."""
-    # The grammar knows templates only, where `param name = value` is no statement and `var name = value` is one.
+    # The grammar knows templates only, where `param name = value` is not a statement and `var name = value` is one.
     file = parse(path, re.sub(r"(?m)^param (?=\w+ =)", "var   ", path.read_text()))
     used = next((text(child)[1:-1] for child in walk(file.root) if child.type == "string"), "")
     if file.problems:
         return file.problems
     if not (path.parent / used).is_file():
-        return [f"{path.name}:1: there is no template {used!r}"]
+        return [f"{path.name}:1: there is no template {used!r}"]  # language: keep - this checker's text
     given = file.named("var")
     compare(file, file.root, set(given), parameters_of(path.parent / used), used)
     return file.problems
@@ -327,7 +327,7 @@ def check_modules(file: File) -> None:
     for found in file.named("module").values():
         path, params = source_of(file, found), property_of(found.node, "params")
         if not path.is_file():
-            file.problem(found.node, f"there is no module {path.name!r}")
+            file.problem(found.node, f"there is no module {path.name!r}")  # language: keep - this checker's text
         else:
             given = set(properties_of(params)) if params else set()
             compare(file, found.node, given, parameters_of(path), path.name)

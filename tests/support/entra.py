@@ -1,4 +1,4 @@
-"""A token issuer that relay-server can be told to trust, and the part of Entra ID that service principals talk to."""
+"""A token issuer that relay-server can trust, and the part of Entra ID that service principals talk to."""
 
 import base64
 import functools
@@ -49,7 +49,7 @@ class Issuer:
     def token(self, resource: str = RELAY, *, header: dict[str, Any] | None = None, **claims: Any) -> str:
         """Return a token; None removes a claim."""
         now = int(time.time())
-        said = {
+        payload = {
             "iss": self.name,
             "aud": resource,
             "iat": now,
@@ -60,9 +60,9 @@ class Issuer:
             "jti": str(uuid.uuid4()),
             **claims,
         }
-        said = {name: value for name, value in said.items() if value is not None}
-        text = sign(header or {"alg": "RS256", "typ": "JWT"}, said)
-        self.issued[text] = said
+        payload = {name: value for name, value in payload.items() if value is not None}
+        text = sign(header or {"alg": "RS256", "typ": "JWT"}, payload)
+        self.issued[text] = payload
         return keep_secret(text)
 
     def accepts(self, token: str, resource: str) -> dict[str, Any] | None:
@@ -131,8 +131,8 @@ class FakeEntra:
         self.requests.append({**form, "tenant": request.match_info["tenant"]})
         good = form.get("client_secret") == self.client_secret or form.get("client_assertion") == self.assertion
         if form.get("client_id") != self.client_id or not good:
-            said = "AADSTS7000215: Invalid client secret provided. Ensure it is the value. Trace ID: 0 Timestamp: now"
-            return web.json_response({"error": "invalid_client", "error_description": said}, status=401)
+            text = "AADSTS7000215: Invalid client secret provided. Ensure it is the value. Trace ID: 0 Timestamp: now"
+            return web.json_response({"error": "invalid_client", "error_description": text}, status=401)
         token = self.issuer.token(form["scope"].removesuffix("/.default"))
         return web.json_response({"token_type": "Bearer", "expires_in": 3600, "access_token": token})
 

@@ -46,7 +46,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None
 
 
 class ConnectProxy:
-    """An HTTP proxy that knows a few names, and holds on to what it is told to swallow."""
+    """An HTTP proxy that knows a few names, and never answers for those in `swallowed`."""
 
     def __init__(self, routes: Mapping[str, int]) -> None:
         self.routes = dict(routes)

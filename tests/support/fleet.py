@@ -1,4 +1,4 @@
-"""Real agents whose processes are pretended: each target is a local server that says who it is."""
+"""Real agents with simulated processes: each target is a local server that sends its name."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ class Process:
         self.fields: dict[str, Any] = fields
         self.woken = 0
         self.ended = asyncio.Event()
-        """Set by a test when the process has exited, while what it served goes on."""
+        """Set by a test when the process has exited, while what it served continues."""
         self._local = local
 
     async def locate(self) -> tuple[str, int]:
@@ -67,8 +67,8 @@ class Node:
         self.processes = {process.logical_port: process for process in processes}
         self.forwards: dict[int, Process] = {}
         self.fields: dict[str, Any] = fields
-        self.heard: list[ClientStatus] = []
-        """What clients said about their view."""
+        self.statuses: list[ClientStatus] = []
+        """What clients reported about their view."""
         self.collectives: list[ProcessCollectives] = []
         """What the processes report about their process groups."""
         self.is_silent = False
@@ -95,20 +95,20 @@ class Node:
         return Ready()
 
     def status_received(self, status: ClientStatus) -> None:
-        self.heard.append(status)
+        self.statuses.append(status)
 
     def put(self, *processes: Process) -> None:
-        """Let processes join, and tell the clients."""
+        """Let processes join, and notify the clients."""
         self.processes |= {process.logical_port: process for process in processes}
         self.publish()
 
     def remove(self, port: int) -> None:
-        """Let one leave, and tell the clients."""
+        """Let one leave, and notify the clients."""
         del self.processes[port]
         self.publish()
 
     def change(self, port: int, **fields: Any) -> None:
-        """Let one be in another state, and tell the clients."""
+        """Let one change its state, and notify the clients."""
         self.processes[port].fields |= {"since": time.time(), **fields}
         self.publish()
 
@@ -143,7 +143,7 @@ async def process(port: int, name: str = "", **fields: Any) -> AsyncIterator[Pro
 
 @contextlib.asynccontextmanager
 async def agent(relay: LocalRelay, node: Node, kind: type[Agent] = Agent) -> AsyncIterator[Agent]:
-    """Run an agent; the block begins when it listens, and it says goodbye at its end."""
+    """Run an agent; the block begins when it listens, and the agent is stopped at its end."""
     async with running_agent(relay, node, tunnel_key=KEY, settings=SETTINGS, kind=kind) as running:
         node.publish = running.publish
         yield running
@@ -153,7 +153,7 @@ async def agent(relay: LocalRelay, node: Node, kind: type[Agent] = Agent) -> Asy
 async def node_of(
     relay: LocalRelay, *ports: int, name: str = "", fields: dict[str, Any] | None = None, **target_fields: Any
 ) -> AsyncIterator[Node]:
-    """Run an agent with one pretended process for each port; each says `name:port`."""
+    """Run an agent with one simulated process for each port; each sends `name:port`."""
     async with contextlib.AsyncExitStack() as stack:
         processes = [
             await stack.enter_async_context(process(port, f"{name}:{port}", **target_fields)) for port in ports

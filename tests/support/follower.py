@@ -36,14 +36,14 @@ class Follower:
         """Stay with the parent and its children until all have ended."""
         wait = functools.partial(parent.wait_for_event, "debugpyAttach", "terminated", within=DEADLINE)
         while (event := await wait())["event"] != "terminated":
-            self._sessions.append(asyncio.create_task(self._attend(event["body"])))
+            self._sessions.append(asyncio.create_task(self._follow_child(event["body"])))
         await asyncio.gather(*self._sessions)
 
     async def leave(self) -> None:
         """End the sessions that are still open, such as that of multiprocessing's resource tracker."""
         await cancel_and_wait(*self._sessions)
 
-    async def _attend(self, child: dict[str, Any]) -> None:
+    async def _follow_child(self, child: dict[str, Any]) -> None:
         port = child["connect"]["port"]
         self.ports.add(port)
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:

@@ -44,11 +44,11 @@ class FakeKeyVault:
             return refusal
         name = request.match_info["name"]
         if name not in self.secrets:
-            said = (
+            message = (
                 f"A secret with (name/id) {name} was not found in this key vault. If you recently deleted this secret "
                 "you may be able to recover it using the correct recovery command."
             )
-            return error(404, "SecretNotFound", said)
+            return error(404, "SecretNotFound", message)
         return web.json_response({"value": self.secrets[name], **self._facts(name)})
 
     async def _deleted(self, request: web.Request) -> web.Response:
@@ -88,7 +88,7 @@ class FakeKeyVault:
 
 
 def error(status: int, code: str, message: str, *, inner: str = "") -> web.Response:
-    said: dict[str, Any] = {"code": code, "message": message}
+    body: dict[str, Any] = {"code": code, "message": message}
     if inner:
-        said["innererror"] = {"code": inner}
-    return web.json_response({"error": said}, status=status)
+        body["innererror"] = {"code": inner}
+    return web.json_response({"error": body}, status=status)

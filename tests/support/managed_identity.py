@@ -64,10 +64,10 @@ class FakeManagedIdentity:
         if self.status != 200:
             return web.json_response({"error": "trouble"}, status=self.status)
         if client != self.known_client:
-            said = {"error": "invalid_request", "error_description": "Identity not found"}
-            return web.json_response(said, status=400)
+            body = {"error": "invalid_request", "error_description": "Identity not found"}
+            return web.json_response(body, status=400)
         resource = request.query["resource"]
         token = self.issuer.token(resource)
         expires_on = str(int(time.time() + self.issuer.lifetime))
-        said = {"access_token": token, "expires_on": expires_on, "resource": resource, "token_type": "Bearer"}
-        return web.json_response(said)
+        body = {"access_token": token, "expires_on": expires_on, "resource": resource, "token_type": "Bearer"}
+        return web.json_response(body)

@@ -116,6 +116,7 @@ for _ in range(6):
     answers += received(opened(port, 1 if idle else 80), request, 1.2)
 print(answers.decode())
 """
+# language: keep - source of a program
 _LIE = """
 def endpoints_port(parent):
     # Of debugpy's adapter, as its command line shows it to everybody.

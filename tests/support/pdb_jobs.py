@@ -53,7 +53,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 
 
 class Looping:
-    """A job that counts for ever, and its progress."""
+    """A job that counts forever, and its progress."""
 
     def __init__(self, port, script, progress):
         self.port = port

@@ -209,7 +209,7 @@ async def kill_and_look(running: Fleet, victim: str) -> str:
     """Kill one program while both editors step; return what came of it, in one line, after both step again.
 
     Raises:
-        AssertionError: a session ended that must go on, one went on that cannot, or the reason is not the true one.
+        AssertionError: a session ended that must continue, one continued that cannot, or the reason is wrong.
     """
     steppers, loop = running.steppers, asyncio.get_running_loop()
     sessions = [stepper.sessions for stepper in steppers]

@@ -1,4 +1,4 @@
-"""A websocket client that does exactly what a test tells it, right or wrong: own sockets, own framing.
+"""A websocket client that does exactly what a test requests, right or wrong: own sockets, own framing.
 
 answer = await request(server, "/$hc/myhc?sb-hc-action=connect")          any HTTP request
 websocket = await open_websocket(server, "/$hc/myhc?...", headers=[...])   raises NotSwitched unless it is 101

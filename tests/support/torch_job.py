@@ -141,7 +141,7 @@ async def end_families(launchers: Sequence[Launcher]) -> None:
 
 
 def show_logs(directory: Path) -> None:
-    """Print what the launchers and their ranks have said, for whoever looks for the cause of a failure."""
+    """Print the logs of the launchers and their ranks, to find the cause of a failure."""
     for log in sorted(directory.glob("log-*")):
         print(log.name, log.read_text(errors="replace"), sep="\n")
 

@@ -51,7 +51,7 @@ async def running_agent(
     kind: type[Agent] = Agent,
     **options: Any,
 ) -> AsyncIterator[Agent]:
-    """Run an agent; the block begins when it listens, and it says goodbye at its end."""
+    """Run an agent; the block begins when it listens, and the agent is stopped at its end."""
     up = asyncio.Event()
     agent = kind(
         relay.endpoint,

@@ -1,4 +1,4 @@
-"""A client and an agent on a fake network: nothing moves, and no time passes, unless a test says so.
+"""A client and an agent on a fake network: nothing moves, and no time passes, unless a test requests it.
 
 link = Link()
 link.connect()                      # HELLO and WELCOME over a first wire
@@ -47,7 +47,7 @@ def pattern(key: int, start: int, size: int) -> bytes:
 
 
 class Side:
-    """One end: its session, and everything that it has been told."""
+    """One end: its session, and everything that the events of the session have reported."""
 
     def __init__(self, clock: Callable[[], float], *, accept: bool = True, consume: bool = True) -> None:
         self.session: Session | None = None
@@ -295,7 +295,7 @@ def connected(
     info: dict | None = None,
     client_info: dict | None = None,
 ) -> Link:
-    """A link with a session on its first wire, everything said that is said at the beginning."""
+    """A link with a session on its first wire; everything that both sides send at the beginning has arrived."""
     link = Link(client, agent, info=info, client_info=client_info)
     assert isinstance(link.connect(), Attached)
     link.settle()

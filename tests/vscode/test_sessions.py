@@ -134,7 +134,7 @@ async def test_a_child_process(editor: Editor, relay: LocalRelay, tmp_path: Path
 
 
 async def test_another_version_of_the_file(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """If the file was changed after the job was started, a notification says so."""
+    """If the file was changed after the job was started, a notification reports it."""
     async with ready_for_f5(editor, relay, tmp_path) as (window, *_):
         (tmp_path / "job" / SCRIPT).write_text("# another version\n" + PROGRAM)
         await window.press("F5")

@@ -56,7 +56,7 @@ async def _agents(stage: Stage, agents: int) -> list[Row]:
 async def _crash(stage: Stage, ranks: int) -> list[Row]:
     secrets = (stage.relay.connection_file("agent"), stage.relay.ca_file)
     async with stage.programs.talking("tests.bench.changing_ranks", ranks, ranks, *secrets) as job:
-        await job.hear()
+        await job.receive()
         client = await stage.begin_client("--ports", str(free_port()))
         await lines_of(client, lambda text: "connected, round trip" in text)
         agent, started = psutil.Process(job.pid), time.perf_counter()

@@ -88,7 +88,7 @@ async def _jobs(stage: Stage, count: int) -> list[Row]:
             started = time.monotonic()
             talking = stage.programs.talking("tests.bench.workloads", "tight_loop", preparation, free_port(), *relay)
             async with talking as job:
-                while await job.hear() != "ready":
+                while await job.receive() != "ready":
                     pass
                 seconds[name].append(time.monotonic() - started)
                 await job.ask(1000)

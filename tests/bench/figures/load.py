@@ -1,6 +1,6 @@
 """How relay-server bears load, by connections of the older way: two WebSockets for each (`load hold`, `load bulk`).
 
-Idle connections are opened one after the other, so the rate is that of one client. The pairs of streams then share the
+Idle connections are opened one by one, so the rate is that of one client. The pairs of streams then share the
 relay's process, which uses one core. Their time includes opening them.
 """
 

@@ -75,7 +75,7 @@ async def _job(stage: Stage, hc: str, *options: str) -> AsyncIterator[Conversati
     where = ("--hc", hc, "--port", free_port(), "--debug-ranks", "none", *options)
     program = (sys.executable, "-m", "tests.bench.training")
     async with stage.programs.talking("relay_agent", "run", *where, *secrets, "--", *program) as job:
-        await job.hear()
+        await job.receive()
         yield job
 
 

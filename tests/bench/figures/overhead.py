@@ -9,9 +9,9 @@
     breakpoint elsewhere  attached, with a breakpoint in another function of the same file
     debugpy.listen        plain debugpy, nobody attached
 
-Each state is a process of its own for each kind of work, asked before and after whether it is what its name says. In
+Each state is a process of its own for each kind of work, asked before and after whether it is in this state. In
 each round all have a short turn, in an order that changes, and each turn is compared with the first process's of the
-same round: a noisy moment hits both. What is told is the median of these ratios, and in units of time that median times
+same round: a noisy moment hits both. The result is the median of these ratios, and in units of time that median times
 the first process's best turn. Two processes never run the same loop equally fast, so a full run starts them anew
 several times. The JSON has every turn, and the ratios of the best ones.
 """
@@ -190,8 +190,8 @@ async def _start(
     relay = [stage.relay.connection_file("agent"), stage.relay.ca_file]
     talking = stage.programs.talking("tests.bench.workloads", work.name, preparation, port, *relay)
     job = await stack.enter_async_context(talking)
-    while (heard := await job.hear()) != "ready":
-        port = heard
+    while (received := await job.receive()) != "ready":
+        port = received
     return job, port
 
 

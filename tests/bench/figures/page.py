@@ -46,7 +46,7 @@ async def page(stage: Stage, *, quick: bool) -> list[Row]:
         return []
     secrets = (stage.relay.connection_file("agent"), stage.relay.ca_file)
     async with stage.programs.talking("tests.bench.changing_ranks", RANKS, PER_AGENT, *secrets) as job:
-        await job.hear()
+        await job.receive()
         client = await stage.begin_client("--ui")
         lines = await lines_of(client, lambda text: "http://" in text)
         async with async_playwright() as running:

@@ -65,7 +65,7 @@ wait
 
 
 async def push(_stage: Stage, *, quick: bool) -> list[Row]:
-    """Several versions, one after the other."""
+    """Push several versions, one by one."""
     count = 5 if quick else 20
     with TemporaryDirectory() as directory:
         here = Path(directory)

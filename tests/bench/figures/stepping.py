@@ -1,7 +1,7 @@
 """A step in a real debugpy (`python -m tests.bench.steps`).
 
 It is timed from the `next` request to the `stopped` event, until an editor has what it shows then (the threads, the
-topmost frame, its scopes and variables, asked one after the other), and with the rest of the call stack; that in steps
+topmost frame, its scopes and variables, requested one by one), and with the rest of the call stack; that in steps
 before which the editor pauses, so that processors have to wake up. The time of its requests alone leaves out the one in
 which the line runs: from the answer to `next` until `stopped`.
 
@@ -38,7 +38,7 @@ UNNOTICED = Limit(10)
 
 
 async def stepping(stage: Stage, *, quick: bool) -> list[Row]:
-    """The ways debug the same process, one after the other and again."""
+    """Debug the same process in each of the ways, one by one, in one or more rounds."""
     ways = await stage.ways_to(await start_debuggee(stage))
     sessions = {name: (way.port, "") for name, way in ways.items()}
     if not stage.delays:

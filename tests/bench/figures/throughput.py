@@ -1,7 +1,7 @@
 """Throughput of one connection and of eight, up (client to target) and down (`load bulk`): the best of several turns.
 
 The best, because whatever else the machine does can only make it slower. The JSON has every turn, and what each
-program of the path carried for a second of its processor time: that says which of them is the limit.
+program of the path carried for a second of its processor time: that shows which of them is the limit.
 """
 
 from __future__ import annotations

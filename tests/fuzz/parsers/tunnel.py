@@ -92,7 +92,7 @@ def secure_channel(data: bytes) -> None:
         channel = SecureChannel(_identity(role))
         with documented(RelayDebugError):
             for piece in in_pieces(data):
-                assert channel.feed(piece) == b""  # nobody without the key is heard
+                assert channel.feed(piece) == b""  # no data passes without the key
 
 
 @cache

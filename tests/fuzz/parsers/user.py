@@ -24,7 +24,7 @@ def control_requests(data: bytes) -> None:
         server = ServerProtocol(CLIENT, token=token, challenge="a challenge")
         with documented(ProtocolError, Unauthorized):
             requests = [request for piece in in_pieces(data) for request in server.receive_data(piece)]
-            assert not (token and requests)  # nobody without the token is heard
+            assert not (token and requests)  # no request passes without the token
         server.data_to_send()
 
 

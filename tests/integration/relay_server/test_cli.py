@@ -168,7 +168,7 @@ async def test_a_second_signal_ends_at_once(served):
 
 
 def test_a_port_in_use_ends_with_8(home):
-    """The line says which port and how to see who has it."""
+    """The error names the port and how to see who has it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run("serve", "--config", home / "relay.toml", "--port", port)
@@ -294,7 +294,7 @@ def test_init_needs_a_port_that_clients_can_dial(tmp_path, port):
 
 
 async def test_a_listener_s_end_is_an_event_line(served):
-    """Coming and going of listeners is told, one line each."""
+    """Listeners that connect and disconnect are logged, one line each."""
     control = await listen(served)
     served.wait_for("listener connected on 'myhc'")
     await control.close()

@@ -48,7 +48,7 @@ async def test_a_renewed_token_keeps_the_channel_open(start_relay):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "text"),
     [
         (lambda relay: relay.token("agent", key="wrong"), "invalid signature"),
         (lambda relay: relay.token("agent", lifetime=-1), "expired"),
@@ -58,12 +58,12 @@ async def test_a_renewed_token_keeps_the_channel_open(start_relay):
     ],
     ids=["signature", "expired", "right", "audience", "no text"],
 )
-async def test_a_bad_renewal_ends_the_control_channel(relay, make, said):
+async def test_a_bad_renewal_ends_the_control_channel(relay, make, text):
     """The successor of a token is checked like the first, and a bad one means 1008."""
     control = await relay.listen()
     await control.send(TEXT, RenewToken(make(relay)).encode().encode())
     code, reason = await close_of(control)
-    assert (1008, True) == (code, said in reason)
+    assert (1008, True) == (code, text in reason)
     assert 0 == relay.server.metrics().active_listeners
 
 

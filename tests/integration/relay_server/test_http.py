@@ -174,7 +174,7 @@ async def test_responses_may_come_in_any_order(relay):
         assert b"answer to %d" % number == (await sender.answer()).body
 
 
-async def test_a_client_that_waits_for_100_is_told_to_continue(relay):
+async def test_a_client_that_waits_for_100_may_continue(relay):
     """The relay answers Expect itself and removes it."""
     control = await relay.listen()
     sender = await ask(relay, "POST", headers=[("Content-Length", "4"), ("Expect", "100-continue")])

@@ -61,6 +61,7 @@ async def test_an_anonymous_sender_is_served_where_that_is_allowed(relay):
         ("/hc", lambda relay: relay.auth("agent"), 401, "'Send' claim"),
         ("/hc", lambda relay: relay.auth("client", lifetime=-60), 401, "expired"),
         ("/nothing", lambda relay: relay.auth("root", "nothing"), 404, "Endpoint does not exist."),
+        # language: keep - Azure's text
         ("/hc", lambda relay: relay.auth("client"), 404, "There are no listeners connected for the endpoint."),
     ],
     ids=["no token", "unknown path, no token", "Listen only", "expired", "unknown path", "no listeners"],

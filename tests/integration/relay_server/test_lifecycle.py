@@ -1,4 +1,4 @@
-"""Starting, stopping, being disturbed, and what the relay says about itself."""
+"""Starting, stopping, disturbances, and what the relay reports about itself."""
 
 import asyncio
 import logging
@@ -27,27 +27,27 @@ async def test_a_relay_knows_where_it_is(relay):
 
 
 async def test_a_port_in_use_is_an_error_with_its_number(config, relay):
-    """The second relay on a port says which one is taken."""
+    """The error of a second relay on a port names the port."""
     second = RelayServer(replace(config, port=relay.server.port))
     with pytest.raises(LocalPortInUse, match=f"port {relay.server.port} "):
         await second.start()
 
 
 async def test_an_address_of_another_machine_is_a_configuration_error(config):
-    """An address that is not ours is told as a fault of the configuration."""
+    """An address that is not ours is reported as a fault of the configuration."""
     with pytest.raises(ConfigurationError, match=r"cannot listen on 192\.0\.2\.1"):
         await RelayServer(replace(config, bind="192.0.2.1")).start()
 
 
 async def test_binding_beyond_loopback_is_warned_about(config, caplog):
-    """A relay that others can reach says so."""
+    """A relay that others can reach logs a warning."""
     with caplog.at_level(logging.WARNING):
         async with RelayServer(replace(config, bind="0.0.0.0")):
             assert "anyone who can reach this machine" in caplog.text
 
 
 async def test_a_relay_can_be_stopped_and_started_again_on_its_port(relay):
-    """Stop turns everybody away, start brings back the same port, and tokens go on working."""
+    """Stop turns everybody away, start brings back the same port, and tokens still work."""
     await relay.listen()
     port = relay.server.port
     await relay.server.stop()
@@ -148,7 +148,7 @@ async def test_metrics_count_what_happens(relay):
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x00", b"\x00" * 1000, b""])
 async def test_garbage_on_the_port_disturbs_nobody(relay, garbage):
-    """What is no TLS is dropped, and others do not notice."""
+    """Bytes that are not TLS are dropped, and others do not notice."""
     sender, listener = await relay.pair()
     with socket.create_connection(("127.0.0.1", relay.server.port)) as raw:
         raw.sendall(garbage)
@@ -160,7 +160,7 @@ async def test_garbage_on_the_port_disturbs_nobody(relay, garbage):
     "garbage", [b"\x00\xff" * 100, b"GET\r\n\r\n", b"x" * (MAX_HEAD_BYTES + 1), b"GET / HTTP/1.0\r\n\r\n"]
 )
 async def test_garbage_inside_tls_is_refused(relay, garbage):
-    """What is no HTTP request is answered with an error and closed."""
+    """Bytes that are not a valid HTTP request are answered with an error, and the connection is closed."""
     async with await RawConnection.dial(relay.target) as connection:
         connection.writer.write(garbage)
         assert (await connection.answer()).status in {400, 401, 431}

@@ -83,7 +83,7 @@ async def test_pings_are_answered_by_the_relay_and_not_passed_on(ends):
 
 
 async def test_a_close_ends_one_direction_only(ends):
-    """The other direction goes on after a Close, and ends with its own Close, code and reason."""
+    """The other direction continues after a Close, and ends with its own Close, code and reason."""
     one, other = ends
     await one.send_close(1000, "done")
     close = await other.read_frame()
@@ -115,7 +115,7 @@ async def test_both_closes_may_cross(ends):
 
 
 async def test_what_comes_after_a_close_is_ignored(ends):
-    """A side that goes on sending after its Close reaches nobody."""
+    """What a side sends after its Close reaches nobody."""
     one, other = ends
     await one.send_close()
     await one.send(TEXT, b"too late")
@@ -159,7 +159,7 @@ async def test_a_close_that_is_never_answered_is_not_waited_for_forever(start_re
     [b"\x81\x00", frame(0x3), frame(TEXT, b"", reserved=0x40), frame(PING, b"", fin=False), frame(CLOSE, b"\x00")],
     ids=["unmasked", "opcode", "reserved bit", "fragmented ping", "bad close"],
 )
-async def test_a_side_that_breaks_the_protocol_is_told_and_the_other_dropped(ends, wrong):
+async def test_a_side_that_breaks_the_protocol_gets_1002_and_the_other_is_dropped(ends, wrong):
     """The offender gets a Close with 1002, the other end a broken connection."""
     one, other = ends
     await one.send_raw(wrong)

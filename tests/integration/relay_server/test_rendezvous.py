@@ -220,7 +220,7 @@ async def test_a_dead_listener_is_never_offered_anything(relay):
     await relay.offer(alive)
 
 
-async def test_if_the_first_listener_cannot_be_told_the_next_one_is(relay, monkeypatch):
+async def test_if_the_first_listener_cannot_be_reached_the_next_one_is(relay, monkeypatch):
     """A failed write costs the sender nothing."""
     controls = [await relay.listen() for _ in range(2)]
     candidates = relay.server._gateway.matchmaker.registry.listeners
@@ -230,7 +230,7 @@ async def test_if_the_first_listener_cannot_be_told_the_next_one_is(relay, monke
     await relay.offer(controls[1])
 
 
-async def test_no_listener_that_can_be_told_is_a_404(relay):
+async def test_no_listener_that_can_be_reached_is_a_404(relay):
     """If every write fails the answer is the same as without listeners."""
     await relay.listen()
     relay.server._gateway.matchmaker.registry.listeners[0]._websocket.connection._transport.close()
@@ -245,7 +245,7 @@ async def test_a_listener_reaches_the_relay_by_name_and_address(relay):
 
 
 async def test_the_only_listener_leaves_before_it_accepts(relay):
-    """The sender is refused as if there were no listener, long before its time limit."""
+    """The sender is refused as without any listener, long before its time limit."""
     control = await relay.listen()
     sender = await relay.start_connect()
     await relay.offer(control)

@@ -43,7 +43,7 @@ async def test_every_usual_token_is_good(relay, rule, options):
 
 
 @pytest.mark.parametrize(
-    ("headers", "said"),
+    ("headers", "text"),
     [
         (lambda relay: [], "no security token"),
         (lambda relay: [("ServiceBusAuthorization", "nonsense")], "malformed"),
@@ -54,11 +54,11 @@ async def test_every_usual_token_is_good(relay, rule, options):
     ],
     ids=["missing", "malformed", "signature", "expired", "audience", "right"],
 )
-async def test_a_listener_without_a_good_token_gets_401(relay, headers, said):
-    """Each fault of a token is a 401 that says which."""
+async def test_a_listener_without_a_good_token_gets_401(relay, headers, text):
+    """Each fault of a token is a 401 that names the fault."""
     answer = await refused(relay.target, LISTEN, headers(relay))
     assert 401 == answer.status
-    assert said in answer.reason
+    assert text in answer.reason
 
 
 async def test_a_sender_needs_send(relay):
@@ -93,14 +93,15 @@ async def test_an_unknown_hybrid_connection_is_a_404_for_a_good_token(relay, act
 
 
 async def test_nobody_listening_is_a_404_of_its_own(relay):
-    """The text tells it from a hybrid connection that does not exist."""
+    """The text differs from that for a hybrid connection that does not exist."""
     answer = await refused(relay.target, CONNECT, relay.auth("client"))
     assert 404 == answer.status
+    # language: keep - Azure's text
     assert answer.reason.startswith("There are no listeners connected for the endpoint. TrackingId:")
 
 
 async def test_an_error_carries_tracking_system_and_time_and_the_same_as_json(relay):
-    """Reason phrase, TrackingId header and JSON body agree, and there is no Via."""
+    """Reason phrase, TrackingId header and JSON body agree, and the response has no Via."""
     guid = str(uuid.uuid4())
     answer = await refused(relay.target, f"{CONNECT}&sb-hc-id={guid}", relay.auth("client"))
     assert f"TrackingId:{guid}_G0, SystemTracker:sb://localhost/hc, Timestamp:" in answer.reason
@@ -120,13 +121,13 @@ async def test_an_error_carries_tracking_system_and_time_and_the_same_as_json(re
     ids=["unknown action", "accept without id", "accept with a non-GUID id", "accept of an unknown id"],
 )
 async def test_a_senseless_request_is_a_400(relay, path):
-    """Unknown gestures and ids are told apart from missing rights."""
+    """Unknown gestures and ids are distinguished from missing rights."""
     assert 400 == (await refused(relay.target, path, relay.auth("root"))).status
 
 
 @pytest.mark.parametrize("missing", ["Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version"])
 async def test_an_incomplete_handshake_is_a_400(relay, missing):
-    """A request under /$hc/ that is no websocket handshake is refused."""
+    """A request under /$hc/ that is not a websocket handshake is refused."""
     assert 400 == (await refused(relay.target, LISTEN, relay.auth("agent"), without=[missing])).status
 
 

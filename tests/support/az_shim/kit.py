@@ -31,7 +31,7 @@ CONFLICT = (
     "(MessagingGatewayTooManyRequests) SubCode=40901. Another conflicting operation is in progress. "
     "Wait for current operation to complete."
 )
-"""What Azure says to overlapping writes of rules: HTTP 429."""
+"""Azure's answer to overlapping writes of rules: HTTP 429."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Control:
 
 
 class ControlServer:
-    """Listens for windows; each says which folder it shows."""
+    """Listens for windows; each sends the folder that it shows."""
 
     def __init__(self) -> None:
         self.port = 0

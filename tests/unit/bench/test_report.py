@@ -1,4 +1,4 @@
-"""Facts about how benchmarks tell what they measured."""
+"""Facts about how benchmarks report what they measured."""
 
 import json
 

@@ -222,7 +222,7 @@ async def test_unexpected_trouble(capfd, monkeypatch):
     assert "relay-agent: error: ZeroDivisionError: division by zero" in capfd.readouterr().err
 
 
-async def test_job_that_listens_by_itself(relay, tmp_path):
+async def test_job_that_listens_on_its_own(relay, tmp_path):
     """A job that called `debugpy.listen` is reached on that port; if the port is unknown, the reason is logged."""
     code = "import debugpy; debugpy.listen(('127.0.0.1', 0))\n" + CALL
     status, out, err = await run_job(code, "--is-debug=1", "--debug-relay-connection-name=myhc")

@@ -76,7 +76,7 @@ def test_expand_without_a_needed_value():
 
 
 def test_settings_of_the_node_win():
-    """What the pipeline says about a step replaces what its component says."""
+    """The pipeline's settings for a step replace those of its component."""
     job = parallel(task={"program_arguments": "--mine"}, resources={"instance_count": 3})
     step = only_step(job)
     assert ("--mine", 3) == (step.template, step.nodes)

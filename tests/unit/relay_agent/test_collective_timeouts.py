@@ -120,7 +120,7 @@ async def test_the_import_system_is_left_as_it_was(tmp_path: Path):
     assert (0, ["1", "True False", "True 0:30:00"], "") == (status, out, err)
 
 
-async def test_a_torch_without_these_internals_works_and_is_told(tmp_path: Path):
+async def test_a_torch_without_these_internals_works_and_is_reported(tmp_path: Path):
     """One sentence on stderr, and the job continues."""
     code = """
         import sys

@@ -17,7 +17,7 @@ def test_exit_codes_are_those_of_the_table() -> None:
 
 
 def test_exit_codes_differ() -> None:
-    """A script can tell each kind of failure from the others, and from Ctrl-C."""
+    """A script can distinguish each kind of failure from the others, and from Ctrl-C."""
     codes = [each.exit_code for each in CLASSES]
     assert sorted({*codes} - {0, 130}) == sorted(codes)
 

@@ -148,7 +148,7 @@ def test_a_lookup_needs_no_descriptor(only_way: SocketTables) -> None:
 
 @needs_owners
 def test_without_descriptors_nothing_is_decided(only_way: SocketTables) -> None:
-    """A program that starts without descriptors cannot tell owners, and does so as soon as it has some again."""
+    """A program that starts without descriptors cannot determine owners, and does so as soon as it has some again."""
     with connection() as (accepted, _):
         with no_descriptors():
             assert only_way.shows_owners
@@ -273,6 +273,6 @@ def test_mapped_addresses_are_shown_as_ipv4() -> None:
 
 @pytest.mark.parametrize("bad", ["   0: 0100007F:162E 0\n", row("x:162E", "y:2", "01", 1, 1)])
 def test_another_form_of_table_is_an_error(bad: str) -> None:
-    """A table of an unknown form says nothing about owners."""
+    """A table of an unknown form shows nothing about owners."""
     with pytest.raises(ValueError):  # noqa: PT011 - of several kinds
         list(parse_table(HEADER + bad, 5678))

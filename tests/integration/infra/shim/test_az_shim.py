@@ -69,7 +69,7 @@ def test_equals_sign_and_query(azure):
 
 
 def test_table_has_exactly_the_commands_of_the_scripts():
-    """az_args.json was written by argtable.py for its list of commands, and says from which version."""
+    """argtable.py wrote az_args.json for its list of commands; the file names the version of the Azure CLI."""
     table = json.loads(TABLE_FILE.read_text())
     assert COMMANDS == list(table["commands"])
     assert table["source"].startswith("azure-cli 2.")

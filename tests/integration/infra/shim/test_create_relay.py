@@ -71,7 +71,7 @@ def test_dry_run_names_what_would_be_created(azure, names):
 
 
 def test_prints_the_next_command(azure, names):
-    """The last lines tell what the job and the laptop need, without any key."""
+    """The last lines show what the job and the laptop need, without any key."""
     out = azure.run("create_relay.sh", *names).out
     assert "KEY_VAULT_URL=https://contoso-kv.vault.azure.net/" in out
     assert f"--debug-relay-connection-string-secret {AGENT}" in out
@@ -245,7 +245,7 @@ def test_roles(azure, names):
 
 
 def test_resource_group_needs_a_location(azure, names):
-    """A missing resource group is created where --location says, and never by guessing."""
+    """A missing resource group is created where --location specifies, and never at a guessed place."""
     result = azure.run("create_relay.sh", "-g", "new-rg", *names[2:])
     assert 3 == result.code
     assert "resource group 'new-rg' was not found. hint: add --location" in result.err
@@ -254,7 +254,7 @@ def test_resource_group_needs_a_location(azure, names):
 
 
 def test_name_is_taken(azure, names):
-    """A namespace name that belongs to somebody else is said so."""
+    """A namespace name that belongs to somebody else is reported as in use."""
     azure.change(taken=["contoso-debug"])
     result = azure.run("create_relay.sh", *names)
     assert 3 == result.code

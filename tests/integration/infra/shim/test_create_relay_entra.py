@@ -62,7 +62,7 @@ def test_entra_roles(azure, names):
 
 
 def test_foreign_tunnel_key_is_left_alone(azure, names):
-    """A secret of that name that is no tunnel key is neither replaced nor shown."""
+    """A secret of that name that is not a tunnel key is neither replaced nor shown."""
     azure.change_vault(secrets={TUNNEL_KEY: ["hunter2"]})
     before = azure.resources()
     result = azure.run("create_relay.sh", *names, "--entra")

@@ -28,7 +28,7 @@ def test_tunnel_key_goes_too(deployed, names):
 
 
 def test_second_run_has_nothing_to_do(deployed, names):
-    """A second run deletes nothing and is no error."""
+    """A second run deletes nothing and is not an error."""
     deployed.run("delete_relay.sh", *names, "--yes")
     before = deployed.resources()
     result = deployed.run("delete_relay.sh", *names)
@@ -102,7 +102,7 @@ def test_asks_on_a_terminal(deployed, names, answer, code, left):
 
 
 def test_somebody_else_was_faster(deployed, names):
-    """A thing that vanished between looking and deleting is no error."""
+    """A resource that vanished between the search and the deletion is not an error."""
     deployed.inject("relay hyco delete", "(ResourceNotFound) gone", code=3)
     assert 0 == deployed.run("delete_relay.sh", *names, "--yes").code
     assert {} == deployed.vault["secrets"]

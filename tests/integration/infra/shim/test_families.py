@@ -129,7 +129,7 @@ def test_roles_cover_each_hybrid_connection(azure, names):
 
 
 def test_with_entra_the_name_has_the_size(azure, names):
-    """There is no connection string that could contain it, so the printed commands do."""
+    """No connection string exists that could contain the size, so the printed commands do."""
     out = azure.run("create_relay.sh", *names, *NODES, "--entra").out
     assert "--debug-relay-connection-name alice:3\n" in out
     assert "relay-client --hc alice:3 --namespace contoso-debug" in out

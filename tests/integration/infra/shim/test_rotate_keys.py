@@ -70,7 +70,7 @@ def test_repeated_phase_does_nothing(deployed, names, phase):
 
 
 def test_names_the_next_phase(deployed, names):
-    """Phase secondary ends with the command to type when the old jobs have ended, and says since when."""
+    """Phase secondary ends with the command for the next phase, and names the time before which jobs count as old."""
     out = rotate(deployed, names, "secondary", "--hc", "alice").out
     assert "When all jobs and clients that were started before 20" in out
     assert "-g debug-rg -n contoso-debug --hc alice --key-vault contoso-kv --phase primary\n" in out

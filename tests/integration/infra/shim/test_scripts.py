@@ -91,7 +91,7 @@ def test_bad_command_line(azure, script, arguments, sentence):
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_without_az(azure, tmp_path, script):
-    """A machine without az is told how to get it."""
+    """On a machine without az, the hint is to install it."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for tool in ("bash", "dirname", "mktemp", "rm", "tr", "grep", "sed", "cat"):
@@ -180,7 +180,7 @@ def test_killed_in_the_middle(azure, number):
 
 @pytest.mark.parametrize("failures", [1, 3, 5])
 def test_waits_out_a_conflicting_write(azure, failures):
-    """429 with SubCode=40901 is tried again until it passes, and says so."""
+    """429 with SubCode=40901 is retried until it passes, and each retry is reported."""
     azure.inject("relay hyco authorization-rule create", CONFLICT, times=failures)
     result = azure.run("create_relay.sh", *NAMES)
     assert 0 == result.code

@@ -37,7 +37,7 @@ async def test_an_agent_is_needed_while_a_process_is_held(state: State, needed: 
 
 
 async def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptureFixture) -> None:
-    """One line says how many targets are not announced."""
+    """One line states how many targets are not announced."""
     credential = SasKeyCredential("listen", secrets.new_key())
     targets = {port: PortTarget(port, port) for port in range(10_001, 30_001, 2)}
     agent = Agent(Endpoint("localhost", 1, "myhc"), credential, targets)
@@ -49,7 +49,7 @@ async def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptur
 
 
 async def test_a_process_exits_after_its_last_change_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent confirms an exit only once a pending announcement is sent: the container may stop right afterwards."""
+    """The agent confirms an exit only once a pending announcement is sent: the container may stop right after that."""
     monkeypatch.setattr(joined_calls, "INTERVAL", 10 * DEADLINE)
     target = PortTarget(5678, 5678)
     agent = Agent(Endpoint("localhost", 1, "myhc"), SasKeyCredential("listen", secrets.new_key()), {5678: target})

@@ -34,7 +34,7 @@ async def test_reasons_that_a_sender_makes_up(lines) -> None:
     log.close()
 
 
-async def test_a_flood_that_goes_on(lines) -> None:
+async def test_a_flood_that_continues(lines) -> None:
     """The number is logged after each period; a reason is logged again after a period without any sender."""
     log = RefusalLog(period=0.05)
     for _ in range(3):

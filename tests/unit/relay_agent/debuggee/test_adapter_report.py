@@ -45,7 +45,7 @@ def test_other_users_cannot_write_the_file() -> None:
 
 
 def test_other_threads_and_times_are_not_affected() -> None:
-    """A server of the job accepts connections while debugpy starts in another thread, and this one does afterwards."""
+    """While debugpy starts in one thread, a server in another accepts connections; later `accept` is as before."""
     before = socket.socket.accept
     with socket.create_server(("127.0.0.1", 0)) as server:
         accepted: list[bytes] = []

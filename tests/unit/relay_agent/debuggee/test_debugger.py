@@ -187,7 +187,7 @@ async def test_arm_twice():
 
 
 async def test_missing_debugpy():
-    """A job without debugpy gets an error that says so."""
+    """The error in a job without debugpy states that debugpy did not start."""
     code = """
         sys.modules["debugpy"] = None
         from relay_agent.debuggee.debugger import debugger
@@ -311,7 +311,7 @@ async def test_attached_means_that_breakpoints_are_hit(tmp_path):
 
 
 async def test_stranger_in_the_editors_place():
-    """A program that listens there and is no debug adapter costs nothing: it hangs up, and debuggers can come."""
+    """A program that listens there and is not a debug adapter does no harm: it hangs up, and debuggers can come."""
     code = """
         import sys, threading
         from relay_agent.debuggee.debugger import debugger

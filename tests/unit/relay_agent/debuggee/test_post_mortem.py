@@ -58,7 +58,7 @@ class Stop:
         arguments = {"expression": expression, "frameId": self._frame["id"], "context": "watch"}
         return (await self._client.request("evaluate", arguments, within=DEADLINE))["result"]
 
-    async def go_on(self) -> None:
+    async def resume(self) -> None:
         await self._client.request("continue", {"threadId": self._thread}, within=DEADLINE)
 
 
@@ -81,14 +81,14 @@ async def test_debugger_stands_at_the_raising_frame(older):
     assert err.count("ZeroDivisionError: division by zero") == 1
 
 
-async def test_developer_goes_on():
+async def test_developer_continues():
     """When the developer continues, the process ends as it would have ended, and is not announced as running."""
     code = HOLD.format(seconds=3600) + "post_mortem.install(hold, lambda: print('running'))\n" + CRASH + "divide(21)\n"
     async with job(code) as running:
         port = (await running.line()).split()[-1]
         async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
             await client.attach({}, within=DEADLINE)
-            await (await Stop.of(client)).go_on()
+            await (await Stop.of(client)).resume()
             assert await gone(running.pid)
         status, out, err = await running.finish()
     assert (status, out) == (1, [])
@@ -96,7 +96,7 @@ async def test_developer_goes_on():
 
 
 async def test_debugger_that_saw_it():
-    """A debugger that was attached and stops at uncaught exceptions by itself stops once."""
+    """A debugger that was attached and stops at uncaught exceptions on its own stops once."""
     code = HOLD.format(seconds=3600) + CRASH + "hold('ready')\ndivide(21)\n"
     async with job(code) as running:
         port = (await running.line()).split()[-1]
@@ -104,7 +104,7 @@ async def test_debugger_that_saw_it():
             await client.attach({}, within=DEADLINE, exceptions=["uncaught"])
             stop = await Stop.of(client)
             assert stop.place[0] == "divide"
-            await stop.go_on()
+            await stop.resume()
             assert await gone(running.pid)
             with pytest.raises((RequestFailed, ConnectionLost)):
                 await client.wait_for_event("stopped", within=0)
@@ -154,7 +154,7 @@ async def test_hook_that_replaces_ours(hook):
             await client.attach({}, within=DEADLINE)
             stop = await Stop.of(client)
             assert ("divide", "42") == (stop.place[0], await stop.value("secret"))
-            await stop.go_on()
+            await stop.resume()
             await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         status, out, _ = await running.finish()
     assert (status, out) == (1, [])
@@ -290,7 +290,7 @@ async def test_forked_child_is_not_held():
 
 
 async def test_interrupted_hold():
-    """Ctrl-C ends the hold and nothing else: the crash is told, with its own exit status."""
+    """Ctrl-C ends the hold and nothing else: the crash is reported, with its own exit status."""
     code = "print('ready', flush=True)\ndivide(1)\n"
     async with job(HOLD.format(seconds=3600) + CRASH + code) as running:
         assert await running.line() == "ready"

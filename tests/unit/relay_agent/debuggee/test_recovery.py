@@ -46,7 +46,7 @@ square = number * number
 """
 BREAKPOINT = 7
 """The line of `square = ...`."""
-TOLD = "relay-agent: debugpy no longer responds; its session was ended, and a debugger can attach again\n"
+LOGGED = "relay-agent: debugpy no longer responds; its session was ended, and a debugger can attach again\n"
 
 
 async def attach(port: str, script: Path) -> tuple[DapClient, dict[str, int]]:
@@ -88,4 +88,4 @@ async def test_silent_debugger_is_ended(tmp_path: Path, silence) -> None:
         await client.close()
         status, out, err = await running.finish()
     assert (0, ["RELEASED"]) == (status, out)
-    assert 1 == err.count(TOLD)
+    assert 1 == err.count(LOGGED)

@@ -69,7 +69,7 @@ NOT_USED = {
 NOT_NOTICED = {table.OUTPUT, table.HIDDEN_THREADS}
 """Features whose absence cannot be seen from inside the process."""
 NOT_MISSED = {
-    (table.REACHING, "trace_dispatch"),  # not read where pydevd reaches all threads by itself
+    (table.REACHING, "trace_dispatch"),  # not read where pydevd reaches all threads on its own
     (table.UNCAUGHT, "trace_dispatch"),  # read when a program begins under `relay-agent run`
     (table.FORKING, "additional_info"),  # set in any case
     (table.CHILD_WAIT, "pydb_disposed"),  # read while it waits

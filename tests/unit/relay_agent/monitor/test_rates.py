@@ -19,5 +19,5 @@ def test_usage() -> None:
 
 
 def test_no_time_has_passed() -> None:
-    """There is no usage in no time."""
+    """Without elapsed time, the usage is unknown."""
     assert usage_between(BEFORE, BEFORE, PORTS) is None

@@ -11,7 +11,7 @@ from tests.support.loaded_module import Load, Loaded
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Loads a text as a module, as if this process had been started afterwards."""
+    """Loads a text as a module, as if this process had been started later."""
     monkeypatch.setattr("relay_agent.push.old_file.start_time", lambda: math.inf)
 
     def load_source(source: str) -> Loaded:

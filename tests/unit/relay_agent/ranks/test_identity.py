@@ -173,7 +173,7 @@ TRAPS = {
     "digits of another script": (MPICH | {"PMI_RANK": "\u0663"}, SINGLE, place(0, 1, 0, 1, 0)),
     "a number as long as a book": (MPICH | {"PMI_RANK": "1" * 5000}, SINGLE, place(0, 1, 0, 1, 0)),
     "empty values": (dict.fromkeys(TORCHRUN | OPEN_MPI, ""), SINGLE, place(0, 1, 0, 1, 0)),
-    "a local rank that is no number": (TORCH | {"LOCAL_RANK": "one"}, "torch.distributed", place(3, 8)),
+    "a local rank that is not a number": (TORCH | {"LOCAL_RANK": "one"}, "torch.distributed", place(3, 8)),
     "a local rank beyond the local size": (TORCHRUN | {"LOCAL_RANK": "2"}, "torchrun", place(3, 8, None, None, 1)),
     "a local size beyond the world size": (
         OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "9"}, "Open MPI", place(5, 8, 1),
@@ -261,7 +261,7 @@ NODE_LEVEL = {
 
 @pytest.mark.parametrize("environ", [environ for environ, _, _ in ROWS.values()], ids=ROWS)
 def test_node_level(environ):
-    """What counts nodes says so."""
+    """An identity that counts nodes is marked as such."""
     identity = identify(environ)
     assert (identity.launcher in NODE_LEVEL) == identity.node_level
 
@@ -277,12 +277,12 @@ def test_node_level(environ):
     ],
 )
 def test_label(environ, label):
-    """A label says what is counted, and how many there are where that is known."""
+    """A label shows what is counted, and how many there are where that is known."""
     assert label == identify(environ).label
 
 
 def test_master():
-    """The first rank is the master; so is a process on its own; a node whose text says "false" is not."""
+    """The first rank is the master; so is a process on its own; a node whose variable is "false" is not."""
     assert identify({}).is_master
     assert identify(TORCHRUN | {"RANK": "0", "LOCAL_RANK": "0"}).is_master
     assert not identify(TORCHRUN).is_master
@@ -324,7 +324,7 @@ def test_restart(environ, restart):
 
 
 def test_explanation():
-    """It tells who won, who came later, who makes no sense and why, with their variables, and the logical port."""
+    """It names the launchers that are chosen, not used or dropped and why, their variables, and the logical port."""
     lines = explain(TORCHRUN | OPEN_MPI | {"SLURM_PROCID": "0"}, 5678)
     assert "rank 3/8, local rank 1/2, node 1, run job" == lines[0]
     assert lines[1].startswith("chosen: torchrun: TORCHELASTIC_RUN_ID=job RANK=3 WORLD_SIZE=8 LOCAL_RANK=1")
@@ -337,7 +337,7 @@ def test_explanation():
 
 
 def test_explanation_of_nothing():
-    """Where no launcher was at work it says how a rank can be named."""
+    """Where no launcher was at work, it states how a rank can be named."""
     expected = "chosen: none, because no launcher has set a rank; to define a rank, set RELAY_RANK and RELAY_WORLD_SIZE"
     assert expected in explain({}, 5678)
 
@@ -350,12 +350,13 @@ def test_explanation_of_a_guess():
 
 
 def test_explanation_of_a_port_that_does_not_exist():
-    """It says when the rank has no port."""
+    """It states that the rank has no port."""
     assert "no logical port: rank 9 has no port: 65530 + 9 is above 65535" == explain({"RELAY_RANK": "9"}, 65530)[-1]
 
 
 def test_explanation_shows_no_other_variable():
     """The tokens in a job's environment are never shown, and control characters stay text."""
+    # language: keep - a made-up token
     lines = explain(TORCHRUN | {"AZUREML_RUN_TOKEN": "hush", "PMI_RANK": "\x1b[2J"}, 5678)
-    assert "hush" not in "".join(lines)
+    assert "hush" not in "".join(lines)  # language: keep - a made-up token
     assert "dropped: PMI, because PMI_RANK is not a number: PMI_RANK='\\x1b[2J'" in lines

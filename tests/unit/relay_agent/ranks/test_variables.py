@@ -28,11 +28,11 @@ def test_numbers():
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("False", False), ("0", False), ("TRUE", True), ("", None), ("maybe", None)]
+    ("text", "expected"), [("False", False), ("0", False), ("TRUE", True), ("", None), ("maybe", None)]
 )
-def test_flags(text, says):
-    """A flag is a text: "False" is false, and a word that is neither says nothing."""
-    assert flag({"A": text}, "A") is says
+def test_flags(text, expected):
+    """A flag is a text: "False" is false, and a word that is neither true nor false gives None."""
+    assert flag({"A": text}, "A") is expected
 
 
 def test_lists():

@@ -35,7 +35,7 @@ def parked():
 
 
 def in_helper(**options):
-    """Return what `collect` says when a thread of its own asks it, as in a job."""
+    """Return the result of `collect` in a thread of its own, as in a job."""
     found = []
     thread = threading.Thread(target=lambda: found.append(in_process.collect(**options)), name="asks")
     thread.start()
@@ -256,7 +256,7 @@ async def test_forked_child_has_its_own_file(tmp_path):
 
 
 def test_no_signal_where_there_is_no_proc(monkeypatch):
-    """Where free signals cannot be told, none is registered."""
+    """Where free signals cannot be determined, none is registered."""
     monkeypatch.delattr(signal, "SIGRTMIN")
     assert in_process.register_dump("unused") is None
 

@@ -99,7 +99,7 @@ def no_py_spy(monkeypatch):
     ],
 )
 async def test_hung_process(tmp_path, hang, how):
-    """A process that hangs shows the line where it does, whoever holds the GIL; the answer says who has seen it."""
+    """A process that hangs shows the line where it hangs, whoever holds the GIL; the answer names who has seen it."""
     code = HANGS[hang]
     async with member(tmp_path, f"{code}\nhang()") as running:
         asked = await Asked.of(running, tmp_path / "dump")

@@ -20,7 +20,7 @@ def test_result_and_error():
 
 
 def test_late_call_is_abandoned():
-    """A late call is reported with the call, which ends by itself; others are served meanwhile."""
+    """A late call is reported with the call, which ends on its own; others are served meanwhile."""
     may_end = threading.Event()
     with pytest.raises(TooLate) as raised:
         call_within(0.01, may_end.wait)

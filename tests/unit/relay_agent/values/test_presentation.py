@@ -30,7 +30,7 @@ def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", [Batch, f"{Batch.__module__}.Batch"])
 def test_registered_type(kind: type | str):
-    """A type can be registered by itself or by name, and its subclasses are shown likewise."""
+    """A type can be registered as an object or by name, and its subclasses are shown likewise."""
     relay_agent.present(kind, lambda batch: f"{batch.size} samples")
     assert "8 samples" == describe(Batch(8))
     assert "9 samples" == describe(LargeBatch(9))

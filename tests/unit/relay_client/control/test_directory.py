@@ -91,7 +91,7 @@ def test_a_directory_of_others_is_not_used(tmp_path: Path) -> None:
 
 
 def test_other_files_are_ignored(tmp_path: Path) -> None:
-    """Locks, damaged files and files that are still being written are no endpoints."""
+    """Locks, damaged files and files that are still being written are not endpoints."""
     tmp_path.chmod(0o700)
     for name in ("5678.lock", "control-1a2b3c4d.sock.new", "control-1a2b3c4d.json", "control-5e6f7a8b.json"):
         (tmp_path / name).write_text("{" if "1a2b" in name else '{"port": "5678"}')

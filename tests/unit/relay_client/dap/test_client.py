@@ -120,7 +120,7 @@ async def test_no_answer_in_time():
 
 
 async def test_refusal_without_a_reason():
-    """A refusal that gives no reason says so."""
+    """The error for a refusal without a reason states that no reason was given."""
     async with connected(answering({"type": "response", "success": False})) as client:
         with pytest.raises(RequestFailed, match="the debugger refused 'threads': no reason given"):
             await client.request("threads")
@@ -173,7 +173,7 @@ async def test_foreign_protocol():
 
 
 async def test_requests_of_the_adapter_are_refused():
-    """What a debug adapter asks of an editor is answered, so that it does not wait for ever."""
+    """What a debug adapter asks of an editor is answered, so that it does not wait forever."""
     asked = asyncio.Queue()
 
     async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

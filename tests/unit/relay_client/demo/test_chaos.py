@@ -92,7 +92,7 @@ async def test_cut_ends_every_connection(reset: bool) -> None:
 
 
 async def test_a_stall_stops_the_sender() -> None:
-    """While a lane is stalled nothing is taken; afterwards everything arrives."""
+    """While a lane is stalled nothing is taken; after that everything arrives."""
     async with through_chaos() as proxy:
         proxy.up.stalled = True
         async with connected(proxy) as (reader, writer):

@@ -36,7 +36,7 @@ def test_terminate_that_is_allowed() -> None:
 
 
 def test_without_a_debugger_the_request_is_answered() -> None:
-    """At once if there is no stream, or once the debugger is lost; a response of the debugger is enough."""
+    """At once without a stream, or once the debugger is lost; a response of the debugger is enough."""
     for has_stream, is_answered, expected in ((False, False, 1), (True, False, 1), (True, True, 0)):
         leave, outbox = guard(allow_terminate=True)
         leave.requested(TERMINATE, ToPeer.of(TERMINATE), has_stream=has_stream)

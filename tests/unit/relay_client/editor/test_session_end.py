@@ -49,7 +49,7 @@ def test_the_only_process_of_a_job_is_the_job() -> None:
 
 
 def test_an_end_without_announcement_is_not_delayed_for_long() -> None:
-    """If the agent announces nothing in time, `terminated` is passed on with a line that says so."""
+    """If the agent announces nothing in time, `terminated` is passed on with a line that states this."""
     editor = attached()
     editor.answer(TERMINATED)
     editor.wait(END_PATIENCE - 0.1)
@@ -105,7 +105,7 @@ def test_a_debugger_that_ends_without_its_process_is_reported() -> None:
 
 
 @pytest.mark.parametrize("view", [RANK, replace(RANK, announces_endings=False)])
-def test_an_editor_that_disconnects_is_not_told_why(view: JobView) -> None:
+def test_an_editor_that_disconnects_gets_no_reason(view: JobView) -> None:
     """After the editor's own `disconnect`, everything passes at once and unchanged."""
     editor = attached(view)
     disconnect = {"seq": 9, "type": "request", "command": "disconnect", "arguments": {"terminateDebuggee": False}}

@@ -37,7 +37,7 @@ def test_options() -> None:
 
 
 def test_a_connection_string_is_refused() -> None:
-    """A connection string on the command line is an error: the task's file is no place for a key."""
+    """A connection string on the command line is an error: the task's file is not a place for a key."""
     with pytest.raises(UsageError, match="--connection-string is a secret") as failure:
         access_arguments(AccessSettings(connection_string="Endpoint=sb://x/;SharedAccessKey=abc"), PLACES)
     assert "abc" not in str(failure.value)

@@ -21,7 +21,7 @@ def reply(*found: TargetInfo, endings: tuple[Ending, ...] = (), ras: RasStatus |
 
 
 def test_jobs_on_one_hybrid_connection() -> None:
-    """Jobs are told apart by their base ports, also on one node, and chosen by ports."""
+    """Jobs are distinguished by their base ports, also on one node, and chosen by ports."""
     replies = [reply(*targets(0, 1), *targets(0, base=6000, world=1)), reply(*targets(2, 3))]
     assert [(5678, [0, 1, 2, 3]), (6000, [0])] == [(job.base_port, list(job.ranks)) for job in read_jobs(replies)]
     assert [6000] == [job.base_port for job in read_jobs(replies, [6000, 6001])]

@@ -68,7 +68,7 @@ def test_wait_for_the_device() -> None:
 
 
 def test_wait_for_one_other_rank() -> None:
-    """A point-to-point operation may be the next of many at the same line, so it is named and is no hang."""
+    """A point-to-point operation may be the next of many at the same line, so it is named and is not a hang."""
     in_recv = (MAIN, Frame(f"{LIBRARY}torch/distributed/distributed_c10d.py", 2200, "recv"))
     verdict = judged(at(0, *in_recv), ELSEWHERE)
     assert not verdict.is_hanging
@@ -78,7 +78,7 @@ def test_wait_for_one_other_rank() -> None:
 
 @pytest.mark.parametrize(("rank", "is_hanging"), [(0, False), (None, True)])
 def test_recorder_that_cannot_be_read(rank: int | None, is_hanging: bool) -> None:
-    """If progress of the ranks would not show, nothing hangs; before the first process group, there is no progress."""
+    """If progress of the ranks would not show, nothing hangs; before the first process group, none is possible."""
     waiting = WAITING[0]
     assert waiting.collectives is not None
     found = waiting.collectives._replace(rank=rank, groups=(), problem="torch 2.4.1 has no flight recorder")

@@ -101,7 +101,7 @@ def test_rank_without_an_operation_of_the_group() -> None:
 
 
 def test_two_groups_with_the_same_description() -> None:
-    """Groups are told apart by their names and ranks."""
+    """Groups are distinguished by their names and ranks."""
     left, right = (group(2, 1, pair, name=name) for pair, name in (((0, 1), "1"), ((2, 3), "2")))
     left, right = left._replace(description="tensor"), right._replace(description="tensor")
     behind = right._replace(enqueued=1, completed=1)

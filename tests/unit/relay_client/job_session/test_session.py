@@ -191,7 +191,7 @@ def test_ids_of_a_rank_that_has_continued_are_refused() -> None:
 
 
 def test_a_rank_that_is_lost_leaves() -> None:
-    """Its threads exit, its open request fails, its place in the group is free, and the others go on."""
+    """Its threads exit, its open request fails, its place in the group is free, and the others continue."""
     stage, ranks = stopped(0, 1)
     thread = stage.thread(1)
     number = stage.send("exceptionInfo", threadId=thread)

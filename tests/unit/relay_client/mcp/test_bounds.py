@@ -23,7 +23,7 @@ def test_many_items():
 
 
 def test_long_parts():
-    """A long text and a long list within an item are shortened, which the note says."""
+    """A long text and a long list within an item are shortened, which the note states."""
     found = bounded([{"text": "x" * (MAX_TEXT + 1), "ranks": list(range(MAX_ELEMENTS + 1))}])
     (item,) = found.items
     assert f"{'x' * MAX_TEXT}... [4,001 characters]" == item["text"]

@@ -55,7 +55,7 @@ def test_output_above_the_line_being_typed(typed, capfd):
     screen = typed()
     screen._prompt = "(rank 0) "
     assert repr(screen) == "<Screen reading>"
-    screen.show_output("said\n")
+    screen.show_output("said\n")  # language: keep - output of a job
     assert capfd.readouterr().out == "\r\x1b[Ksaid\n(rank 0) "
 
 

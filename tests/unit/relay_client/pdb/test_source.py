@@ -1,4 +1,4 @@
-"""Facts about the job's source: where it comes from, and what it says about functions."""
+"""Facts about the job's source: where it comes from, and what it shows about functions."""
 
 import pytest
 

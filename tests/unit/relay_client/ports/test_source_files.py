@@ -48,7 +48,7 @@ async def test_contents_are_compared_without_line_ends(
 
 
 async def test_what_cannot_be_compared_is_neither_equal_nor_different(tmp_path: Path, node: Path) -> None:
-    """Missing, unreadable and large files, long names, and agents that cannot answer are no reason for a line."""
+    """Missing, unreadable and large files, long names, and agents that cannot answer do not cause a line."""
     local, large = tmp_path / "train.py", tmp_path / "large.py"
     local.write_bytes(b"a")
     large.write_bytes(bytes(MAX_SOURCE + 1))

@@ -24,7 +24,7 @@ def test_same_step():
 
 
 def test_step_that_is_not_known():
-    """Ranks whose collective operations were not counted may have been at different steps, and the line says so."""
+    """Ranks whose collective operations were not counted may have been at different steps, and the line states this."""
     outcome = Outcome((done(0, 1),), "train_step")
     assert (
         "m.py: replaced in ranks 0-1 while all were held, perhaps not at the same step; takes effect at the next call "
@@ -70,7 +70,7 @@ def test_nothing_to_replace():
 
 
 def test_one_line():
-    """The line for a save has the summary and the first changes; it says how many are left out."""
+    """The line for a save has the summary and the first changes; it states how many are left out."""
     outcome = Outcome((done(0, 1),), "step", is_same_step=True)
     assert (
         "m.py: replaced in ranks 0-1 at the same step; takes effect at the next call to step; ranks 0-1: f()"

@@ -65,7 +65,7 @@ def test_odd_ranks_first():
 
 
 def test_everybody_at_one_place():
-    """Where all ranks do the same, one paragraph says so."""
+    """If all ranks do the same, they are shown in one paragraph."""
     text = show_stacks([reply(waiting(0), waiting(1))])
     assert text.startswith("all 2 ranks (0-1) in all_reduce ")
 
@@ -115,7 +115,7 @@ def test_other_threads_count_on_request():
 
 
 def test_who_has_seen_it():
-    """Ranks that were asked in different ways are still one group, which says for whom which way had an answer."""
+    """Ranks that were asked in different ways are still one group, which names the ranks of each way."""
     text = show_stacks([reply(waiting(0), waiting(1, how="faulthandler"), waiting(2))])
     assert "  reported by helper thread (2 ranks (0,2)), faulthandler (rank 1)\n" in text
 
@@ -185,7 +185,7 @@ def test_replies_of_other_versions(answer):
 
 
 def test_json():
-    """JSON has the groups in the same order, with everything that was said."""
+    """JSON has the groups in the same order, with everything that was reported."""
     found = json.loads(stacks_as_json([reply(waiting(0), waiting(1), loading(2), host="node0")]))["groups"]
     assert [one["ranks"] for one in found] == [[2], [0, 1]]
     assert found[1] | {"threads": []} == {

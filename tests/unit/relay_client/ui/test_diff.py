@@ -29,5 +29,5 @@ def test_a_file_cannot_control_the_terminal() -> None:
 
 
 def test_equal_files() -> None:
-    """Without a difference there are no lines."""
+    """Without a difference, no lines are printed."""
     assert [] == list(unified_diff("a\n", "a\n", "x", colour=True))

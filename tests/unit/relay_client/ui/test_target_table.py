@@ -97,7 +97,7 @@ def test_no_columns_without_a_monitor() -> None:
 
 
 def test_columns_that_a_narrow_terminal_keeps() -> None:
-    """The node, the rank and its state are shown when there is no room for the process and its script."""
+    """The node, the rank and its state are shown when the process and its script do not fit."""
     console = Console(width=60)
     with console.capture() as captured:
         console.print(rich_table(rows([NODE, SERVE], NOW), 60))

@@ -15,6 +15,6 @@ def test_what_is_encoded_is_read_again(ending: Ending) -> None:
 
 
 def test_invalid_fields_count_as_missing() -> None:
-    """Values out of range or of another type are ignored; without a port there is no ending."""
+    """Values out of range or of another type are ignored; without a port the ending is ignored."""
     assert Ending(5678) == Ending.parse({"port": 5678, "status": 256, "signal": -9, "pid": "x", "error": 3})
     assert [None, None] == [Ending.parse({"port": 0, "status": 1}), Ending.parse("ended")]

@@ -1,4 +1,4 @@
-"""Facts about how long a token is used, and about what a source says that has none."""
+"""Facts about how long a token is used, and about the error of a source that has none."""
 
 import asyncio
 
@@ -54,7 +54,7 @@ async def test_a_clients_token_is_used_for_a_while() -> None:
     assert "token 1" == await value(credential)
     source.now += 2
     assert "token 2" == await value(credential)
-    source.now -= 3600  # a clock that was set back says nothing about age
+    source.now -= 3600  # a clock that was set back shows nothing about age
     assert "token 3" == await value(credential)
 
 
@@ -87,7 +87,7 @@ async def test_calls_at_the_same_time_share_one_request() -> None:
 
 
 async def test_the_last_token_bridges_an_outage() -> None:
-    """While nobody answers the last token serves until it expires; afterwards the failure can be tried again."""
+    """While nobody answers the last token serves until it expires; then the failure can be retried."""
     source = Source()
     credential = source.credential()
     await value(credential)
@@ -102,14 +102,14 @@ async def test_the_last_token_bridges_an_outage() -> None:
 
 
 async def test_a_source_that_never_worked_is_believed() -> None:
-    """The first failure is told as it is: a missing identity does not appear by waiting."""
+    """The first failure is reported as it is: a missing identity does not appear by waiting."""
     source = Source()
     source.error = ConfigurationError("no identity")
     with pytest.raises(ConfigurationError):
         await value(source.credential())
 
 
-async def test_what_is_said_without_any_identity() -> None:
+async def test_the_error_without_any_identity() -> None:
     """One sentence lists what was tried, and the hint fits the side."""
     for side, hint in (
         ("client", "run: az login"),

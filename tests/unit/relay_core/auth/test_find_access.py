@@ -97,7 +97,7 @@ async def test_where_tunnel_keys_come_from(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("text", ["", "c2hvcnQ=", "not base64!"])
 async def test_a_tunnel_key_that_is_none(tmp_path: Path, text: str) -> None:
-    """A broken tunnel key is an error that names its place; going on in the clear would be worse."""
+    """A broken tunnel key is an error that names its place; to continue unencrypted would be worse."""
     settings = AccessSettings(connection_string=string(), tunnel_key_file=key_file(tmp_path, text))
     with pytest.raises(
         ConfigurationError, match=r"tunnel key from .*tunnel\.key is not 32 bytes encoded as base64.*urandom"

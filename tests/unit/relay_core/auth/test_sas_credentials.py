@@ -39,13 +39,13 @@ async def test_a_ready_token_is_used_as_it_is() -> None:
 
 
 def test_a_broken_token_is_a_configuration_error() -> None:
-    """A text that is no signature is found before anything is dialled."""
+    """A text that is not a signature is refused before any connection is opened."""
     with pytest.raises(ConfigurationError, match="SharedAccessSignature is unusable"):
         SasTokenCredential("nonsense")
 
 
 async def test_anonymous_senders_have_no_token() -> None:
-    """Without key and signature there is no token."""
+    """Without key and signature, the token is empty."""
     assert (await AnonymousCredential().token(ENDPOINT)).value == ""
 
 

@@ -32,7 +32,7 @@ def test_a_missing_file_is_explained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"x" * (MAX_SECRET_BYTES + 1)])
 def test_a_file_that_is_no_text_is_refused(secret_file: Path, content: bytes) -> None:
-    """A binary or huge file is no secret."""
+    """A binary or huge file is not a secret."""
     secret_file.write_bytes(content)
     with pytest.raises(ConfigurationError):
         read_secret_file(str(secret_file))

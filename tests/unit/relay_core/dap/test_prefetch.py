@@ -120,5 +120,5 @@ def test_an_unreadable_message_may_change_something():
     ],
 )
 def test_watch_expressions(request_, expected):
-    """Only the context tells them from other expressions."""
+    """Only the context distinguishes them from other expressions."""
     assert expected is is_watch(request_)

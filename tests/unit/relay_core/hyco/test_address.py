@@ -78,7 +78,7 @@ def test_the_hybrid_connections_of_a_family() -> None:
 
 
 def test_a_single_hybrid_connection_is_its_only_sibling() -> None:
-    """Without a size there is no family."""
+    """A hybrid connection without a size is not a family."""
     single = Endpoint("localhost", 8443, "alice")
     assert (single,) == single.siblings
     assert "alice" == single.name

@@ -30,7 +30,7 @@ def attempts(seed: int, *, until: float) -> list[float]:
 
 
 def test_the_first_failure_is_free() -> None:
-    """After the first failure there is no delay."""
+    """After the first failure the delay is zero."""
     assert [0.0, 0.0] == [Backoff(lambda: 0.5).next_delay(prompt=prompt) for prompt in (True, False)]
 
 

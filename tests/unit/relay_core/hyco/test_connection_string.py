@@ -95,7 +95,7 @@ def test_any_text_gives_a_value_or_a_configuration_error(text: str) -> None:
 
 
 def test_repr_shows_no_secret() -> None:
-    """The repr says how it authenticates, without the key or the tunnel key."""
+    """The repr shows how it authenticates, without the key or the tunnel key."""
     parsed = ConnectionString.parse(f"{FULL};TunnelKey={TUNNEL_KEY}")
     assert "<ConnectionString contoso.servicebus.windows.net:443/myhc auth=key, tunnel key>" == repr(parsed)
 
@@ -118,7 +118,7 @@ def test_with_entity_refuses_another_name() -> None:
 
 
 def test_endpoint_needs_a_name() -> None:
-    """Without a hybrid connection there is no endpoint, and the hint says how to name one."""
+    """Without a hybrid connection the endpoint is unknown, and the hint explains how to name one."""
     with pytest.raises(ConfigurationError, match="no hybrid connection given.*--hc"):
         ConnectionString.parse(ENDPOINT).endpoint()
 

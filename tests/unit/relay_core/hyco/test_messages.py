@@ -53,7 +53,7 @@ def test_repr_hides_address_and_headers() -> None:
 
 
 def test_requests_are_recognised() -> None:
-    """An HTTP request is told from an offer."""
+    """An HTTP request is distinguished from an offer."""
     assert Request("wss://x?y") == parse_server_message('{"request": {"address": "wss://x?y"}}')
 
 
@@ -76,7 +76,7 @@ def test_unknown_messages_are_skipped() -> None:
     ],
 )
 def test_broken_messages_are_protocol_errors(text: str) -> None:
-    """A text that is no control message is refused."""
+    """A text that is not a control message is refused."""
     with pytest.raises(ProtocolError):
         parse_server_message(text)
 

@@ -30,7 +30,7 @@ TAIL = ". TrackingId:7b17_G13, SystemTracker:sb://contoso/myhc, Timestamp:2025-0
         (403, "Forbidden" + TAIL, Unauthorized),
         (404, "Endpoint does not exist" + TAIL, HybridConnectionNotFound),
         (404, "Not Found", HybridConnectionNotFound),
-        (404, "There are no listeners connected for the endpoint" + TAIL, NoListener),
+        (404, "There are no listeners connected for the endpoint" + TAIL, NoListener),  # language: keep - Azure's text
         (
             404,
             "None of the connected listeners meet the AllowedListeners/DisallowedListeners criteria" + TAIL,
@@ -57,7 +57,7 @@ def test_refused_connect(status: int, reason: str, error: type[RelayDebugError])
 @pytest.mark.parametrize(
     ("status", "reason", "prompt"),
     [
-        (404, "There are no listeners connected for the endpoint" + TAIL, True),
+        (404, "There are no listeners connected for the endpoint" + TAIL, True),  # language: keep - Azure's text
         (429, "Too Many Requests" + TAIL, False),
         (503, "Busy" + TAIL, False),
         (401, "ExpiredToken" + TAIL, False),
@@ -97,7 +97,7 @@ def test_refused_listen(status: int, reason: str, error: type[RelayDebugError]) 
     ],
 )
 def test_closed_error(code: int, error: type[RelayDebugError]) -> None:
-    """A close code other than 1000 is an error that says what it means."""
+    """A close code other than 1000 is an error that names its meaning."""
     closed = closed_error(code, "text", ENDPOINT)
     assert error is type(closed)
     assert closed.sentence.endswith(": text")

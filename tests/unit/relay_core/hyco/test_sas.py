@@ -99,7 +99,7 @@ def test_audience(resource: str, path: str, covered: bool) -> None:
     ],
 )
 def test_other_texts_are_protocol_errors(text: str) -> None:
-    """What is no signature is refused with an error that does not repeat it."""
+    """What is not a signature is refused with an error that does not repeat it."""
     with pytest.raises(ProtocolError) as caught:
         SasToken.parse(text)
     assert not text or text not in str(caught.value)

@@ -47,7 +47,7 @@ def test_a_long_message_is_read_only_if_wanted() -> None:
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b'{"type": 3}', b""])
 def test_what_is_no_message(data: bytes) -> None:
-    """Anything else is no message of any type."""
+    """Anything else is not a message of any type."""
     piece = ToLocal(data, Kind.MESSAGE)
     assert (None, None, None, 0) == (piece.event(), piece.request(), piece.response(any_length=True), piece.seq)
 

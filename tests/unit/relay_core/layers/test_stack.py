@@ -24,7 +24,7 @@ class Tagging(Layer):
 
 
 class Ticking(Layer):
-    """Says something at a time, and is finished then."""
+    """Sends something at a given time, and is finished then."""
 
     def __init__(self, at):
         self.at = at
@@ -151,7 +151,7 @@ def test_nothing_is_put_inside_a_long_message():
 
 
 def test_nothing_is_added_to_a_stream_that_is_not_dap_any_more():
-    """A message of a layer could not be told from the bytes around it."""
+    """A message of a layer could not be distinguished from the bytes around it."""
     stack = LayerStack([Reading()])
     assert [ToPeer(encode(REQUEST) + b"garbage")] == stack.receive_local(encode(REQUEST) + b"garbage", 0)
     assert [ToLocal(encode(EVENT))] == stack.receive_peer(encode(EVENT), 0)

@@ -11,7 +11,7 @@ from relay_core.program.descriptors import log_exhaustion, raise_descriptor_limi
 
 
 async def test_one_line_instead_of_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
-    """However often asyncio reports that it cannot accept, one line says why."""
+    """However often asyncio reports that it cannot accept, one line names the cause."""
     loop = asyncio.get_running_loop()
     log_exhaustion(loop)
     for _ in range(100):

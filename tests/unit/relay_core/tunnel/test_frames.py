@@ -39,7 +39,7 @@ def test_a_header_has_twenty_bytes_in_network_order():
 
 
 def test_no_first_frame_looks_like_tls_or_text_or_azbridge():
-    """The first byte alone tells a first frame from a TLS record, azbridge's 0x01, a JSON object and letters."""
+    """The first byte alone distinguishes a first frame from a TLS record, azbridge's 0x01, a JSON object or letters."""
     for first in frames.FIRST_FRAMES:
         assert first not in range(0x14, 0x18)
         assert first != 1
@@ -101,7 +101,7 @@ def test_the_first_frame_is_split_off(payload, trailing):
 
 @pytest.mark.parametrize("data", [b"\x16\x03\x01", b"GET / HTTP/1.1", b"\x01\x00", pack_header(frames.DATA, 1, 1, 1)])
 def test_something_else_than_a_first_frame_is_found_at_its_first_byte(data):
-    """Whatever is no first frame is a breach, however short."""
+    """Whatever is not a first frame is a breach, however short."""
     with pytest.raises(ProtocolBreach) as caught:
         split_first(data[:1])
     assert caught.value.breach is Breach.UNKNOWN_FRAME

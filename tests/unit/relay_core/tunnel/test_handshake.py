@@ -35,7 +35,7 @@ def test_a_new_session_knows_both_sides():
 
 
 def test_a_cut_at_any_byte_of_a_new_sessions_handshake_is_survived():
-    """The client has no session, or one that goes on; another attempt always succeeds."""
+    """The client has no session, or one that continues; another attempt always succeeds."""
     for offset in range(250):
         link = Link()
         wire = link.dial()
@@ -63,7 +63,7 @@ def handshake_and_data(link: Link) -> int:
 
 @pytest.mark.parametrize("down", [False, True])
 def test_a_cut_at_any_byte_of_a_resume_is_survived(down):
-    """Whatever had arrived of RESUME, RESUMED and the data behind them, the next attempt goes on from there."""
+    """Whatever had arrived of RESUME, RESUMED and the data behind them, the next attempt continues from there."""
     for offset in range(320):
         link = connected()
         stream = handshake_and_data(link)
@@ -95,7 +95,7 @@ def test_an_answer_may_arrive_byte_by_byte(link):
 
 @pytest.mark.parametrize("refusal", [refusal for refusal in Refusal if refusal.final])
 def test_a_final_refusal_ends_the_session(link, refusal):
-    """Asking again cannot help, so the owner is told that it is over, and why."""
+    """Another attempt cannot help, so the owner learns that the session is over, and why."""
     link.wire.cut()
     handshake = ClientHandshake.resume(link.client.session, NONCE)
     outcome = handshake.receive_data(Refused(refusal, "so it is").encode(), link.now)
@@ -106,7 +106,7 @@ def test_a_final_refusal_ends_the_session(link, refusal):
 
 @pytest.mark.parametrize("refusal", [refusal for refusal in Refusal if not refusal.final])
 def test_another_refusal_leaves_the_session_alone(link, refusal):
-    """The transport that it uses goes on, and the next attempt may succeed."""
+    """The transport in use continues, and the next attempt may succeed."""
     handshake = ClientHandshake.resume(link.client.session, NONCE)
     assert handshake.receive_data(Refused(refusal, "").encode(), link.now) == NotAttached(refusal, "")
     assert link.client.session.attached
@@ -122,7 +122,7 @@ def test_another_refusal_leaves_the_session_alone(link, refusal):
     ],
 )
 def test_an_answer_without_proof_leaves_the_session_alone(link, change, refusal):
-    """Whoever it was, it was not the agent; the old transport goes on."""
+    """Whoever it was, it was not the agent; the old transport continues."""
     handshake = ClientHandshake.resume(link.client.session, NONCE)
     genuine = Resumed.make(link.client.session.secret, answer_to(link, handshake), link.agent.session.received)
     forged = dataclasses.replace(genuine, **change)
@@ -133,7 +133,7 @@ def test_an_answer_without_proof_leaves_the_session_alone(link, change, refusal)
 
 
 def test_an_agent_that_has_what_was_never_sent_is_a_gap(link):
-    """Such a session cannot go on, and says so."""
+    """Such a session cannot continue, and ends with this reason."""
     handshake = ClientHandshake.resume(link.client.session, NONCE)
     answer = Resumed.make(link.client.session.secret, answer_to(link, handshake), 99)
     assert handshake.receive_data(answer.encode(), link.now).refusal is Refusal.SEQ_GAP
@@ -174,7 +174,7 @@ def test_an_answer_that_is_none_is_malformed(link, answer):
     assert link.client.over is None
 
 
-def test_an_agent_of_another_age_is_told_apart():
+def test_an_agent_of_another_age_is_recognised():
     """A WELCOME of a version that this client does not speak is refused as such."""
     handshake = ClientHandshake.hello(Settings())
     greeting = Greeting(Limits(), version=VERSION + 9, min_version=VERSION + 1)

@@ -18,7 +18,7 @@ def test_encoded_headers_are_read_back(client: str, agent: str | None) -> None:
 
 @pytest.mark.parametrize("text", [None, "", "v=2; client=a", "client=a", "v=1", "v=1; client=", "v=1; agent=b"])
 def test_other_headers_ask_for_nothing(text: str | None) -> None:
-    """A missing header, another version, or one without a client is no request for a tunnel."""
+    """A missing header, another version, or one without a client is not a request for a tunnel."""
     assert TunnelHeader.parse(text) is None
 
 

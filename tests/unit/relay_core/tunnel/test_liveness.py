@@ -6,7 +6,7 @@ from relay_core.tunnel.liveness import Liveness
 
 @pytest.fixture
 def liveness() -> Liveness:
-    """A transport that was attached at 0, pinged at once, and heard at 0."""
+    """A transport that was attached, pinged, and received data, all at 0."""
     liveness = Liveness(Settings(ping_after=10, dead_after=25), 0.0)
     assert liveness.take_ping(0.0) == 1
     liveness.data_received(0.0)
@@ -35,7 +35,7 @@ def test_silence_is_asked_about_once(liveness):
     assert not liveness.check(25.0)
 
 
-def test_whatever_is_heard_counts(liveness):
+def test_whatever_is_received_counts(liveness):
     """Any byte starts the silence anew."""
     liveness.check(10.0)
     liveness.data_received(24.0)
@@ -64,7 +64,7 @@ def test_a_stalled_loop_does_not_condemn_its_peer(liveness):
 
 
 def test_a_round_trip_is_measured_with_the_newest_ping(liveness):
-    """Only the PONG for the last PING says how long it takes."""
+    """Only the PONG for the last PING shows how long it takes."""
     assert liveness.take_ping(5.0) == 2
     assert liveness.pong(1, 5.5) is None
     assert liveness.pong(2, 5.5) == 0.5

@@ -85,7 +85,7 @@ def test_later_versions_may_add_fields_to_a_resume():
     assert Resume.decode(payload_of(RESUME.encode()) + b"more") == RESUME
 
 
-def test_every_first_frame_says_which_versions_its_sender_speaks():
+def test_every_first_frame_has_the_versions_that_its_sender_speaks():
     """Magic, version and oldest version are in the same place, whatever the frame."""
     for data in (
         GREETING.encode(),

@@ -37,7 +37,7 @@ def test_a_new_transport_may_take_over_while_the_old_one_works(link):
     link.agent.session.streams.send(stream, pattern(1, 0, 5000))
     link.client.session.streams.send(stream, pattern(2, 0, 5000))
     old.push_down()
-    old.deliver_down()  # after the RESUME was made: the client has more than it says there
+    old.deliver_down()  # after the RESUME was made: the client has more than it states there
     old.push_up()
     old.deliver_up(2000)
     new.deliver_up()
@@ -96,7 +96,7 @@ def test_silence_ends_a_transport_and_not_the_session(link):
 
 
 def test_an_answered_ping_keeps_a_transport_alive_and_measures_it(link):
-    """A PONG is life, and tells the round trip."""
+    """A PONG is a sign of life, and gives the round trip."""
     link.client.round_trips.clear()
     link.wait(10)
     link.wire.push_up()

@@ -82,7 +82,7 @@ def test_frames_for_a_gone_stream_are_late(link, kind):
     ],
 )
 def test_a_breach_costs_the_transport_and_not_the_session(link, frame, breach):
-    """It is counted, the transport is given up, and a resume goes on as if nothing had happened."""
+    """It is counted, the transport is given up, and a resume works as if nothing had happened."""
     kind, payload, stream, seq = frame
     own = link.client.session.streams.open(1)
     link.settle()
@@ -127,7 +127,7 @@ def test_unknown_frames_that_may_be_ignored_are_skipped(link, seq):
     """A later version may say more, in or out of sequence, without an older one ending the transport."""
     received = link.agent.session.received
     number = received + 1 if seq is None else 0
-    data = encode_frame(0x1F, b"news", seq=number, flags=IGNORABLE)
+    data = encode_frame(0x1F, b"news", seq=number, flags=IGNORABLE)  # language: keep - an unknown payload
     link.agent.session.receive_data(1, data, link.now)
     assert link.agent.session.received == received + (seq is None)
     assert link.agent.session.attached
@@ -145,7 +145,7 @@ def test_a_flood_of_opens_without_acknowledgements_costs_the_transport(link):
 
 
 def test_duplicates_are_dropped_silently(link):
-    """A frame that came before changes nothing, whatever it says."""
+    """A frame that came before changes nothing, whatever it contains."""
     stream = link.client.session.streams.open(1)
     link.client.session.streams.send(stream, b"once")
     link.settle()
@@ -156,7 +156,7 @@ def test_duplicates_are_dropped_silently(link):
 
 
 def test_too_many_opens_are_refused_one_by_one():
-    """A peer that opens more than it was told loses the surplus and nothing else."""
+    """A peer that opens more than the limit it received loses the surplus and nothing else."""
     link = connected(agent=Settings(limits=Limits(max_streams=2)))
     for stream in (1, 3, 5):
         from_client(link, frames.OPEN, encode_open(5678, {}), stream=stream)

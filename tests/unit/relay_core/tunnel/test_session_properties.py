@@ -224,7 +224,7 @@ class AnyNetwork(RuleBasedStateMachine):
             assert not any(isinstance(key, Breach) for key in side.session.counters)
 
     def teardown(self) -> None:
-        """Once the network works and everybody reads, everything arrives and everybody can go on."""
+        """Once the network works and everybody reads, everything arrives and everybody can continue."""
         if not hasattr(self, "link"):
             return
         sides = (self.link.client, self.link.agent)

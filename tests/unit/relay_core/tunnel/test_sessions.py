@@ -108,7 +108,7 @@ def test_epochs_may_skip_attempts_that_never_arrived(link):
 
 
 def test_a_restarted_agent_knows_no_session(link):
-    """That is final, and said so."""
+    """The refusal is final, and marked as final."""
     outcome = present(SessionTable(Settings()), resume_of(link).encode())
     assert outcome.refusal is Refusal.UNKNOWN_SESSION
     assert outcome.refusal.final
@@ -182,7 +182,7 @@ def test_a_replaced_client_gets_the_reason():
 
 
 def test_a_session_of_which_the_client_may_not_know_is_not_kept_for_long(link):
-    """Until something comes on it, the WELCOME may have been lost; a client that was heard gets its whole grace."""
+    """Until something comes on it, the WELCOME may be lost; a client that has sent something gets its whole grace."""
     table = SessionTable(Settings(grace=3600.0))
     session = present(table, HELLO).session
     session.transport_lost(1, 1000.0)
@@ -206,7 +206,7 @@ def test_a_session_that_was_resumed_is_known_to_its_client(link):
 
 
 @pytest.mark.parametrize(("version", "min_version"), [(VERSION + 2, VERSION + 1), (0, 0)])
-def test_a_client_of_another_age_is_told_which_versions_there_are(version, min_version):
+def test_a_client_of_another_age_learns_which_versions_there_are(version, min_version):
     """It cannot be served, and its user can read why."""
     table = SessionTable(Settings())
     outcome = present(table, Greeting(Limits(), version=version, min_version=min_version).encode())
@@ -220,7 +220,7 @@ def test_a_newer_client_that_also_speaks_this_version_is_welcome():
     assert isinstance(present(SessionTable(Settings()), Greeting(Limits(), version=VERSION + 1).encode()), Attached)
 
 
-def test_a_client_with_a_tunnel_key_is_told_that_the_agent_has_none():
+def test_a_client_with_a_tunnel_key_learns_that_the_agent_has_none():
     """Its TLS is recognised by the first byte, and answered in the clear."""
     outcome = present(SessionTable(Settings()), b"\x16\x03\x01\x02")
     assert outcome.refusal is Refusal.KEY_MISMATCH
@@ -231,7 +231,7 @@ def test_a_client_with_a_tunnel_key_is_told_that_the_agent_has_none():
     "data", [b"GET / HTTP/1.1", b"\x01\x00\x04abcd", b'{"version":1}', Refused(Refusal.BUSY, "").encode(), HELLO[:20]]
 )
 def test_what_is_no_first_frame_of_a_client_is_malformed_or_waited_for(data):
-    """Strangers are refused at once; half a HELLO is no stranger."""
+    """Strangers are refused at once; half a HELLO is waited for."""
     table = SessionTable(Settings())
     outcome = present(table, data)
     if data == HELLO[:20]:

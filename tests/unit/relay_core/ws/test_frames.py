@@ -170,7 +170,7 @@ def test_a_close_without_a_code_is_1005():
         pytest.param(frame(CLOSE, b"\x03"), 1002, id="close with half a code"),
         pytest.param(frame(CLOSE, (1005).to_bytes(2, "big")), 1002, id="close with a code that may not be sent"),
         pytest.param(frame(CLOSE, (999).to_bytes(2, "big")), 1002, id="close with a code below 1000"),
-        pytest.param(frame(CLOSE, (1000).to_bytes(2, "big") + b"\xff"), 1007, id="close reason is no text"),
+        pytest.param(frame(CLOSE, (1000).to_bytes(2, "big") + b"\xff"), 1007, id="close reason is not text"),
         pytest.param(b"\x82\xff" + b"\x80" + bytes(7) + bytes(4), 1002, id="length with the highest bit"),
     ],
 )
@@ -222,7 +222,7 @@ def test_unmasking_is_exclusive_or(payload, mask):
     assert masked(payload, mask) == apply_mask(payload, mask)
 
 
-def test_repr_says_what_is_to_come():
+def test_repr_shows_what_is_to_come():
     """The repr of a decoder inside a frame shows how much is missing."""
     decoder = FrameDecoder()
     decoder.feed(frame(BINARY, b"x" * 100)[:50])

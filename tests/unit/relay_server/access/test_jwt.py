@@ -78,7 +78,7 @@ def test_good_tokens(verifier: JwtVerifier, claims: dict[str, object]) -> None:
     ],
 )
 def test_every_fault_is_a_401_of_its_own(verifier: JwtVerifier, claims: dict[str, object], code: str) -> None:
-    """A token that is not good for this is told apart by its code."""
+    """A token that is not good for this is identified by a code for its fault."""
     with pytest.raises(Refusal) as caught:
         check(verifier, token(**claims))
     assert (401, code) == (caught.value.status, caught.value.code)
@@ -94,7 +94,7 @@ def test_only_one_algorithm(verifier: JwtVerifier, header: dict[str, object]) ->
 
 
 def test_a_changed_token(verifier: JwtVerifier) -> None:
-    """Claims of one token under the signature of another are refused, and so is no signature at all."""
+    """Claims of one token under the signature of another are refused, and so are claims without a signature."""
     weak, strong = token(roles=[]), sign({"alg": "RS256"}, {"iss": ISSUER.name, "roles": [LISTENER], "exp": NOW + 60})
     header, _, signature = weak.split(".")
     for forged in (f"{header}.{strong.split('.')[1]}.{signature}", f"{header}.{strong.split('.')[1]}."):

@@ -90,7 +90,7 @@ def test_a_rule_of_the_namespace_with_the_same_name_counts_too():
     ],
 )
 def test_every_fault_is_a_401_of_its_own(text, code):
-    """A token that is not good for this is told apart by its code."""
+    """A token that is not good for this is identified by a code for its fault."""
     assert (401, code) == refusal(text)
 
 

@@ -73,7 +73,7 @@ def test_a_good_certificate_is_used_again(settings):
 
 
 def test_a_new_name_makes_a_new_certificate_from_the_same_ca(settings):
-    """Clients go on trusting the CA when a name is added."""
+    """Clients still trust the CA after a name is added."""
     made = certificates.prepare(settings, [])
     ca, server = made.ca.read_bytes(), made.certificate.read_bytes()
     certificates.prepare(settings, ["relay.test"])
@@ -111,7 +111,7 @@ def test_damaged_files_are_made_anew(settings, name, content):
 
 
 def test_a_brought_certificate_is_used_as_it_is(settings):
-    """A user's own certificate is served, and nothing is said about whom to trust."""
+    """A user's own certificate is served, and the result names no CA to trust."""
     made = certificates.prepare(settings, [])
     brought = certificates.prepare(TlsSettings(certificate=made.certificate, key=made.key), ["whatever"])
     assert certificates.Certificates(made.certificate, made.key, None) == brought
@@ -119,7 +119,7 @@ def test_a_brought_certificate_is_used_as_it_is(settings):
 
 
 def test_files_that_do_not_fit_are_a_configuration_error(settings, tmp_path):
-    """A wrong or missing key is told with the file's name."""
+    """A wrong or missing key is reported with the certificate's file name."""
     made = certificates.prepare(settings, [])
     for key in (settings.directory / "ca.key", tmp_path / "missing"):
         with pytest.raises(ConfigurationError, match=r"server\.pem"):

@@ -166,7 +166,7 @@ def test_any_text_is_a_configuration_or_a_configuration_error(text):
         parse(text, directory=DIRECTORY)
 
 
-def test_a_missing_file_says_how_to_make_one(tmp_path):
+def test_a_missing_file_has_a_hint_how_to_make_one(tmp_path):
     """The hint for a missing file is the init command."""
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path / "relay.toml")

@@ -26,13 +26,13 @@ class FakeConnection:
 
 
 class FakeOwner:
-    """Remembers what it is told."""
+    """Remembers the calls that it receives."""
 
     def __init__(self):
-        self.told = []
+        self.calls = []
 
     def __getattr__(self, name):
-        return lambda websocket, *details: self.told.append((name, *details))
+        return lambda websocket, *details: self.calls.append((name, *details))
 
 
 def make(**options):
@@ -52,7 +52,7 @@ async def test_a_peer_that_pings_and_does_not_read_costs_one_pong():
     websocket.writing_resumed()
     websocket.writing_resumed()
     assert [encode_frame(PONG, b"999")] == connection.written
-    assert [("writing_resumed",)] * 2 == owner.told
+    assert [("writing_resumed",)] * 2 == owner.calls
     websocket.lost()
 
 
@@ -68,12 +68,12 @@ async def test_nothing_follows_our_close():
     websocket.lost()
 
 
-async def test_the_end_is_told_once():
-    """A breach of the protocol and the connection's end afterwards are one loss."""
+async def test_the_end_is_reported_once():
+    """A breach of the protocol and the later end of the connection are one loss."""
     connection, owner, websocket = make()
     websocket.received(memoryview(b"\x81\x00"))
     websocket.lost()
-    assert [("lost",)] == owner.told
+    assert [("lost",)] == owner.calls
     assert connection.closed
 
 
@@ -94,7 +94,7 @@ async def test_a_peer_that_is_held_up_by_us_is_not_judged():
     assert encode_frame(PING, b"") == connection.written[0]
 
 
-async def test_repr_tells_the_state():
+async def test_repr_shows_the_state():
     """Closes that happened are named."""
     websocket = make()[2]
     websocket.send_close(b"")

@@ -174,7 +174,7 @@ def test_the_101_carries_what_was_chosen():
     assert "Extensions:" not in bare
 
 
-def test_an_error_says_the_same_in_its_phrase_and_body():
+def test_an_error_has_the_same_text_in_its_phrase_and_body():
     """The reason phrase is repeated as JSON, with a code for programs."""
     head, _, body = error_answer(no_listeners(), "Text. TrackingId:1", tracking="1").partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 404 Text. TrackingId:1\r\n")

@@ -58,7 +58,7 @@ def test_a_listener_understands_every_refusal(refusal, error):
     assert type(refused_listen(refusal.status, phrase(refusal), ENDPOINT)) is error
 
 
-def test_an_expired_token_is_told_as_such():
+def test_an_expired_token_is_reported_as_such():
     """The word that makes the client's hint mention the clock is in the text."""
     expired = refusals.unauthorized("ExpiredToken", "The token is expired")
     assert "clock" in refused_connect(401, phrase(expired), ENDPOINT).hint

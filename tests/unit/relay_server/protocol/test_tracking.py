@@ -13,7 +13,7 @@ def test_the_guid_part_of_an_id_is_found(text, guid):
 
 @pytest.mark.parametrize("text", [None, "", "123456", f"{GUID}_", f"{GUID}x", f"{{{GUID}}}", GUID[:-1]])
 def test_anything_else_has_no_guid(text):
-    """An id that is no GUID is none."""
+    """An id that is not a GUID counts as none."""
     assert guid_of(text) is None
 
 

@@ -53,7 +53,7 @@ def test_each_hybrid_connection_has_its_own_listeners():
 
 
 def test_the_limit_counts_per_hybrid_connection():
-    """One listener too many is refused in words that clients know, and room is made by leaving."""
+    """One listener too many is refused with a text that clients know, and room is made by leaving."""
     first = Listener("1")
     full = registry(first, max_listeners=1)
     full.check_room(AB, "2")

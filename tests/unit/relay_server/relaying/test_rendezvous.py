@@ -24,7 +24,7 @@ async def test_a_sender_is_found_once_by_id_and_secret(rendezvous):
 
 @pytest.mark.parametrize("secret", [None, "", "5ec7e", "5EC7E7", "\N{SNOWMAN}"])
 async def test_a_wrong_secret_finds_nobody_and_spoils_nothing(rendezvous, secret):
-    """The sender goes on waiting for whoever has the right one."""
+    """The sender continues to wait for whoever has the right one."""
     pending = rendezvous.open(REQUEST, None)
     assert rendezvous.take(pending.id, secret) is None
     assert pending is rendezvous.take(pending.id, "5ec7e7")
@@ -32,7 +32,7 @@ async def test_a_wrong_secret_finds_nobody_and_spoils_nothing(rendezvous, secret
 
 @pytest.mark.parametrize("identity", [None, "", "123456", "00000000-0000-0000-0000-000000000000"])
 async def test_an_unknown_id_finds_nobody(rendezvous, identity):
-    """Ids that are none, or nobody's, are no error."""
+    """Ids that are invalid, or nobody's, do not raise an error."""
     rendezvous.open(REQUEST, None)
     assert rendezvous.take(identity, "5ec7e7") is None
 

@@ -11,7 +11,7 @@ from tests.support.layers import Alone
 
 
 class Wire:
-    """A watched connection; the process answers what the test says."""
+    """A watched connection; the test chooses what the process answers."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -94,7 +94,7 @@ async def test_busy_process():
 
 
 async def test_check_that_fails():
-    """An error while the process is asked is no answer."""
+    """An error while the process is asked does not count as an answer."""
     wire = Wire()
     wire.request("pause")
     wire.wait(PATIENCE)

@@ -34,7 +34,7 @@ def test_a_closed_connection_is_an_end() -> None:
 
 
 def test_other_messages_are_not_the_end() -> None:
-    """Text of the job is no event, even if it quotes one."""
+    """Text of the job is not an event, even if it quotes one."""
     layer, ends = observed()
     layer.receive_local(encode({"seq": 9, "type": "event", "event": "output", "body": {"output": '"terminated"'}}), 0)
     assert (None, []) == (layer.next_deadline(), ends)

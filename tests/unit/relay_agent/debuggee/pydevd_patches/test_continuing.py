@@ -33,7 +33,7 @@ while True:
 BREAKPOINT = 8
 """The line of `square = ...`."""
 STOPS = 100
-"""With pydevd alone the debugger is silent after 10 to 60 of them, as a rule."""
+"""With pydevd alone the debugger is usually silent after 10 to 60 of them."""
 
 
 async def test_pressing_continue_twice(tmp_path: Path):
@@ -51,7 +51,7 @@ async def test_pressing_continue_twice(tmp_path: Path):
 
 
 async def test_continue_of_a_running_job(tmp_path: Path):
-    """A `continue` is answered at once if nothing is stopped, and the debugger goes on answering."""
+    """A `continue` is answered at once if nothing is stopped, and the debugger continues to answer."""
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     async with (

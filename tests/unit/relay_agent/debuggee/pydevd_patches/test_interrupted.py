@@ -55,7 +55,7 @@ BREAKPOINT = 17
 """The line of `square = ...`."""
 
 
-async def test_the_job_and_the_debugger_go_on(tmp_path: Path) -> None:
+async def test_the_job_and_the_debugger_continue(tmp_path: Path) -> None:
     """The job's code gets the exception, all threads continue, and the debugger stops in the main thread as before."""
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)

@@ -72,7 +72,7 @@ async def test_step_and_continue_wake_every_thread(tmp_path: Path):
 
 
 async def test_commands_that_come_together(tmp_path: Path):
-    """A stopped thread carries out one after the other, and waits after the last."""
+    """A stopped thread carries out all of them, one by one, and waits after the last."""
     async with debugged(tmp_path, ALONE) as client:
         thread = await stopped(client)
         frame = (await client.request("stackTrace", thread, within=DEADLINE))["stackFrames"][0]["id"]

@@ -96,7 +96,7 @@ async def test_access_is_retried_while_the_network_is_down(caplog: pytest.LogCap
 
 
 async def test_access_that_a_predecessor_had_is_an_outage() -> None:
-    """A certificate that is not trusted does not end an agent that replaces one that has listened; nobody is told."""
+    """An untrusted certificate does not end an agent that replaces one that has listened; no process is notified."""
     failures = [UntrustedCertificate("a proxy inspects TLS")]
 
     async def find() -> str:

@@ -128,7 +128,7 @@ async def test_port_that_is_taken(relay, node):
 
 
 async def test_agent_is_not_in_the_process_tree_of_the_job(relay, node):
-    """The agent is no descendant of the process that started it, and neither in its process group nor in its session.
+    """The agent is not a descendant of the process that started it, and in neither its process group nor its session.
 
     So it outlives a launcher or debugger that ends this process with all its descendants, or its process group.
     """
@@ -143,7 +143,7 @@ async def test_agent_is_not_in_the_process_tree_of_the_job(relay, node):
 
 
 async def test_agent_that_fails_at_its_start(node, tmp_path):
-    """If the agent process fails before it serves anybody, the job is told at once and no files are left."""
+    """If the agent process fails before it serves anybody, the job is notified at once and no files are left."""
     code = START + f"sys.executable = {str(tmp_path / 'python')!r}; client = start()\n"
     code += "print(client.hopeless.wait(3600), client.failure)"
     (tmp_path / "python").write_text("#!/bin/sh\nexit 3\n")
@@ -186,7 +186,7 @@ async def test_agents_that_are_killed_again_and_again(relay, node):
 
 
 async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
-    """The next agent does not know that a debugger was attached, so the process restores full speed by itself."""
+    """The next agent does not know that a debugger was attached, so the process restores full speed on its own."""
     code = START + (
         "client = start(answers={'release': lambda message: print('released', flush=True) or {}})\n"
         "print(client.listening.wait(3600), client.is_connected, flush=True)\n"

@@ -21,6 +21,7 @@ client = NodeClient(
 )
 print(client.listening.wait(3600), flush=True)
 """
+# language: keep - source of a job
 CLOSES = """\
 os.closerange(3, 256)
 files = [open(f"f{number}", "wb", buffering=0) for number in range(12)]

@@ -122,7 +122,7 @@ def test_the_second_run_changes_nothing() -> None:
 
 
 def test_additions_leave_every_byte() -> None:
-    """A file in which nothing has to be replaced has all its characters in the same order afterwards."""
+    """A file in which nothing has to be replaced keeps all its characters in the same order."""
     for seed in range(COUNT):
         file = JsoncFile(random.Random(seed))
         document = Document(file.text, "x")

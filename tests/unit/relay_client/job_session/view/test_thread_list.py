@@ -72,7 +72,7 @@ def test_expanded_ranks_are_listed_one_by_one() -> None:
 
 
 def test_a_thread_starts_before_it_stops() -> None:
-    """A rank that stops before its threads are known: VS Code would drop a stop of a thread that starts afterwards."""
+    """A rank that stops before its threads are known: VS Code would drop a stop of a thread that starts later."""
     stage = Stage()
     stage.send("initialize")
     stage.send("attach")

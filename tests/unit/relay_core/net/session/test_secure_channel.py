@@ -192,7 +192,7 @@ def test_a_trusted_but_unexpected_certificate_is_refused():
     assert client.state is ChannelState.FAILED
 
 
-def test_an_agent_with_a_key_tells_a_client_without():
+def test_an_agent_with_a_key_refuses_a_client_without():
     """The agent's unencrypted refusal names the side without the key."""
     handshake, agent = ClientHandshake.hello(Settings()), SecureChannel(AGENT)
     with pytest.raises(TunnelKeyMissing, match="the agent has a tunnel key but the client has none") as caught:

@@ -182,7 +182,7 @@ async def test_small_messages_leave_at_once() -> None:
 
 
 async def test_bytes_after_the_end_are_dropped() -> None:
-    """A last message that comes after the end of this direction, as when the client stops just then, is no error."""
+    """A last message after the end of this direction, as when the client stops at that moment, is not an error."""
     async with connection() as (endpoint, reader, _):
         endpoint.write(b"last")
         endpoint.write_eof()

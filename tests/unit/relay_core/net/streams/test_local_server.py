@@ -90,7 +90,7 @@ async def test_a_server_that_is_closed_while_it_accepts(turns: int) -> None:
 
 
 async def test_a_closed_server_accepts_nothing() -> None:
-    """A port can be closed twice, and nothing is listening there afterwards."""
+    """A port can be closed twice, and nothing is listening there any more."""
     server = await listen_local(lambda _endpoint: None, "127.0.0.1", 0)
     server.close()
     server.close()

@@ -125,7 +125,7 @@ async def test_a_receiver_ends_the_pause() -> None:
     assert UNREAD_HIGH + 0x8000 == len(received[0])
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["afterwards", "before"])
+@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
 async def test_the_end_is_reported_to_the_receiver(before: bool) -> None:
     """The peer's Close is reported once, with its code, also if it was received before `deliver_to`."""
     socket, lost = Socket(), []

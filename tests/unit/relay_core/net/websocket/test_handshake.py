@@ -59,10 +59,12 @@ async def tls_server(tls_directory: Path, answer: bytes, host: str = "127.0.0.1"
 
 async def test_other_statuses_keep_their_reason(tls_directory: Path, trusted: ssl.SSLContext) -> None:
     """A response other than 101 raises an error with its status and reason phrase."""
+    # language: keep - Azure's text
     answer = b"HTTP/1.1 404 There are no listeners. TrackingId:1\r\nContent-Length: 0\r\n\r\n"
     async with tls_server(tls_directory, answer) as port:
         with pytest.raises(HandshakeRefused) as caught:
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+    # language: keep - Azure's text
     assert (404, "There are no listeners. TrackingId:1") == (caught.value.status, caught.value.reason)
 
 

@@ -76,7 +76,7 @@ async def test_a_scheme_that_is_not_named(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 async def test_other_statuses(monkeypatch: pytest.MonkeyPatch, status: str, hint: str) -> None:
-    """A rule of the proxy is no reason to check the proxy's address."""
+    """If the reason is a rule of the proxy, the hint does not advise to check the proxy's address."""
     error = await refusal(monkeypatch, status)
     assert f"HTTP {status}" in error.sentence
     assert hint in error.hint

@@ -47,7 +47,7 @@ def test_small_pieces_are_gathered():
 
 
 def test_writing_stops_at_the_peers_credit():
-    """A writer is told how much was taken, and may go on once there is credit."""
+    """A writer learns how much was taken, and may continue once it has credit."""
     stream = a_stream(credit=60)
     assert stream.write(b"x" * 50) == 50
     assert stream.write(b"x" * 50) == 10
@@ -141,7 +141,7 @@ def test_a_window_is_too_small_if_half_of_it_lasts_less_than_a_round_trip():
 
 
 def test_more_than_was_received_cannot_be_consumed():
-    """A driver that counts wrongly is told at once."""
+    """A driver that counts wrongly gets an error at once."""
     stream = a_stream()
     stream.receive(10)
     with pytest.raises(ValueError, match="11 bytes consumed, 10 unread"):

@@ -24,7 +24,7 @@ def test_bytes_go_both_ways_before_and_after_the_answer(link):
 
 @pytest.mark.parametrize("first", ["client", "agent"])
 def test_half_close_works_in_both_directions(link, first):
-    """Whoever ends first still hears the other, and the stream is gone when both have ended."""
+    """Whoever ends first still receives from the other, and the stream is gone when both have ended."""
     stream = link.client.session.streams.open(5678)
     link.settle()
     one, other = (link.client, link.agent) if first == "client" else (link.agent, link.client)
@@ -71,7 +71,7 @@ def test_a_reset_hurts_only_its_own_stream(link):
     assert len(link.client.session.streams) == 2
 
 
-def test_a_refused_open_is_told_with_its_reason(link):
+def test_a_refused_open_is_reported_with_its_code(link):
     """The opener sees a reset with the code, the agent counts it, and its neighbours live."""
     link.agent.accept = False
     stream = link.client.session.streams.open(22)
@@ -84,7 +84,7 @@ def test_a_refused_open_is_told_with_its_reason(link):
 
 
 def test_a_slow_reader_stops_its_writer_and_nobody_else(link):
-    """A writer gets one window ahead of its reader; other streams and acknowledgements go on."""
+    """A writer gets one window ahead of its reader; other streams and acknowledgements continue."""
     link.agent.consume = False
     slow, fast = link.client.session.streams.open(1), link.client.session.streams.open(2)
     total = 0
@@ -104,7 +104,7 @@ def test_a_slow_reader_stops_its_writer_and_nobody_else(link):
 
 
 def test_a_late_owner_is_ignored(link):
-    """Whatever is done to a stream that the peer has just reset has no effect, except that writing says so."""
+    """Whatever is done to a stream that the peer has just reset has no effect, except that writing raises an error."""
     stream = link.client.session.streams.open(1)
     link.settle()
     link.agent.session.streams.reset(stream, ResetCode.GONE)

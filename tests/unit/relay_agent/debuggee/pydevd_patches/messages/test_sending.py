@@ -49,16 +49,16 @@ async def test_output_is_cut_and_answers_are_refused():
         assert "1" == await evaluate(client, frame, IS_PROMPT)
 
 
-def test_news_that_are_too_large():
-    """The longest answer among them is refused; the others stay, and so does what they are about."""
+def test_a_prefetch_event_that_is_too_large():
+    """The longest response in it is refused; the others stay, and so does the rest of the event."""
     short = {"type": "response", "request_seq": 1, "command": "threads", "success": True, "body": {"threads": []}}
     long = {**short, "request_seq": 2, "command": "variables", "body": {"variables": [{"value": "x" * 1000}]}}
-    news = {
+    event = {
         "type": "event",
         "event": PREFETCH_EVENT,
         "body": {"after": 3, "asked": [], "answered": [short, long, short]},
     }
-    body = shortened(news, 20_000_000)["body"]
+    body = shortened(event, 20_000_000)["body"]
     first, refused, last = body.pop("answered")
     assert (body, first, last) == ({"after": 3, "asked": []}, short, short)
     assert (refused["request_seq"], refused["success"]) == (2, False)
