@@ -50,9 +50,10 @@ POLL_INTERVAL = 0.02
 LEAVE_TIMEOUT = 2.0
 """Maximum time in seconds that an exiting process waits for its agent to send the last bytes, because a container stops
 with its job."""
-START_TIME = 1.0
+START_TIME = 10.0
 """Maximum time in seconds that the job waits until its helper thread has opened its descriptors and started the agent;
-usually a few milliseconds, or a tenth of a second in the first process of a node."""
+usually a few milliseconds, or a tenth of a second in the first process of a node. If the machine is so busy that this
+takes seconds, a program that closes all descriptors could otherwise close those that are in use for the start."""
 MAX_FAILED_AGENTS = 5
 """Number of consecutive agents that may exit without having listened before the process continues without one."""
 SPREAD_PER_RANK = 0.002

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.gevent_originals import os, socket, subprocess, threading, time
 from relay_agent.node.directory import NODE_DIR_VARIABLE, STARTER_VARIABLE, NodeDirectory
-from relay_agent.node.in_job.connection import AgentConnection
+from relay_agent.node.in_job.connection import AgentConnection, OwnDescriptor
 from relay_agent.python_path import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
@@ -92,16 +93,17 @@ def _require_descriptors() -> None:
 
 def _connect(directory: NodeDirectory) -> AgentConnection | None:
     """Return a connection to the agent; None if no agent is listening or the directory does not exist."""
-    with contextlib.ExitStack() as at_failure:
-        connected = at_failure.enter_context(socket.socket(socket.AF_UNIX))
-        try:
-            connected.connect(str(directory.socket_path))
-            directory.require_private()
-            connection = AgentConnection(connected)
-        except OSError:
-            return None
-        at_failure.pop_all()
-        return connection
+    connection = AgentConnection(connected := socket.socket(socket.AF_UNIX))
+    try:
+        connected.connect(str(directory.socket_path))
+        directory.require_private()
+    except OSError:
+        connection.close()
+        return None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _start_if_alone(directory: NodeDirectory) -> bool:
@@ -109,13 +111,14 @@ def _start_if_alone(directory: NodeDirectory) -> bool:
     lock = directory.try_lock()
     if lock is None:
         return False
+    own = OwnDescriptor(lock)
     try:
         _start(directory, lock)
     except BaseException:
         directory.clean()
         raise
     finally:
-        os.close(lock)
+        own.close()
     return True
 
 
@@ -124,7 +127,7 @@ def _start(directory: NodeDirectory, lock: int) -> None:
     if not sys.executable:
         raise ConfigurationError("cannot start the agent: this Python is embedded and has no executable")
     directory.socket_path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as listener:
+    with _socket() as listener:
         listener.bind(str(directory.socket_path))
         listener.listen(BACKLOG)
         descriptors = (listener.fileno(), lock)
@@ -151,6 +154,18 @@ def _start(directory: NodeDirectory, lock: int) -> None:
         raise ConfigurationError(
             f"the agent process failed to start (status {parent.returncode})", hint="see the lines above"
         )
+
+
+@contextlib.contextmanager
+def _socket() -> Iterator[socket.socket]:
+    """Yield a socket that is closed at the end, unless the job has closed it and uses its number."""
+    created = socket.socket(socket.AF_UNIX)
+    own = OwnDescriptor(created.fileno())
+    try:
+        yield created
+    finally:
+        created.detach()
+        own.close()
 
 
 def _unpatched_by_pydevd() -> contextlib.AbstractContextManager[Any]:

@@ -1,9 +1,9 @@
-"""The socket to the node's agent, which is used only while its descriptor still belongs to it.
+"""Descriptors in the job that are used and closed only while they still belong to what was opened.
 
 A program may close descriptors that it has not opened: `os.closerange`, or a library that turns it into a daemon. The
 kernel then gives the same number to the next file that the program opens. Bytes that are sent to that number would get
 into the program's file, and closing it would lose what the program writes. So the number is used only if it still
-refers to the socket of the beginning; otherwise the connection counts as lost, and the number is left alone. A number
+refers to what was opened; otherwise the connection counts as lost, and the number is left alone. A number
 far above the usual ones would not help: `os.closerange` takes all of them.
 
 The check cannot be joined with the system call that follows it. A program that closes and opens files between the two
@@ -17,10 +17,38 @@ from collections.abc import Iterator
 
 from relay_agent.gevent_originals import socket
 
-__all__ = ["AgentConnection"]
+__all__ = ["AgentConnection", "OwnDescriptor"]
 
 CHUNK = 256 * 1024
 """Bytes read at once; a file that is pushed is one message."""
+
+
+class OwnDescriptor:
+    """A descriptor that may by now belong to a file of the job.
+
+    Args:
+        number: An open descriptor.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._identity = _identity(number)
+
+    def __repr__(self) -> str:
+        return f"<OwnDescriptor {self._number} {'own' if self.is_own else 'lost'}>"
+
+    @property
+    def is_own(self) -> bool:
+        """True if the descriptor still refers to what was opened."""
+        try:
+            return _identity(self._number) == self._identity
+        except OSError:  # it is closed
+            return False
+
+    def close(self) -> None:
+        """Close the descriptor, unless it belongs to the job by now."""
+        if self.is_own:
+            os.close(self._number)
 
 
 class AgentConnection:
@@ -33,7 +61,7 @@ class AgentConnection:
     def __init__(self, connected: socket.socket) -> None:
         connected.settimeout(None)  # the job may have set `socket.setdefaulttimeout`
         self._socket = connected
-        self._identity = _identity(connected.fileno())
+        self._descriptor = OwnDescriptor(connected.fileno())
 
     def __repr__(self) -> str:
         return f"<AgentConnection {'own' if self.is_own else 'lost'}>"
@@ -41,11 +69,7 @@ class AgentConnection:
     @property
     def is_own(self) -> bool:
         """True if the descriptor still refers to the socket."""
-        number = self._socket.fileno()
-        try:
-            return number >= 0 and _identity(number) == self._identity
-        except OSError:  # it is closed
-            return False
+        return self._socket.fileno() >= 0 and self._descriptor.is_own
 
     def is_open(self) -> bool:
         """Return whether the agent has not closed the connection."""
@@ -75,10 +99,8 @@ class AgentConnection:
 
     def close(self) -> None:
         """Close the socket; a descriptor that belongs to the job by now stays open."""
-        is_own = self.is_own
-        number = self._socket.detach()  # otherwise the socket object would close the number when it is collected
-        if is_own:
-            os.close(number)
+        if self._socket.detach() >= 0:  # otherwise the socket object would close the number when it is collected
+            self._descriptor.close()
 
     def _receive(self) -> bytes:
         try:

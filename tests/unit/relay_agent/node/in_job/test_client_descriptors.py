@@ -1,5 +1,6 @@
 """Facts about a registered process whose job closes descriptors, or sets a time-out for all sockets."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,33 @@ os._exit(0)
 """
 
 
+STARTING = """\
+import threading
+from relay_agent.node.in_job import client as module
+module.START_TIME = 0
+sys.executable = "./slow-python"
+"""
+CLOSES_DURING_START = """\
+while not os.path.exists("started"):
+    time.sleep(0.01)
+os.closerange(3, 256)
+files = [open(f"f{number}", "wb", buffering=0) for number in range(12)]
+open("go", "w").close()
+client.registered.wait(3600)
+for file in files:
+    file.write(b"x")
+    file.close()
+print([os.stat(file.name).st_size for file in files] == [1] * 12, flush=True)
+os._exit(0)
+"""
+SLOW_PYTHON = """\
+#!/bin/sh
+touch started
+while [ ! -e go ]; do sleep 0.01; done
+exec {} "$@"
+"""
+
+
 @pytest.fixture
 def settings(relay: LocalRelay, tmp_path: Path) -> dict[str, str]:
     """The environment of a job with a node of its own."""
@@ -75,6 +103,18 @@ async def test_job_closes_descriptors_that_it_has_not_opened(
         assert ["helper thread"] == [process.how for process in found.processes]
         _, _, err = await running.finish()
         assert "in use" not in err
+
+
+async def test_job_closes_descriptors_while_an_agent_starts(settings: dict[str, str], tmp_path: Path) -> None:
+    """On a machine that is too busy for the job to wait for the start, the numbers are left to the job's new files."""
+    python = tmp_path / "slow-python"
+    python.write_text(SLOW_PYTHON.format(sys.executable))
+    python.chmod(0o700)
+    start = START.replace("TIMEOUT", "None").rpartition("print(")[0].replace("client = ", f"{STARTING}client = ")
+    async with job(start + CLOSES_DURING_START, cwd=tmp_path, **settings) as running:
+        assert "True" == await running.line()
+        status, lines, err = await running.finish()
+    assert (0, []) == (status, lines), err
 
 
 async def test_time_out_of_the_jobs_sockets(settings: dict[str, str]) -> None:
