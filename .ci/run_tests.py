@@ -27,8 +27,9 @@ MAX_REPEATED = 12
 """Number of failed tests up to which a slow machine is a likely cause."""
 REPORT = Path("build/repeated.txt")
 """The tests that needed a second run in the last `make test`, with their first errors; empty if there were none."""
-XDIST_GROUP = re.compile(r"@[\w-]+$")
-"""What pytest-xdist appends to the id of a test that belongs to an `xdist_group`."""
+XDIST_GROUP = re.compile(r"@[^\]]+$")
+"""What pytest-xdist appends to the id of a test in an `xdist_group`, whose name may contain spaces. An `@` in the id
+itself is in a parameter, so a bracket follows it."""
 
 
 class Failures:

@@ -16,7 +16,7 @@ FAILS_ONCE = """
 import pathlib
 import pytest
 
-@pytest.mark.xdist_group("heavy")
+@pytest.mark.xdist_group("files, streams and limits")
 @pytest.mark.parametrize("address", ["a@b"])
 def test_fails_once(address):
     marker = pathlib.Path("was_here")
