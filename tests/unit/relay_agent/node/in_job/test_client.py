@@ -196,7 +196,8 @@ async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
         "sys.stdin.readline()\n"
     )
     async with job(code, **settings(relay, node)) as running:
-        assert [await running.line() for _ in range(3)] == ["True True", "lost", "released"]
+        assert "True True" == await running.line()
+        assert ["lost", "released"] == sorted([await running.line(), await running.line()])  # printed by two threads
         await running.finish()
 
 

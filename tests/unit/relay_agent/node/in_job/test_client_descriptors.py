@@ -49,14 +49,15 @@ os._exit(0)
 
 
 STARTING = """\
-import threading
+import subprocess, threading
 from relay_agent.node.in_job import client as module
 module.START_TIME = 0
 sys.executable = "./slow-python"
+started, start = threading.Event(), subprocess.Popen
+subprocess.Popen = lambda *arguments, **options: (start(*arguments, **options), started.set())[0]
 """
 CLOSES_DURING_START = """\
-while not os.path.exists("started"):
-    time.sleep(0.01)
+started.wait(3600)
 os.closerange(3, 256)
 files = [open(f"f{number}", "wb", buffering=0) for number in range(12)]
 open("go", "w").close()
@@ -69,7 +70,6 @@ os._exit(0)
 """
 SLOW_PYTHON = """\
 #!/bin/sh
-touch started
 while [ ! -e go ]; do sleep 0.01; done
 exec {} "$@"
 """
