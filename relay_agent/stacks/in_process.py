@@ -172,17 +172,18 @@ def register_dump(path: Path) -> int | None:
         return None
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)  # exec closes it, which shows the agent that the handler is gone
+    inode = os.fstat(descriptor).st_ino
     header = {"pid": os.getpid(), "main": threading.main_thread().ident, "descriptor": descriptor}
     os.write(descriptor, json.dumps(header).encode() + b"\n")
     _write_to(descriptor, number)
-    _registered = _Registered(number, path, descriptor, os.fstat(descriptor).st_ino)
+    _registered = _Registered(number, path, descriptor, inode)
     return number
 
 
 def _write_to(descriptor: int, number: int) -> None:
     """Make faulthandler write to a descriptor, and close the previous one."""
     faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
-    if _registered is not None:
+    if _registered is not None and _registered.descriptor != descriptor:  # it may have got the number of a closed one
         with contextlib.suppress(OSError):  # the job has closed it
             if os.fstat(_registered.descriptor).st_ino == _registered.inode:
                 os.close(_registered.descriptor)

@@ -235,6 +235,22 @@ async def test_file_of_the_job_under_the_old_number_is_left_alone(tmp_path):
     assert await run_job(code) == (0, ["7"], "")
 
 
+async def test_new_file_that_gets_the_old_number(tmp_path):
+    """If the job has closed the old descriptor, the next one may have its number, and stays open."""
+    code = f"""
+        import json, os
+        from pathlib import Path
+        from relay_agent.stacks import in_process
+        path = Path({str(tmp_path / "dump")!r})
+        signal = in_process.register_dump(path)
+        number = json.loads(path.read_text())["descriptor"]
+        os.close(number)
+        print(in_process.register_dump(path) == signal, json.loads(path.read_text())["descriptor"] == number)
+        print(os.path.samestat(os.fstat(number), path.stat()))
+    """
+    assert await run_job(code) == (0, ["True True", "True"], "")
+
+
 async def test_forked_child_has_its_own_file(tmp_path):
     """A forked child registers a file of its own, and the parent's stays the parent's."""
     code = f"""

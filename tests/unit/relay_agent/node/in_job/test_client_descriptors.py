@@ -97,7 +97,8 @@ async def test_job_closes_descriptors_that_it_has_not_opened(
         async with Tunnels(relay.endpoint, relay.sender, relay.tls) as client:
             await client.discover()
             lost, *_ = await collect_stacks(client, None, with_locals=False)
-            assert ["True True", "None"] == [await running.line(), await running.line()]
+            lines = [await running.line(), await running.line()]
+            assert ["True True", "None"] == lines, (await running.finish())[2]
             found, *_ = await collect_stacks(client, None, with_locals=False)
         assert "has exited" not in str(lost)
         assert ["helper thread"] == [process.how for process in found.processes]
