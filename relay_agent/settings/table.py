@@ -14,7 +14,7 @@ The settings for credentials are in the table `relay_core.access_settings.ACCESS
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_MONITOR, DEFAULT_PORT, DEFAULT_TIMEOUTS, DEFAULT_WAIT
@@ -105,7 +105,7 @@ def as_text(value: object) -> str:
     """Return a value of Python as text for `read_settings`."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(map(str, value))
     return "" if value is None else str(value)
 

@@ -70,13 +70,13 @@ async def test_a_request_has_method_path_query_headers_and_address(relay: LocalR
 
     async def handle(request: HttpRequest) -> HttpResponse:
         seen.append(request)
-        return HttpResponse(201, b"made", {"X-Answer": "yes"}, reason="as told")  # language: keep - sent to the peer
+        return HttpResponse(201, b"made", {"X-Answer": "yes"}, reason="as requested")
 
     async with (
         serving(relay, handle),
         requested(relay, "PUT", "/a%20b?c=%20d", headers={"X-App": "1"}) as response,
     ):
-        assert (201, "as told", "yes", b"made") == (  # language: keep - received from the peer
+        assert (201, "as requested", "yes", b"made") == (
             response.status,
             response.reason,
             response.headers["X-Answer"],

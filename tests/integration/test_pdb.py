@@ -180,13 +180,12 @@ async def test_moving(tmp_path):
 
 async def test_output_of_the_job(tmp_path):
     """What the job prints is shown while it runs, as it is when it is made to print at the prompt."""
-    # language: keep - source of a job
     code = """
         import sys, time
         from pathlib import Path
         while not Path(sys.argv[2]).read_text():
             time.sleep(0.01)
-        print("said", flush=True)
+        print("output", flush=True)
         while True:
             time.sleep(0.01)
     """
@@ -196,7 +195,7 @@ async def test_output_of_the_job(tmp_path):
         assert await terminal.ask("for n in range(2): print(n)", PROMPT) == "0\n1\n"
         (tmp_path / "progress").write_text("go")
         terminal.type("c\n")
-        await terminal.expect("c\nsaid\n")
+        await terminal.expect("c\noutput\n")
         terminal.type(CTRL_C)
         await terminal.expect(PROMPT)
         terminal.type(CTRL_D)

@@ -92,7 +92,7 @@ def check_parameters(path: Path) -> list[str]:
     if file.problems:
         return file.problems
     if not (path.parent / used).is_file():
-        return [f"{path.name}:1: there is no template {used!r}"]  # language: keep - this checker's text
+        return [f"{path.name}:1: template not found: {used!r}"]
     given = file.named("var")
     compare(file, file.root, set(given), parameters_of(path.parent / used), used)
     return file.problems
@@ -327,7 +327,7 @@ def check_modules(file: File) -> None:
     for found in file.named("module").values():
         path, params = source_of(file, found), property_of(found.node, "params")
         if not path.is_file():
-            file.problem(found.node, f"there is no module {path.name!r}")  # language: keep - this checker's text
+            file.problem(found.node, f"module not found: {path.name!r}")
         else:
             given = set(properties_of(params)) if params else set()
             compare(file, found.node, given, parameters_of(path), path.name)

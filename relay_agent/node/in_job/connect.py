@@ -93,17 +93,16 @@ def _require_descriptors() -> None:
 
 def _connect(directory: NodeDirectory) -> AgentConnection | None:
     """Return a connection to the agent; None if no agent is listening or the directory does not exist."""
-    connection = AgentConnection(connected := socket.socket(socket.AF_UNIX))
-    try:
-        connected.connect(str(directory.socket_path))
-        directory.require_private()
-    except OSError:
-        connection.close()
-        return None
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    with contextlib.ExitStack() as at_failure:
+        connected = socket.socket(socket.AF_UNIX)
+        connection = at_failure.enter_context(contextlib.closing(AgentConnection(connected)))
+        try:
+            connected.connect(str(directory.socket_path))
+            directory.require_private()
+        except OSError:
+            return None
+        at_failure.pop_all()
+        return connection
 
 
 def _start_if_alone(directory: NodeDirectory) -> bool:

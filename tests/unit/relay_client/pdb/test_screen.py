@@ -55,8 +55,8 @@ def test_output_above_the_line_being_typed(typed, capfd):
     screen = typed()
     screen._prompt = "(rank 0) "
     assert repr(screen) == "<Screen reading>"
-    screen.show_output("said\n")  # language: keep - output of a job
-    assert capfd.readouterr().out == "\r\x1b[Ksaid\n(rank 0) "
+    screen.show_output("output\n")
+    assert capfd.readouterr().out == "\r\x1b[Koutput\n(rank 0) "
 
 
 def test_screen_that_has_gone(typed, monkeypatch):
