@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
+from relay_core.errors import ConfigurationError
+
 __all__ = [
     "ACCESS_OPTIONS",
     "ACCESS_VARIABLES",
@@ -86,9 +88,20 @@ class AccessSettings(NamedTuple):
         """Return whether these settings or the environment name a relay, completely or in part."""
         return self._gives_any(_RELAY_FIELDS, environ, OLD_STRING_VARIABLE, OLD_NAME_VARIABLE)
 
-    def may_name_hc(self, environ: Mapping[str, str]) -> bool:
-        """Return whether these settings or the environment give a connection string, which may have an EntityPath."""
-        return self._gives_any(_CONNECTION_STRINGS, environ, OLD_STRING_VARIABLE)
+    def require_complete(self, environ: Mapping[str, str]) -> None:
+        """Check that a job with these settings and this environment can have access to a hybrid connection.
+
+        Raises:
+            ConfigurationError: no hybrid connection is given, or a secret without a Key Vault or another credential.
+        """
+        if not self.hc and not self._gives_any(_CONNECTION_STRINGS, environ, OLD_STRING_VARIABLE):
+            # a connection string may have an EntityPath
+            raise ConfigurationError("no hybrid connection given", hint="add --debug-relay-connection-name")
+        if self.lacks_key_vault(environ):
+            raise ConfigurationError(
+                f"secret '{self.connection_string_secret}' is given without a Key Vault",
+                hint=f"set {KEY_VAULT_VARIABLE} in the job's environment",
+            )
 
     def lacks_key_vault(self, environ: Mapping[str, str]) -> bool:
         """Return whether these settings name a Key Vault secret, but neither they nor the environment name a vault.

@@ -26,8 +26,9 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from relay_core.agent_api.evaluation import Difference, Leaf, SearchStart, Selection, Value, part_selections
-from relay_core.agent_api.values import Clean, as_is, count, items, text
+from relay_core.agent_api.values import count, items, text
 from relay_core.difference_search import Search
+from relay_core.records import Clean, as_is
 
 __all__ = ["PairedSearch", "PairedValues", "first_parts"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import functools
 import logging
 import socket
 import ssl
@@ -19,15 +19,17 @@ from relay_agent.agent.joined_calls import JoinedCalls
 from relay_agent.agent.listening_editors import connect_to_editor
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.refusal_log import RefusalLog
+from relay_agent.agent.responses import Answer, respond_on_stream, respond_to_message
 from relay_agent.agent.succession import Succession
-from relay_agent.agent.targets import Target, TargetGone, TargetProvider, respond_to_message
+from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_agent.start_directory import current_directory
-from relay_core.agent_api import push
 from relay_core.agent_api.announcement import AgentInfo, State
 from relay_core.agent_api.fitting import count_targets, fit
-from relay_core.agent_api.members import describe_ranks
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
-from relay_core.agent_api.requests import Evaluate, Failure, Listen, Push, Request, decode_body, parse_request
+from relay_core.agent_api.requests import (
+    Listen,
+    parse_request,
+)
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
@@ -44,6 +46,7 @@ from relay_core.net.session.timers import keep_seconds, tunnel_settings
 from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.streams.bridge import Traffic
 from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.records import parse
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, misdirected
 from relay_core.tunnel.limits import Settings
@@ -53,8 +56,6 @@ __all__ = ["Agent"]
 
 NO_TUNNEL = (426, "this agent accepts relay-client connections only")
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
-MAX_BODY = 128 * 1024
-"""Maximum size in bytes of the JSON in an evaluation request; each character may take up to four bytes."""
 ANONYMOUS = "somebody"
 """Name of a client that does not announce its user."""
 IN_CONTACT_INTERVAL = 0.2
@@ -62,13 +63,6 @@ IN_CONTACT_INTERVAL = 0.2
 DRAIN_TIMEOUT = 1.5
 """Maximum time in seconds that an exiting agent waits for open connections to finish, so that debugpy's last events
 reach the editor. The job waits 2 s for its agent to exit."""
-PUSH_STEPS = {
-    push.Phase.PREPARE: "preparing the new code",
-    push.Phase.HOLD: "holding the main threads",
-    push.Phase.COMMIT: "replacing the code",
-    push.Phase.ABORT: "cancelled",
-}
-"""Descriptions of the phases of a push, for the log."""
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +131,7 @@ class Agent:
             info=self._fitted(),
             on_open=self._open,
             on_request=self._requested,
-            on_status=lambda status: self._provider.status_received(ClientStatus.parse(status)),
+            on_status=lambda status: self._provider.status_received(parse(ClientStatus, status)),
             settings=settings or tunnel_settings(grace=Grace().idle),
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
@@ -262,11 +256,14 @@ class Agent:
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
         """Connect a client to a target, or respond to the client's request."""
-        metadata = StreamMetadata.parse(event.metadata)
+        metadata = parse(StreamMetadata, event.metadata)
         user, prefetch = metadata.user or ANONYMOUS, metadata.prefetch
         if isinstance(event.target, str) and (request := parse_request(event.target)):
             driver.accept(stream)
-            responding = self._respond(request, stream, driver, user, prefetch=prefetch)
+            answer: Answer = self._provider.answer
+            if isinstance(request, Listen):
+                answer = functools.partial(self._connect_to_editor, stream, driver, user, prefetch=prefetch)
+            responding = respond_on_stream(answer, request, stream, user)
             self._connections.spawn(responding, name=f"request {event.target}")
             return
         target = self._provider.find(event.target) if isinstance(event.target, int) else None
@@ -312,37 +309,15 @@ class Agent:
         else:
             logger.log(level, "port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
 
-    async def _respond(
-        self, request: Request, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool
-    ) -> None:
-        """Send the response to a request as one JSON object, and close the stream."""
-        try:
-            if isinstance(request, Listen):
-                await self._connect_to_editor(request.port, stream, driver, user, prefetch=prefetch)
-                return
-            if isinstance(request, Evaluate):
-                request = Evaluate.parse_body(await _read_body(stream))
-                logger.info("evaluating an expression in %s for %s", describe_ranks(request.ranks), user)
-            elif isinstance(request, Push):
-                request = Push.parse_body(await _read_body(stream, push.MAX_BODY), user)
-                logger.info("push by %s to %s: %s", user, describe_ranks(request.ranks), PUSH_STEPS[request.phase])
-            response = (await self._provider.answer(request)).encode()
-        except RelayDebugError as error:
-            if not isinstance(error, ConnectionLost):
-                logger.warning("request '%s' from %s failed: %s", request.encode(), user, error)
-            response = Failure(error.sentence, error.hint).encode()
-        with contextlib.suppress(ConnectionLost):
-            await stream.write(json.dumps(response).encode())
-            await stream.close()
-
     def _requested(self, body: bytes, client: ClientInfo, respond: Respond) -> None:
         responding = respond_to_message(self._provider, body, client.user or ANONYMOUS, respond)
         self._connections.spawn(responding, name="request in a message")
 
     async def _connect_to_editor(
-        self, port: int, stream: SessionStream, driver: SessionDriver, user: str, *, prefetch: bool
+        self, stream: SessionStream, driver: SessionDriver, user: str, request: Listen, *, prefetch: bool
     ) -> None:
         """Connect a target's debugger to the client's listening editor, and return when the client closes `stream`."""
+        port = request.port
         target = self._provider.find(port)
         if target is None:
             raise ConfigurationError(f"this agent does not serve port {port}")
@@ -373,20 +348,6 @@ class Agent:
         if text != self._last_logged:
             logger.warning("not listening, retrying: %s", text)
             self._last_logged = text
-
-
-async def _read_body(stream: SessionStream, limit: int = MAX_BODY) -> object:
-    """Read a client's side of the stream to the end, and return the JSON that it contains.
-
-    Raises:
-        ProtocolError: the body is too long, or is not JSON.
-    """
-    received = bytearray()
-    while data := await stream.read():
-        received += data
-        if len(received) > limit:
-            raise ProtocolError("the request body is too long")
-    return decode_body(received)
 
 
 async def _abort_after_end(target: Target, stream: SessionStream) -> NoReturn:

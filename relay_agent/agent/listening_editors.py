@@ -30,6 +30,7 @@ from relay_core.net.streams.bridge import carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.streams.local_server import listen_local
 from relay_core.net.tasks import TaskSet
+from relay_core.records import encode
 from relay_core.socket_tables import own_user, shared_tables
 
 __all__ = ["connect_to_editor"]
@@ -75,7 +76,7 @@ async def connect_to_editor(
         server = await listen_local(accepted, "127.0.0.1", 0, peers.admits)
         try:
             await target.connect_to(server.port)
-            await stream.write(json.dumps(Ready().encode()).encode() + b"\n")
+            await stream.write(json.dumps(encode(Ready())).encode() + b"\n")
             while await stream.read():
                 pass
         finally:
@@ -87,7 +88,7 @@ async def _carry(
 ) -> None:
     port = target.logical_port
     try:
-        stream = driver.open(port, StreamMetadata(prefetch=prefetch).encode())
+        stream = driver.open(port, encode(StreamMetadata(prefetch=prefetch)))
         async with TaskSet() as checks:
             watch = DebuggerWatch(lambda: checks.spawn(target.is_running(), name=f"check of {target}"))
             layers: list[Layer] = [watch, StopObserver(reports.stopped, is_editor_local=False)]

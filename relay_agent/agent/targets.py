@@ -7,31 +7,27 @@ There are two providers: `relay_agent.agent.port_targets` (fixed ports, `relay-a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
 from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
-from relay_core.agent_api.members import describe_ranks
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.requests import (
     Collectives,
     Digest,
-    Failure,
     FileDigest,
     Ready,
     Stacks,
     Wake,
-    encode_message,
-    parse_message,
 )
 from relay_core.agent_api.stacks import NodeStacks
-from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.errors import ConnectionLost
 
-__all__ = ["Target", "TargetGone", "TargetProvider", "respond_to_message"]
+__all__ = ["Target", "TargetGone", "TargetProvider"]
 
 logger = logging.getLogger(__name__)
 
@@ -122,27 +118,3 @@ class TargetProvider(Protocol):
 
     def status_received(self, status: ClientStatus) -> None:
         """Handle a client's STATUS, which lists the conflicts that the client detected on the hybrid connection."""
-
-
-async def respond_to_message(
-    provider: TargetProvider, body: bytes, user: str, respond: Callable[[bytes], None]
-) -> None:
-    """Respond to a request that a client has sent as a message.
-
-    Args:
-        provider: Executes the request.
-        body: The message.
-        user: The client's user, for the log.
-        respond: Called with the response.
-    """
-    try:
-        request = parse_message(body)
-        if isinstance(request, SearchStep):
-            respond(await provider.search(request))
-            return
-        logger.info("evaluating an expression in %s for %s", describe_ranks(request.ranks), user)
-        response = (await provider.answer(request)).encode()
-    except RelayDebugError as error:
-        logger.warning("a request from %s failed: %s", user, error)
-        response = Failure(error.sentence, error.hint).encode()
-    respond(encode_message(response))

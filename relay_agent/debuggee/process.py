@@ -24,7 +24,6 @@ from relay_agent.settings.local_run import LOCAL_RUN, NO_RELAY, is_local, run_na
 from relay_agent.settings.model import DebugSettings
 from relay_agent.start_directory import script_name, start_directory
 from relay_agent.stderr import report_failure, write_line
-from relay_core.access_settings import KEY_VAULT_VARIABLE, AccessSettings
 from relay_core.errors import ConfigurationError, RelayDebugError
 from relay_core.value_parsers import escape_controls
 
@@ -59,7 +58,8 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
     found = current()
     if found is None or found.node_client.hopeless.is_set():
         if not is_local(settings, os.environ):
-            _require_access(settings.access)
+            settings.access.require_complete(os.environ)
+            _require_known_port()
         if settings.timeouts is not None:
             from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - with --debug-timeouts only
 
@@ -318,13 +318,15 @@ class DebuggedProcess:
 
     def _stacks(self, ask: Ask) -> AnswerFields:
         from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - needed for this request only
+        from relay_core.records import encode  # noqa: PLC0415
 
-        return {"threads": [thread.encode() for thread in collect(locals=ask.get("locals", False))]}
+        return {"threads": [encode(thread) for thread in collect(locals=ask.get("locals", False))]}
 
     def _collectives(self, _ask: Ask) -> AnswerFields:
         from relay_agent.collectives.in_process import collect  # noqa: PLC0415 - needed for this request only
+        from relay_core.records import encode  # noqa: PLC0415
 
-        return {"collectives": collect().encode()}
+        return {"collectives": encode(collect())}
 
     def _evaluate(self, ask: Ask) -> None:
         """Start an evaluation, which responds when it is complete; the agent may send other requests before that."""
@@ -342,12 +344,13 @@ class DebuggedProcess:
             return {"pushed": {"refused": True}}
         from relay_agent.push.in_process import start_phase  # noqa: PLC0415 - needed for this request only
         from relay_core.agent_api.push import Push, Pushed  # noqa: PLC0415
+        from relay_core.records import encode  # noqa: PLC0415
 
         def respond(result: Pushed) -> None:
             if result.digest:
                 node.source_replaced(result.file, result.digest)
                 self.log(escape_controls(f"{user} replaced the code in {result.file} ({result.summary})"))
-            node.respond(number, {"pushed": result.encode()})
+            node.respond(number, {"pushed": encode(result)})
 
         start_phase(Push.parse_body(ask["body"]), respond, is_armed=debugger.is_armed)
         return None
@@ -379,21 +382,9 @@ def _leave_values_to_debugpy() -> None:
     os.environ[pydevd_patches.VALUES_VARIABLE] = "off"
 
 
-def _require_access(access: AccessSettings) -> None:
-    """Check that a debugger could attach with these settings.
-
-    Raises:
-        ConfigurationError: no hybrid connection is given, a secret is given without a Key Vault or another credential,
-            or the job has started debugpy itself on an unknown port.
-    """
-    if not access.hc and not access.may_name_hc(os.environ):
-        raise ConfigurationError("no hybrid connection given", hint="add --debug-relay-connection-name")
+def _require_known_port() -> None:
+    """Raise ConfigurationError if the job has started debugpy itself on an unknown port."""
     if debugger.is_armed() and debugger.find_port() is None:
         raise ConfigurationError(
             "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
-        )
-    if access.lacks_key_vault(os.environ):
-        raise ConfigurationError(
-            f"secret '{access.connection_string_secret}' is given without a Key Vault",
-            hint=f"set {KEY_VAULT_VARIABLE} in the job's environment",
         )

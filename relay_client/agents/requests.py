@@ -15,6 +15,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.session.exchanges import MAX_BODY
 from relay_core.net.session.stream import SessionStream
+from relay_core.records import encode, parse_or_none
 
 __all__ = ["send_request", "send_step"]
 
@@ -46,14 +47,14 @@ async def send_request(
         ProtocolError: the response is not a JSON object, or is too long.
     """
     if isinstance(request, Evaluate) and request.selection is not None:
-        body = json.dumps(request.body(), separators=(",", ":")).encode()
+        body = json.dumps(encode(request), separators=(",", ":")).encode()
         if len(body) <= MAX_BODY and (exchanges := tunnels.exchanges(agent_id)) is not None:
             return _checked(_decode(await _within(within, exchanges.request(body), request.name), request.name))
     stream = tunnels.open_request(agent_id, request)
     try:
         async with timeout(within):
             if isinstance(request, Evaluate | Push):
-                await stream.write(json.dumps(request.body()).encode())
+                await stream.write(json.dumps(encode(request)).encode())
             await stream.write_eof()
             response = _decode(await _read_all(stream), request.name)
     except TIMEOUT_ERRORS:
@@ -98,7 +99,7 @@ def _late(seconds: float, request: str) -> ConnectionLost:
 
 def _checked(response: Mapping[str, object]) -> Mapping[str, object]:
     """Return a response, unless it reports a failure."""
-    if failure := Failure.parse(response, _clean):
+    if failure := parse_or_none(Failure, response, _clean):
         raise RelayDebugError(failure.error, hint=failure.hint)
     return response
 

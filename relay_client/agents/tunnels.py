@@ -29,7 +29,7 @@ from relay_client.ui.text import printable
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
-from relay_core.agent_api.requests import Request
+from relay_core.agent_api.requests import Request, stream_name
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.backoff import AttemptBudget
@@ -43,6 +43,7 @@ from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
+from relay_core.records import encode
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
@@ -133,7 +134,7 @@ class Tunnels:
         """
         wanted = destination if isinstance(destination, Destination) else Destination(destination)
         tunnel = self._tunnels[await self._find_agent(wanted)]
-        return tunnel.driver.open(wanted.port, StreamMetadata(_user()).encode())
+        return tunnel.driver.open(wanted.port, encode(StreamMetadata(_user())))
 
     async def wait_for(self, destination: Destination) -> None:
         """Wait until there is a tunnel to the agent of a destination; raise the same errors as `open`."""
@@ -144,7 +145,7 @@ class Tunnels:
         agent_id = await self._find_agent(destination)
         prefetch = not destination.is_forward and self._can_prefetch(agent_id)
         driver = self._tunnels[agent_id].driver
-        stream = driver.open(destination.port, StreamMetadata(_user(), prefetch).encode())
+        stream = driver.open(destination.port, encode(StreamMetadata(_user(), prefetch)))
         return stream, [ResponseCache()] if prefetch else []
 
     def leads_to_process(self, destination: Destination) -> bool:
@@ -170,7 +171,7 @@ class Tunnels:
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
             raise ConnectionLost("there is currently no connection to the agent")
-        return tunnel.driver.open(request.encode(), StreamMetadata(_user(), self._can_prefetch(agent_id)).encode())
+        return tunnel.driver.open(stream_name(request), encode(StreamMetadata(_user(), self._can_prefetch(agent_id))))
 
     def exchanges(self, agent_id: AgentId) -> Exchanges | None:
         """Return the sender of small requests to an agent; None if it is unreachable or does not support them."""
@@ -290,7 +291,7 @@ class Tunnels:
 
     async def _begin(self, websocket: WebSocket) -> Begun:
         """Begin a session with the agent at the other end, unless there already is one with that agent."""
-        info = ClientInfo(self._client_id, _user()).encode()
+        info = encode(ClientInfo(self._client_id, _user()))
         attached, transport = await ClientTunnel.begin(websocket, self._identity, settings=self._settings, info=info)
         agent_id = AgentInfo.parse(attached.session.peer.info).id
         if not _AGENT_ID.fullmatch(agent_id):
@@ -377,7 +378,7 @@ class Tunnels:
             mine = ClientStatus(tuple(found.report() for found in conflicts if found.concerns(agent_id)))
             if mine != self._reported.get(agent_id, ClientStatus()):
                 self._reported[agent_id] = mine
-                tunnel.driver.send_status(mine.encode())
+                tunnel.driver.send_status(encode(mine, complete=True))
         self.search.announce_change()
         self.on_change()
 

@@ -13,6 +13,7 @@ from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.stacks import ThreadStack
+from relay_core.records import parse
 from relay_core.value_parsers import escape_controls
 
 __all__ = ["NOT_REGISTERED", "Job", "NodeReply", "RankReport", "read_jobs"]
@@ -33,7 +34,7 @@ class NodeReply:
     @classmethod
     def parse(cls, agent: AgentInfo, response: Mapping[str, object]) -> NodeReply:
         """Parse an agent's response; its text comes from a job, so control characters are escaped."""
-        return cls(agent, NodeCollectives.parse(response, escape_controls))
+        return cls(agent, parse(NodeCollectives, response, escape_controls))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.evaluation import Evaluate, Selection
 from relay_core.errors import NoListener
+from relay_core.records import encode
 from relay_core.value_parsers import escape_controls
 
 __all__ = ["Items", "Reading", "chosen_ranks"]
@@ -112,7 +113,7 @@ class Reading:
                 items.append({"error": process.stacks.error or "no stack"})
                 continue
             for frame in reversed(process.main.frames):
-                items.append({**frame.encode(), "locals": dict(frame.locals)})
+                items.append({**encode(frame), "locals": dict(frame.locals)})
         return _required(items, {rank})
 
     async def evaluate(self, expression: str, ranks: str, seconds: float) -> Items:

@@ -12,8 +12,9 @@ from pathlib import Path
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
 from relay_core.agent_api.announcement import AgentId
-from relay_core.agent_api.requests import Digest, FileDigest
+from relay_core.agent_api.requests import Digest, FileDigest, stream_name
 from relay_core.errors import RelayDebugError
+from relay_core.records import parse
 from relay_core.tunnel.limits import MAX_TARGET_NAME
 
 __all__ = ["find_local_root", "is_different"]
@@ -53,13 +54,13 @@ async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: st
         remote: The file on the node, relative to the job's start directory if it is inside that directory.
     """
     request = Digest(port, remote)
-    if len(request.encode().encode()) > MAX_TARGET_NAME:
+    if len(stream_name(request).encode()) > MAX_TARGET_NAME:
         return None
     own = await asyncio.to_thread(_digest, Path(local))
     if not own:
         return None
     try:
-        found = FileDigest.parse(await send_request(tunnels, agent_id, request, within=TIMEOUT)).sha256
+        found = parse(FileDigest, await send_request(tunnels, agent_id, request, within=TIMEOUT)).sha256
     except RelayDebugError as error:  # the agent is of an earlier version, or serves only ports
         logger.debug("cannot compare %s with the job's file: %s", local, error)
         return None

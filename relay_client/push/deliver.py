@@ -18,6 +18,7 @@ from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
+from relay_core.records import parse
 from relay_core.value_parsers import escape_controls
 
 __all__ = ["Outcome", "push_file", "read_source"]
@@ -128,7 +129,7 @@ class _Delivery:
             except RelayDebugError as error:
                 text = f"{escape_controls(agent.host)}: {escape_controls(error.sentence)}"
                 return (Pushed(error=text, hint=error.hint, is_silent=True),)
-            return NodePushed.parse(response, escape_controls).processes
+            return parse(NodePushed, response, escape_controls).processes
 
         found = await asyncio.gather(*map(results_of, self._agents))
         return grouped(result for results in found for result in results)

@@ -13,6 +13,7 @@ from relay_client.ui.text import format_ports
 from relay_core.agent_api import stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from relay_core.ranges import format_ranges
+from relay_core.records import parse
 from relay_core.value_parsers import escape_controls
 
 __all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "own_frame", "read_replies"]
@@ -35,7 +36,7 @@ class Reply:
     @classmethod
     def parse(cls, host: str, response: Mapping[str, object]) -> Reply:
         """Parse an agent's response; its text comes from a job, so control characters are escaped."""
-        return cls(escape_controls(host), NodeStacks.parse(response, escape_controls).processes)
+        return cls(escape_controls(host), parse(NodeStacks, response, escape_controls).processes)
 
     @classmethod
     def failed(cls, host: str, error: str) -> Reply:

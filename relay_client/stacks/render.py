@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from relay_client.stacks.groups import Group, Reply, group, is_library, label, read_replies
 from relay_core.agent_api.stacks import Frame, ThreadStack
+from relay_core.records import encode
 
 __all__ = ["grouped_stacks", "show_stacks", "stacks_as_json"]
 
@@ -71,7 +72,7 @@ def _as_object(found: Group) -> dict[str, object]:
 
 
 def _thread_as_object(thread: ThreadStack) -> dict[str, object]:
-    frames = [{**frame.encode(), "locals": dict(frame.locals)} for frame in thread.frames]
+    frames = [{**encode(frame), "locals": dict(frame.locals)} for frame in thread.frames]
     return {"name": thread.name, "main": thread.main, "frames": frames}
 
 

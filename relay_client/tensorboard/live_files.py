@@ -14,6 +14,7 @@ from relay_client.tensorboard.selection import folder_name
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFile, EventFiles, EventFilesRequest
 from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.records import parse
 
 __all__ = ["LiveFiles"]
 
@@ -60,7 +61,7 @@ class LiveFiles:
         folder = self._directory / folder_name(agent.run or agent.host) / folder_name(agent.host)
         try:
             response = await send_request(self._tunnels, agent.id, EventFilesRequest(), within=WITHIN)
-            for file in EventFiles.parse(response).files:
+            for file in parse(EventFiles, response).files:
                 await self._copy_file(agent, file, folder / file.path)
         except ConnectionLost as lost:
             logger.debug("cannot fetch event files from %s: %s", agent.name, lost)
@@ -76,7 +77,7 @@ class LiveFiles:
             size = 0
         while size < min(file.size, MAX_BYTES):
             request = EventDataRequest(file.path, size)
-            data = EventData.parse(await send_request(self._tunnels, agent.id, request, within=WITHIN)).data
+            data = parse(EventData, await send_request(self._tunnels, agent.id, request, within=WITHIN)).data
             if not data:
                 return
             _write(copy, data, size)

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NewType, Protocol
+from typing import Annotated, Any, NewType, Protocol
 
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.fitting import COMMON_FIELDS, targets_of_runs
 from relay_core.agent_api.resources.usage import NodeUsage
-from relay_core.agent_api.values import (
-    Clean,
-    as_is,
-    count,
-    flag,
-    items,
-    link,
-    mapping,
-    path,
-    port,
-    seconds,
-    text,
-    without_missing,
-)
+from relay_core.agent_api.values import items, mapping
+from relay_core.records import Clean, Link, Path, Port, Wire, as_is, encode, parse, read_non_empty, read_port
 
 __all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo", "shared_labels"]
 
@@ -53,11 +41,11 @@ class State(enum.Enum):
 class Attachment:
     """The debugger attached to a target; a target has at most one."""
 
-    user: str
+    user: Annotated[str, Wire("holder", read=read_non_empty, is_required=True)]
     """`user@host` of the client."""
-    since: float | None = None
+    since: Annotated[float | None, Wire("held_since")] = None
     """Unix time by the node's clock."""
-    is_stopped: bool | None = None
+    is_stopped: Annotated[bool | None, Wire("stopped")] = None
     """Whether the debugger has stopped the process; None if the agent does not announce it."""
     stopped_at: str = ""
     """File name and line, as in `train.py:41`; "" if unknown."""
@@ -66,46 +54,19 @@ class Attachment:
     resumed_since: float | None = None
     """Unix time by the node's clock when the process last resumed; None if it is stopped or was not stopped before."""
 
-    def encode(self) -> dict[str, object]:
-        """Return the fields that an attachment adds to those of its target."""
-        return {
-            "holder": self.user,
-            "held_since": self.since,
-            "stopped": self.is_stopped,
-            "stopped_at": self.stopped_at or None,
-            "stopped_since": self.stopped_since,
-            "resumed_since": self.resumed_since,
-        }
-
-    @classmethod
-    def parse(cls, value: object, clean: Clean = as_is) -> Attachment | None:
-        """Read the attachment from the fields of its target; return None if no debugger is attached."""
-        fields = mapping(value)
-        user = text(fields.get("holder"), clean)
-        if not user:
-            return None
-        return cls(
-            user,
-            since=seconds(fields.get("held_since")),
-            is_stopped=flag(fields.get("stopped")),
-            stopped_at=text(fields.get("stopped_at"), clean),
-            stopped_since=seconds(fields.get("stopped_since")),
-            resumed_since=seconds(fields.get("resumed_since")),
-        )
-
 
 @dataclass(frozen=True)
 class TargetInfo:
     """One process that can be debugged, or one port of `relay-agent serve`."""
 
-    port: int
+    port: Port
     """The logical port of the target."""
     rank: int | None = None
     world: int | None = None
     """Number of ranks in its job."""
     pid: int | None = None
     script: str = ""
-    cwd: str = ""
+    cwd: Path = ""
     """The directory in which it was started."""
     state: State = State.UNKNOWN
     detail: str = ""
@@ -114,7 +75,7 @@ class TargetInfo:
     """Unix time, by the node's clock, when the state began."""
     until: float | None = None
     """Unix time when the state ends unless a debugger attaches, e.g. the end of the hold after a crash."""
-    attachment: Attachment | None = None
+    attachment: Annotated[Attachment | None, Wire(is_merged=True)] = None
     pushes: int = 0
     """Number of times that code of the process has been replaced; when this number changes, a client compares its files
     again."""
@@ -135,46 +96,6 @@ class TargetInfo:
             return self.since
         return attached.stopped_since if attached.is_stopped else attached.resumed_since or self.since
 
-    def encode(self) -> dict[str, object]:
-        """Return one element of `targets`; unknown fields are omitted."""
-        fields: dict[str, object] = {
-            "port": self.port,
-            "rank": self.rank,
-            "world": self.world,
-            "pid": self.pid,
-            "script": self.script or None,
-            "cwd": self.cwd or None,
-            "state": self.state.value or None,
-            "detail": self.detail or None,
-            "since": self.since,
-            "until": self.until,
-            "pushes": self.pushes or None,
-            **(self.attachment.encode() if self.attachment else {}),
-        }
-        return without_missing(fields)
-
-    @classmethod
-    def parse(cls, value: object, clean: Clean = as_is) -> TargetInfo | None:
-        """Read one element of `targets`; return None if its port is missing or invalid."""
-        fields = mapping(value)
-        number = port(fields.get("port"))
-        if number is None:
-            return None
-        return cls(
-            port=number,
-            rank=count(fields.get("rank")),
-            world=count(fields.get("world")),
-            pid=count(fields.get("pid")),
-            script=text(fields.get("script"), clean),
-            cwd=path(fields.get("cwd"), clean),
-            state=State(text(fields.get("state"))),
-            detail=text(fields.get("detail"), clean),
-            since=seconds(fields.get("since")),
-            until=seconds(fields.get("until")),
-            attachment=Attachment.parse(fields, clean),
-            pushes=count(fields.get("pushes")) or 0,
-        )
-
 
 class _Labelled(Protocol):
     @property
@@ -189,21 +110,26 @@ def shared_labels(targets: Iterable[_Labelled]) -> frozenset[str]:
     return frozenset(target.label for target in targets if ports.setdefault(target.label, target.port) != target.port)
 
 
+def _read_ports(value: Any, clean: Clean) -> object:
+    ports = (read_port(each, clean) for each in value) if isinstance(value, list) else ()
+    return tuple(sorted({each for each in ports if isinstance(each, int)}))
+
+
 @dataclass(frozen=True)
 class AgentInfo:
     """One agent, its targets and its forwards."""
 
-    id: AgentId
-    host: str = "agent"
+    id: Annotated[AgentId, Wire("agent")]
+    host: Annotated[str, Wire(read=read_non_empty)] = "agent"
     cwd: str = ""
     node_rank: int | None = None
     run: str = ""
     """The id of the job's run, as set by its launcher."""
-    run_url: str = ""
+    run_url: Link = ""
     """The address of the run's page, such as that in Azure ML studio."""
     targets: tuple[TargetInfo, ...] = ()
     """Each port occurs once."""
-    forwards: tuple[int, ...] = ()
+    forwards: Annotated[tuple[int, ...], Wire(read=_read_ports)] = ()
     """Other ports on its node that clients may connect to, in ascending order."""
     usage: NodeUsage | None = None
     """Resource usage of the node and its processes; None without `--debug-monitor`."""
@@ -213,9 +139,9 @@ class AgentInfo:
     """Number of the agent's current control channel. A higher number means that older transports may close soon."""
     predecessors: tuple[AgentId, ...] = ()
     """Agents of the same node that were killed. Sessions with them cannot be resumed."""
-    prefetch: bool = False
+    prefetch: Annotated[bool, Wire("asks_ahead")] = False  # the name in the wire format is older than the term
     """Whether the agent supports DAP prefetching; see `relay_core.dap.prefetch`."""
-    version: int = VERSION
+    version: Annotated[int, Wire(missing=0)] = VERSION
 
     @property
     def name(self) -> str:
@@ -240,24 +166,9 @@ class AgentInfo:
 
         It has every field, because a STATUS replaces only the fields that it contains.
         """
-        return {
-            "version": self.version,
-            "agent": self.id,
-            "host": self.host,
-            "cwd": self.cwd,
-            "node_rank": self.node_rank,
-            "run": self.run or None,
-            "run_url": self.run_url or None,
-            "targets": [target.encode() for target in self.targets],
-            "common": {},  # fields common to targets, and targets in compact form; see `relay_core.agent_api.fitting`
-            "runs": [],
-            "forwards": list(self.forwards),
-            "generation": self.generation,
-            "predecessors": list(self.predecessors),
-            "asks_ahead": self.prefetch,  # this name in the wire format is older than the term prefetch
-            **({} if self.usage is None else {"usage": self.usage.encode()}),
-            **({} if self.endings is None else {"endings": [ending.encode() for ending in self.endings]}),
-        }
+        # Fields common to targets, and targets in compact form; see `relay_core.agent_api.fitting`.
+        found = encode(self, complete=True) | {"common": {}, "runs": []}
+        return {name: value for name, value in found.items() if value is not None}
 
     @classmethod
     def parse(cls, value: object, *, agent_id: str = "", clean: Clean = as_is) -> AgentInfo:
@@ -268,30 +179,15 @@ class AgentInfo:
             agent_id: The id to use instead of the announced one, if any.
             clean: Applied to each text.
         """
-        fields = mapping(value)
-        targets: dict[int, TargetInfo] = {}
+        fields = dict(mapping(value))
         common = {name: value for name, value in mapping(fields.get("common")).items() if name in COMMON_FIELDS}
         runs = list(targets_of_runs(fields.get("runs")))
-        for element in [*items(fields.get("targets")), *runs]:
-            if (target := TargetInfo.parse({**common, **mapping(element)}, clean)) is not None:
-                targets.setdefault(target.port, target)
-        forwards = (port(element) for element in items(fields.get("forwards")))
-        predecessors = (AgentId(text(element, clean)) for element in items(fields.get("predecessors")))
-        endings = fields.get("endings")
-        found = (Ending.parse(element, clean) for element in items(endings))
-        return cls(
-            id=AgentId(clean(agent_id) or text(fields.get("agent"), clean)),
-            host=text(fields.get("host"), clean) or "agent",
-            cwd=text(fields.get("cwd"), clean),
-            node_rank=count(fields.get("node_rank")),
-            run=text(fields.get("run"), clean),
-            run_url=link(fields.get("run_url"), clean),
-            targets=tuple(sorted(targets.values(), key=lambda each: each.port) if runs else targets.values()),
-            forwards=tuple(sorted({number for number in forwards if number is not None})),
-            usage=NodeUsage.parse(fields.get("usage"), clean),
-            endings=None if endings is None else tuple(ending for ending in found if ending is not None),
-            generation=count(fields.get("generation")) or 0,
-            predecessors=tuple(agent for agent in predecessors if agent),
-            prefetch=fields.get("asks_ahead") is True,
-            version=count(fields.get("version")) or 0,
-        )
+        fields["targets"] = [{**common, **mapping(each)} for each in [*items(fields.get("targets")), *runs]]
+        if agent_id:
+            fields["agent"] = agent_id
+        found = parse(cls, fields, clean)
+        targets: dict[int, TargetInfo] = {}
+        for target in found.targets:
+            targets.setdefault(target.port, target)
+        ordered = sorted(targets.values(), key=lambda each: each.port) if runs else targets.values()
+        return replace(found, targets=tuple(ordered))

@@ -16,11 +16,12 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
-from relay_core.agent_api.members import Member, parse_members, selects_port, selects_rank
-from relay_core.agent_api.values import Clean, as_is, count, items, mapping, seconds, text
+from relay_core.agent_api.members import Member, selects_port, selects_rank
+from relay_core.agent_api.values import count, items
 from relay_core.errors import UsageError
+from relay_core.records import Clean, Wire, as_is, encode, parse
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -82,6 +83,10 @@ class Selection:
         return cls(count(start) or 0, count(stop), chosen)
 
 
+def _read_selection(value: object, _clean: Clean) -> Selection:
+    return Selection.parse(value)
+
+
 def part_bounds(start: int, stop: int) -> list[tuple[int, int]]:
     """Return the start and end of each part of a selection; each part has a checksum of its own."""
     size = max(1, -(-(stop - start) // MAX_PARTS))
@@ -96,45 +101,24 @@ class Evaluate:
     """
 
     name: ClassVar[str] = "evaluate"
+    arguments: ClassVar = ()
     expression: str = ""
     ranks: str = "all"
     """The processes in which to evaluate the expression: a list of ranks, or "all", which includes processes without a
     rank."""
-    seconds: float = DEFAULT_SECONDS
+    seconds: Annotated[float, Wire(missing=0.0)] = DEFAULT_SECONDS
     """Time limit for each process."""
-    selection: Selection | None = None
+    selection: Annotated[Selection | None, Wire("compare", read=_read_selection, write=Selection.encode)] = None
     """What is compared; None for the value as text."""
-    is_message: bool = False
+    is_message: Annotated[bool, Wire(is_local=True)] = False
     """Whether it was sent as a message, in which case its client can search with `SearchStep`."""
     ports: str = ""
     """A list of logical ports that further restricts the processes; "" for all. Logical ports differ between jobs."""
 
-    def encode(self) -> str:
-        """Return the name of the stream."""
-        return self.name
-
-    def body(self) -> dict[str, object]:
-        """Return the data of the stream."""
-        found: dict[str, object] = {"expression": self.expression, "seconds": self.seconds}
-        if self.ranks != "all":
-            found["ranks"] = self.ranks
-        if self.ports:
-            found["ports"] = self.ports
-        return found if self.selection is None else found | {"compare": self.selection.encode()}
-
-    @classmethod
-    def parse(cls, target: str) -> Evaluate | None:
-        """Read the name of a stream; return None if it names another request."""
-        return cls() if target == cls.name else None
-
     @classmethod
     def parse_body(cls, value: object) -> Evaluate:
         """Read the data of the stream; raises UsageError like `checked`."""
-        fields = mapping(value)
-        expression, ranks = text(fields.get("expression")), text(fields.get("ranks")) or "all"
-        compared = Selection.parse(fields["compare"]) if "compare" in fields else None
-        limit = seconds(fields.get("seconds")) or DEFAULT_SECONDS
-        return cls(expression, ranks, limit, compared, ports=text(fields.get("ports"))).checked()
+        return parse(cls, value).checked()
 
     def checked(self) -> Evaluate:
         """Return the request with a time limit of at most `MAX_SECONDS`.
@@ -145,7 +129,7 @@ class Evaluate:
         if not self.expression.strip() or len(self.expression) > MAX_EXPRESSION:
             raise UsageError(f"the expression is empty or longer than {MAX_EXPRESSION} characters")
         self.selects(0, 0)
-        return replace(self, seconds=min(self.seconds, MAX_SECONDS))
+        return replace(self, seconds=min(self.seconds or DEFAULT_SECONDS, MAX_SECONDS))
 
     def at(self, selection: Selection, ports: Iterable[int]) -> Evaluate:
         """Return the request for a part of the value, in the processes with these logical ports."""
@@ -169,26 +153,8 @@ class Leaf:
     description: str
     elements: int = 0
     """Number of elements; 0 if it is compared as a whole."""
-    shown: tuple[str, ...] = ()
+    shown: Annotated[tuple[str, ...], Wire(most=MAX_PARTS)] = ()
     """The selected elements, if there are only a few."""
-
-    def encode(self) -> dict[str, object]:
-        """Return the field `leaf`."""
-        found: dict[str, object] = {"name": self.name, "description": self.description, "elements": self.elements}
-        return found | {"shown": list(self.shown)} if self.shown else found
-
-    @classmethod
-    def parse(cls, value: object, clean: Clean = as_is) -> Leaf | None:
-        """Read the field; return None if it is missing."""
-        fields = mapping(value)
-        if not fields:
-            return None
-        return cls(
-            text(fields.get("name"), clean),
-            text(fields.get("description"), clean),
-            count(fields.get("elements")) or 0,
-            tuple(text(element, clean) for element in items(fields.get("shown"))[:MAX_PARTS]),
-        )
 
 
 @dataclass(frozen=True)
@@ -208,21 +174,6 @@ class Difference:
     """Why the search ended early."""
     other: str = ""
     """The checksum of the second value, if an agent has searched."""
-
-    def encode(self) -> dict[str, object]:
-        """Return the field `difference`; empty fields are omitted."""
-        return {name: value for name, value in vars(self).items() if value not in {"", None}}
-
-    @classmethod
-    def parse(cls, value: object, clean: Clean = as_is) -> Difference | None:
-        """Read the field; return None if it is missing."""
-        fields = mapping(value)
-        if not fields:
-            return None
-        leaf, description, first, second, note, other = (
-            text(fields.get(name), clean) for name in ("leaf", "description", "first", "second", "note", "other")
-        )
-        return cls(leaf, description, count(fields.get("element")), first, second, note, other)
 
 
 @dataclass(frozen=True)
@@ -244,7 +195,7 @@ class SearchStart:
     def parse(cls, value: object, port: int) -> SearchStart | None:
         """Read the field; return None if it is missing."""
         try:
-            data = b64decode(text(value))
+            data = b64decode(value if isinstance(value, str) else "")
         except ValueError:
             return None
         return cls(port, int.from_bytes(data[:TOKEN_SIZE], "big"), data[TOKEN_SIZE:]) if data else None
@@ -268,6 +219,12 @@ class SearchStep:
         return cls(int.from_bytes(message[1:end], "big"), message[end:]) if message[:1] == b"\0" else None
 
 
+def _read_parts(value: Any, clean: Clean) -> object:
+    """Read checksums of equal length that are written without separators."""
+    found = clean(value) if isinstance(value, str) else ""
+    return tuple(found[i : i + PART_DIGITS] for i in range(0, min(len(found), MAX_PARTS * PART_DIGITS), PART_DIGITS))
+
+
 @dataclass(frozen=True)
 class Value:
     """The value of an expression, and the processes in which it has this value."""
@@ -278,65 +235,38 @@ class Value:
     """The place where it was evaluated: `step train.py:41`, or `__main__` if the process is not stopped."""
     error: str = ""
     """The reason why the value is missing, if it is."""
-    is_silent: bool = False
+    is_silent: Annotated[bool, Wire("silent")] = False
     """True if the process has not answered."""
     digest: str = ""
     """The checksum of the selection."""
     leaves: int = 0
     """The total number of leaves."""
-    parts: tuple[str, ...] = ()
+    parts: Annotated[tuple[str, ...], Wire(read=_read_parts, write="".join)] = ()
     """Checksums of the parts of the selection; all parts but the last have the same length."""
     leaf: Leaf | None = None
     """The leaf, if the selection is one leaf."""
     difference: Difference | None = None
     """The first difference from the most common value on its node."""
-    starts: tuple[SearchStart, ...] = ()
+    starts: Annotated[tuple[SearchStart, ...], Wire(is_local=True)] = ()
     """Searches that agents offer, instead of `parts`."""
 
-    def encode(self) -> dict[str, object]:
-        """Return one element of `values`; empty fields are omitted."""
-        fields: dict[str, object] = {
-            "text": self.text,
-            "place": self.place,
-            "error": self.error,
-            "silent": self.is_silent,
-            "digest": self.digest,
-            "leaves": self.leaves,
-            "parts": "".join(self.parts),
-            "leaf": self.leaf.encode() if self.leaf else None,
-            "difference": self.difference.encode() if self.difference else None,
-            "search": self.starts[0].encode() if self.starts else None,
-        }
-        return {"members": [member.encode() for member in self.members]} | {
-            name: value for name, value in fields.items() if value
-        }
+    def encode(self, *, may_be_short: bool = False) -> dict[str, object] | list[object]:
+        """Return one element of `values`.
 
-    def encode_short(self) -> dict[str, object] | list[object]:
-        """Return one element of `values` for a message, without field names if it contains only a search."""
-        fields = self.encode()
-        return [fields[name] for name in SHORT] if fields.keys() == set(SHORT) else fields
+        Args:
+            may_be_short: Whether field names are left out if it contains only a search.
+        """
+        fields = encode(self) | ({"search": self.starts[0].encode()} if self.starts else {})
+        return [fields[name] for name in SHORT] if may_be_short and fields.keys() == set(SHORT) else fields
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> Value:
         """Read one element of `values`."""
-        short = items(value)
-        fields = dict(zip(SHORT, short, strict=False)) if short else mapping(value)
-        parts = text(fields.get("parts"), clean)
-        members = parse_members(fields.get("members"))
-        start = SearchStart.parse(fields.get("search"), members[0].port) if members else None
-        return cls(
-            members,
-            text(fields.get("text"), clean),
-            text(fields.get("place"), clean),
-            text(fields.get("error"), clean),
-            fields.get("silent") is True,
-            text(fields.get("digest"), clean),
-            count(fields.get("leaves")) or 0,
-            tuple(parts[i : i + PART_DIGITS] for i in range(0, min(len(parts), MAX_PARTS * PART_DIGITS), PART_DIGITS)),
-            Leaf.parse(fields.get("leaf"), clean),
-            Difference.parse(fields.get("difference"), clean),
-            (start,) if start else (),
-        )
+        fields = dict(zip(SHORT, value, strict=False)) if isinstance(value, list) else value
+        found = parse(cls, fields, clean)
+        search = fields.get("search") if isinstance(fields, Mapping) else None
+        start = SearchStart.parse(search, found.members[0].port) if found.members else None
+        return replace(found, starts=(start,)) if start else found
 
 
 def part_selections(selection: Selection, value: Value) -> list[Selection]:
@@ -357,10 +287,11 @@ class NodeValues:
 
     def encode(self) -> dict[str, object]:
         """Return the response."""
-        return {"values": [value.encode_short() if self.is_message else value.encode() for value in self.values]}
+        return {"values": [value.encode(may_be_short=self.is_message) for value in self.values]}
 
     @classmethod
     def parse(cls, value: object, clean: Clean = as_is) -> NodeValues:
         """Read the response."""
-        found = items(mapping(value).get("values"))
-        return cls(tuple(Value.parse(one, clean) for one in found if isinstance(one, Mapping | list)))
+        found = value.get("values") if isinstance(value, Mapping) else None
+        elements = found if isinstance(found, list) else []
+        return cls(tuple(Value.parse(one, clean) for one in elements if isinstance(one, Mapping | list)))

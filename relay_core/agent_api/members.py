@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
-from relay_core.agent_api.values import count, items, port
 from relay_core.ranges import parse_ranges
+from relay_core.records import Port
 
-__all__ = ["Member", "describe_ranks", "grouped", "parse_members", "selects_port", "selects_rank"]
+__all__ = ["Member", "describe_ranks", "grouped", "selects_port", "selects_rank"]
 
 
 @dataclass(frozen=True)
 class Member:
     """A process that has a result."""
 
-    port: int
+    is_array: ClassVar = True
+    port: Port
     rank: int | None = None
-
-    def encode(self) -> list[int | None]:
-        """Return one element of `members`."""
-        return [self.port] if self.rank is None else [self.port, self.rank]
-
-    @classmethod
-    def parse(cls, value: object) -> Member | None:
-        """Read one element of `members`; return None without a port."""
-        number, rank = [*items(value)[:2], None, None][:2]
-        found = port(number)
-        return None if found is None else cls(found, count(rank))
 
 
 class _Result(Protocol):
@@ -39,12 +29,6 @@ class _Result(Protocol):
 
 
 ResultType = TypeVar("ResultType", bound=_Result)
-
-
-def parse_members(value: object) -> tuple[Member, ...]:
-    """Read `members`; elements without a port are left out."""
-    found = (Member.parse(element) for element in items(value))
-    return tuple(member for member in found if member is not None)
 
 
 def grouped(results: Iterable[ResultType]) -> tuple[ResultType, ...]:

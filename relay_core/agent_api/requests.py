@@ -29,14 +29,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, cast, get_args
 
-from relay_core.agent_api.evaluation import Evaluate, SearchStep
+from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
 from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
 from relay_core.agent_api.push import Push
-from relay_core.agent_api.values import Clean, as_is, mapping, text
 from relay_core.errors import ProtocolError
-from relay_core.value_parsers import is_port_text
+from relay_core.records import NonEmpty, Port, Wire, encode, fields_of, parse_or_none
 
 __all__ = [
     "Collectives",
@@ -52,8 +51,10 @@ __all__ = [
     "Wake",
     "decode_body",
     "encode_message",
+    "encode_response",
     "parse_message",
     "parse_request",
+    "stream_name",
 ]
 
 
@@ -66,17 +67,8 @@ class Wake:
     """Start the debugger of the target with this port now."""
 
     name: ClassVar[str] = "wake"
-    port: int
-
-    def encode(self) -> str:
-        """Return the name of the stream."""
-        return f"{self.name}/{self.port}"
-
-    @classmethod
-    def parse(cls, target: str) -> Wake | None:
-        """Read the name of a stream; return None if it names another request."""
-        port = _port_after(target, cls.name)
-        return None if port is None else cls(port)
+    arguments: ClassVar = ("port",)
+    port: Port
 
 
 @dataclass(frozen=True)
@@ -84,18 +76,9 @@ class Stacks:
     """Return the stacks of all threads of all processes on the node."""
 
     name: ClassVar[str] = "stacks"
+    arguments: ClassVar = ("locals",)
     locals: bool = False
     """Whether to include local variables."""
-
-    def encode(self) -> str:
-        """Return the name of the stream."""
-        return f"{self.name}/locals" if self.locals else self.name
-
-    @classmethod
-    def parse(cls, target: str) -> Stacks | None:
-        """Read the name of a stream; return None if it names another request. An unknown suffix is ignored."""
-        name, _, detail = target.partition("/")
-        return cls(locals=detail == "locals") if name == cls.name else None
 
 
 @dataclass(frozen=True)
@@ -103,15 +86,7 @@ class Collectives:
     """Return the process groups of all processes on the node, and what their main threads are doing."""
 
     name: ClassVar[str] = "collectives"
-
-    def encode(self) -> str:
-        """Return the name of the stream."""
-        return self.name
-
-    @classmethod
-    def parse(cls, target: str) -> Collectives | None:
-        """Read the name of a stream; return None if it names another request. An unknown suffix is ignored."""
-        return cls() if target.partition("/")[0] == cls.name else None
+    arguments: ClassVar = ()
 
 
 @dataclass(frozen=True)
@@ -119,17 +94,8 @@ class Listen:
     """Make the debugger of the target with this port connect to the client's editor, which is listening."""
 
     name: ClassVar[str] = "listen"
-    port: int
-
-    def encode(self) -> str:
-        """Return the name of the stream."""
-        return f"{self.name}/{self.port}"
-
-    @classmethod
-    def parse(cls, target: str) -> Listen | None:
-        """Read the name of a stream; return None if it names another request."""
-        port = _port_after(target, cls.name)
-        return None if port is None else cls(port)
+    arguments: ClassVar = ("port",)
+    port: Port
 
 
 @dataclass(frozen=True)
@@ -137,31 +103,50 @@ class Digest:
     """Return the digest of a source file of the target with this port."""
 
     name: ClassVar[str] = "digest"
-    port: int
-    path: str
+    arguments: ClassVar = ("port", "path")
+    port: Port
+    path: NonEmpty
     """Absolute, or relative to the directory in which the target was started."""
-
-    def encode(self) -> str:
-        """Return the name of the stream."""
-        return f"{self.name}/{self.port}/{self.path}"
-
-    @classmethod
-    def parse(cls, target: str) -> Digest | None:
-        """Read the name of a stream; return None if it names another request."""
-        name, _, rest = target.partition("/")
-        port, _, path = rest.partition("/")
-        return cls(int(port), path) if name == cls.name and is_port_text(port) and path else None
 
 
 Request = Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Listen
+_KINDS: dict[str, type[Request]] = {kind.name: kind for kind in get_args(Request)}
+
+
+def stream_name(request: Request) -> str:
+    """Return the name of the stream of a request: its name and its arguments, as in `digest/5678/train.py`."""
+    values = ((name, getattr(request, name)) for name in request.arguments)
+    return "/".join(
+        [request.name, *(name if value is True else str(value) for name, value in values if value is not False)]
+    )
 
 
 def parse_request(target: str) -> Request | None:
-    """Read the name of a stream; return None if this version does not support the request."""
-    kinds: tuple[type[Request], ...] = (
-        *(Wake, Stacks, Collectives, Digest, Evaluate, Push, EventFilesRequest, EventDataRequest, Listen),
-    )
-    return next((request for kind in kinds if (request := kind.parse(target)) is not None), None)
+    """Read the name of a stream; return None if this version does not support the request.
+
+    An unknown suffix of `stacks` and `collectives` is ignored: a later client may request more details.
+    """
+    name, _, rest = target.partition("/")
+    kind = _KINDS.get(name)
+    if kind is None or (rest and not kind.arguments and kind is not Collectives):
+        return None
+    if not kind.arguments:
+        return kind()
+    parts = rest.split("/", len(kind.arguments) - 1)
+    kinds = {field.attribute: type(field.missing) for field in fields_of(cast("Any", kind))}
+    fields = {name: _argument(kinds[name], name, part) for name, part in zip(kind.arguments, parts, strict=False)}
+    return parse_or_none(kind, fields)
+
+
+def _argument(kind: type, name: str, part: str) -> object:
+    if kind is bool:
+        return part == name
+    return (int(part) if part.isascii() and part.isdecimal() and len(part) < 16 else None) if kind is int else part
+
+
+def encode_response(response: object) -> dict[str, object]:
+    """Return the JSON object of a response."""
+    return response.encode() if isinstance(response, NodeValues) else encode(response)
 
 
 def encode_message(response: Mapping[str, object]) -> bytes:
@@ -169,7 +154,7 @@ def encode_message(response: Mapping[str, object]) -> bytes:
     encoded = json.dumps(response, separators=(",", ":")).encode()
     if len(encoded) <= MAX_RESPONSE:
         return encoded
-    return encode_message(Failure(f"the response is {len(encoded)} bytes long; the limit is {MAX_RESPONSE}").encode())
+    return encode_message(encode(Failure(f"the response is {len(encoded)} bytes long; the limit is {MAX_RESPONSE}")))
 
 
 def decode_body(body: bytes | bytearray) -> object:
@@ -190,23 +175,11 @@ def parse_message(body: bytes) -> Evaluate | SearchStep:
     return SearchStep.parse(body) or replace(Evaluate.parse_body(decode_body(body)), is_message=True)
 
 
-def _port_after(target: str, name: str) -> int | None:
-    found, _, digits = target.partition("/")
-    return int(digits) if found == name and is_port_text(digits) else None
-
-
 @dataclass(frozen=True)
 class Ready:
     """Success without further data."""
 
-    def encode(self) -> dict[str, object]:
-        """Return the response."""
-        return {"ready": True}
-
-    @classmethod
-    def parse(cls, value: object) -> Ready | None:
-        """Read a response; return None if it is of another kind."""
-        return cls() if mapping(value).get("ready") is True else None
+    ready: Annotated[bool, Wire(is_required=True)] = True
 
 
 @dataclass(frozen=True)
@@ -215,15 +188,6 @@ class FileDigest:
 
     sha256: str = ""
     """Hexadecimal; "" if the file does not exist or is too large."""
-
-    def encode(self) -> dict[str, object]:
-        """Return the response."""
-        return {"sha256": self.sha256}
-
-    @classmethod
-    def parse(cls, value: object) -> FileDigest:
-        """Read a response."""
-        return cls(text(mapping(value).get("sha256")))
 
     @classmethod
     def of(cls, content: bytes) -> FileDigest:
@@ -235,18 +199,6 @@ class FileDigest:
 class Failure:
     """The request has failed."""
 
-    error: str
+    error: Annotated[str, Wire(is_required=True)]
     """The reason, in one sentence."""
     hint: str = ""
-
-    def encode(self) -> dict[str, object]:
-        """Return the response."""
-        return {"error": self.error, "hint": self.hint}
-
-    @classmethod
-    def parse(cls, value: object, clean: Clean = as_is) -> Failure | None:
-        """Read a response; return None if it is of another kind."""
-        fields = mapping(value)
-        if not isinstance(fields.get("error"), str):
-            return None
-        return cls(text(fields.get("error"), clean), text(fields.get("hint"), clean))

@@ -12,11 +12,12 @@ from relay_client.agents.tunnels import Tunnels
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import Collectives, Listen, Ready, Stacks, Wake
+from relay_core.agent_api.requests import Collectives, Listen, Ready, Stacks, Wake, parse_request, stream_name
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
+from relay_core.records import parse_or_none
 from relay_core.tunnel import Settings
 from relay_core.tunnel.events import StreamOpened
 from tests.support.deadline import DEADLINE
@@ -57,7 +58,7 @@ class Process:
         return "the process has exited"
 
     def describe(self) -> TargetInfo:
-        return TargetInfo.parse({"port": self.logical_port, **self.fields}) or TargetInfo(self.logical_port)
+        return parse_or_none(TargetInfo, {"port": self.logical_port, **self.fields}) or TargetInfo(self.logical_port)
 
 
 class Node:
@@ -90,7 +91,7 @@ class Node:
         if isinstance(request, Collectives):
             return NodeCollectives(tuple(self.collectives))
         if not isinstance(request, Wake) or request.port not in self.processes:
-            raise RelayDebugError(f"cannot {request.encode()}", hint="ask for something else")
+            raise RelayDebugError(f"cannot {stream_name(request)}", hint="ask for something else")
         await self.processes[request.port].locate()
         return Ready()
 
@@ -122,7 +123,7 @@ class DiallingAgent(Agent):
         """The request, and the stream opened for it."""
 
     def _open(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        if isinstance(event.target, str) and (request := Listen.parse(event.target)):
+        if isinstance(event.target, str) and isinstance(request := parse_request(event.target), Listen):
             driver.accept(stream)
             self.dialled.put_nowait((stream, driver.open(request.port)))
         else:

@@ -114,6 +114,7 @@ COVERED_BY = {
     ),
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release status stop",
     "tests/e2e/test_listening_editors.py": "relay_client/ports/listening_editors/ stream",
+    "tests/unit/relay_agent/agent/test_port_targets.py": "relay_agent/agent/ targets",
     "tests/e2e/test_ways_in.py": "relay_agent/agent/ listening_editors relay_client/ports/listening_editors/ forwarder",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"
@@ -125,6 +126,7 @@ COVERED_BY = {
 OTHER_NAMES = {
     "tests/unit/relay_agent/debuggee/pydevd_patches/test_install.py": "the package's __init__",
     "tests/unit/relay_client/cli/test_main.py": "the package's __init__",
+    "tests/unit/relay_core/agent_api/test_recorded.py": "the wire format of all records, as earlier versions sent them",
     "tests/unit/relay_core/auth/test_names.py": "one grammar of names, read by address and key_vault",
     "tests/unit/relay_core/tunnel/streams/test_windows.py": "the windows; streams, stream and table each do a part",
 }

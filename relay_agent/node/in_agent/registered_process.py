@@ -22,6 +22,7 @@ from relay_agent.node.protocol import (
     encode,
 )
 from relay_agent.stacks.out_of_process import Dump, stacks_of
+from relay_core import records
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, Value
@@ -31,6 +32,7 @@ from relay_core.agent_api.resources.usage import AllocatorUsage
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.records import parse, parse_or_none
 
 __all__ = ["RegisteredProcess"]
 
@@ -75,7 +77,7 @@ class RegisteredProcess:
 
     def __init__(self, writer: asyncio.StreamWriter, pid: int, record: TargetRecord) -> None:
         self.pid = pid
-        self.info = replace(TargetInfo.parse(record) or TargetInfo(record["port"]), pid=pid)
+        self.info = replace(parse_or_none(TargetInfo, record) or TargetInfo(record["port"]), pid=pid)
         """What the agent announces about the process."""
         self.own_pid = record.get("pid", pid)
         """Its process id in its own pid namespace."""
@@ -155,7 +157,7 @@ class RegisteredProcess:
 
         async def ask() -> list[ThreadStack]:
             answer = await self.ask("stacks", {"locals": with_locals}, within=STACKS_TIMEOUT)
-            return [ThreadStack.parse(thread) for thread in answer["threads"]]
+            return [parse(ThreadStack, thread) for thread in answer["threads"]]
 
         found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
         return found._replace(port=self.logical_port, rank=self.info.rank)
@@ -168,7 +170,7 @@ class RegisteredProcess:
 
         try:
             answer = await self.ask("collectives", within=COLLECTIVES_TIMEOUT)
-            found = ProcessCollectives.parse(answer["collectives"])
+            found = parse(ProcessCollectives, answer["collectives"])
         except RelayDebugError as error:
             stacks = await stacks_of(self.pid, not_asked_again, self.dump)
             main = tuple(thread for thread in stacks.threads if thread.main)
@@ -187,7 +189,7 @@ class RegisteredProcess:
             answer = await self.ask("allocator", within=ALLOCATOR_PATIENCE)
         except RelayDebugError:
             return None
-        return AllocatorUsage.parse(answer.get("allocator"))
+        return parse_or_none(AllocatorUsage, answer.get("allocator"))
 
     async def evaluate(self, request: Evaluate) -> Value:
         """Return the value of an expression in the process, or why there is none."""
@@ -199,7 +201,9 @@ class RegisteredProcess:
             # expression later.
             await self.ask("check", within=within)
             within = limit
-            answer = await self.ask("evaluate", {"body": request.body()}, within=max(0.0, ends - time.monotonic()))
+            answer = await self.ask(
+                "evaluate", {"body": records.encode(request)}, within=max(0.0, ends - time.monotonic())
+            )
         except NoAnswer:
             return Value(members, error=f"no answer within {within:g} s", is_silent=True)
         except RelayDebugError as error:
@@ -211,12 +215,12 @@ class RegisteredProcess:
         members = (Member(self.logical_port, self.info.rank),)
         within = request.seconds + EVALUATION_MARGIN
         try:
-            answer = await self.ask("push", {"body": request.body(), "user": request.user}, within=within)
+            answer = await self.ask("push", {"body": records.encode(request), "user": request.user}, within=within)
         except NoAnswer:
             return Pushed(members, error=f"no answer within {within:g} s", is_silent=True)
         except RelayDebugError as error:
             return Pushed(members, error=error.sentence, is_silent=isinstance(error, TargetGone))
-        found = Pushed.parse(answer.get("pushed"))
+        found = parse(Pushed, answer.get("pushed"))
         if found.digest:
             self.sources[found.file] = found.digest
             self.info = replace(self.info, pushes=self.info.pushes + 1)

@@ -31,6 +31,7 @@ from relay_core.net.session.stream import SessionStream
 from relay_core.net.socket_owner import until_accepted
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.records import parse, parse_or_none
 from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
@@ -165,7 +166,7 @@ class ReverseForwarder:
         try:
             while (data := await request.read()) and len(received) < MAX_REFUSAL:
                 received += data
-            failure = Failure.parse(json.loads(received or b"{}"), printable)
+            failure = parse_or_none(Failure, json.loads(received or b"{}"), printable)
             why = failure.error if failure else ""
             refused = failure is not None
         except ConnectionLost as lost:
@@ -178,7 +179,7 @@ class ReverseForwarder:
         return refused
 
     def _accept(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
-        prefetch = StreamMetadata.parse(event.metadata).prefetch
+        prefetch = parse(StreamMetadata, event.metadata).prefetch
         connecting = self._connect(driver, stream, prefetch=prefetch)
         self._streams.spawn(connecting, name=f"connection of the job to port {self._port}")
 

@@ -17,6 +17,7 @@ from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
 from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.websocket.connection import WebSocket
+from relay_core.records import parse
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, NotAttached
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT, Settings
@@ -94,7 +95,7 @@ class AgentTunnels:
 
     def has_session_of(self, client: str) -> bool:
         """Whether the client with this id has a session with a working transport."""
-        return any(session.attached and ClientInfo.parse(session.peer.info).client == client for session in self.table)
+        return any(session.attached and parse(ClientInfo, session.peer.info).client == client for session in self.table)
 
     async def shake_hands(
         self, websocket: WebSocket, *, within: float = HANDSHAKE_TIMEOUT
@@ -155,7 +156,7 @@ class AgentTunnels:
         session = attached.session
         # A resumed session keeps its driver, with the streams and local sockets that have outlived the transport.
         driver = self._drivers.get(session.id) or self._add_driver(session)
-        user = ClientInfo.parse(session.peer.info).user or "a client"
+        user = parse(ClientInfo, session.peer.info).user or "a client"
         logger.info("%s %s", user, "connected" if attached.new else "reconnected")
         reason = await driver.run_transport(transport, attached.epoch, attached.trailing, attached.reply)
         if session.over:
@@ -171,7 +172,7 @@ class AgentTunnels:
 
         def requested(body: bytes, respond: Respond) -> None:
             if self._on_request is not None:
-                self._on_request(body, ClientInfo.parse(session.peer.info), respond)
+                self._on_request(body, parse(ClientInfo, session.peer.info), respond)
 
         def streams_changed() -> None:
             # While a debugger is attached, ending the session would resume the job and remove its breakpoints.

@@ -17,6 +17,7 @@ from relay_client.hang.output import verdict_as_text
 from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_core.net.relay_tls import client_tls
+from relay_core.records import encode
 from tests.bench.pretended_ranks import RANKS_PER_AGENT, access_of, collectives_of
 from tests.bench.programs import lines_of
 from tests.bench.report import Limit, Row
@@ -39,7 +40,7 @@ async def verdict(stage: Stage, *, quick: bool) -> list[Row]:
         await lines_of(agents, lambda text: "listening" in text)
         times = await _times(stage, ranks, 3 if quick else 20)
         await stage.programs.end(agents)
-        size = len(json.dumps(collectives_of(0, ranks).encode()))
+        size = len(json.dumps(encode(collectives_of(0, ranks))))
         rows.append(
             Row(
                 "verdict on a job that hangs",

@@ -18,12 +18,13 @@ from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.ras import RasStatus
-from relay_core.agent_api.requests import Failure, parse_message, parse_request
+from relay_core.agent_api.requests import Failure, parse_message, parse_request, stream_name
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ProtocolError, RelayDebugError, UsageError
 from relay_core.net.session.secure_channel import SecureChannel
 from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.paired_search import PairedValues
+from relay_core.records import encode, parse, parse_or_none
 from relay_core.tunnel import AgentHandshake, ClientHandshake, SessionTable, Settings, StreamOpened
 from relay_core.tunnel.frames import Frame
 from relay_core.tunnel.frames import FrameDecoder as TunnelDecoder
@@ -107,17 +108,17 @@ def announcement(data: bytes) -> None:
     assert AgentInfo.parse(info.encode()) == info
     assert len(json.dumps(fit(info.encode()), separators=(",", ":"))) <= MAX_ANNOUNCEMENT
     for kind in (ClientInfo, ClientStatus, StreamMetadata, NodeStacks):
-        kind.parse(value)
-    Failure.parse(value)
+        parse(kind, value)
+    parse_or_none(Failure, value)
 
 
 @parser
 def evaluation(data: bytes) -> None:
     value = as_json(data)
     for response, request in ((NodeValues, Evaluate), (NodePushed, Push)):
-        assert response.parse(response.parse(value).encode()) == response.parse(value)
+        assert parse(response, encode(parse(response, value))) == parse(response, value)
         with documented(UsageError):
-            assert request.parse_body(request.parse_body(value).body()) == request.parse_body(value)
+            assert request.parse_body(encode(request.parse_body(value))) == request.parse_body(value)
     with documented(ProtocolError, UsageError):
         parse_message(data)
     search = PairedValues(SearchStart(5678, 0, data))
@@ -128,8 +129,8 @@ def evaluation(data: bytes) -> None:
 @parser
 def collectives(data: bytes) -> None:
     value = as_json(data)
-    found = NodeCollectives.parse(value, escape_controls)
-    assert NodeCollectives.parse(found.encode()).encode() == found.encode()
+    found = parse(NodeCollectives, value, escape_controls)
+    assert encode(parse(NodeCollectives, encode(found))) == encode(found)
     targets = tuple(TargetInfo(5678 + rank, rank=rank, world=4) for rank in range(4))
     reply = NodeReply(AgentInfo(AgentId("a"), targets=targets, endings=(Ending(5680, signal=9),)), found)
     verdicts = [JobVerdict.of(job) for job in read_jobs([reply])]
@@ -140,7 +141,7 @@ def collectives(data: bytes) -> None:
 @parser
 def stream_target(data: bytes) -> None:
     request = parse_request(as_text(data))
-    assert request is None or parse_request(request.encode()) == request
+    assert request is None or parse_request(stream_name(request)) == request
 
 
 # What torch and NCCL in a job, or something else on NCCL's port, hand to the agent:
@@ -157,5 +158,5 @@ def flight_recorder(data: bytes) -> None:
 @parser
 def ras_answer(data: bytes) -> None:
     status = parse_status(as_text(data))
-    assert RasStatus.parse(status.encode()).communicators == status.communicators
-    assert len(json.dumps(status.encode())) < MAX_RAS_STATUS
+    assert parse(RasStatus, encode(status)).communicators == status.communicators
+    assert len(json.dumps(encode(status))) < MAX_RAS_STATUS

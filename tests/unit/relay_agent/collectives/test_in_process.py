@@ -45,6 +45,7 @@ async def test_full_recorder() -> None:
         import torch
         import torch.distributed as dist
         from relay_agent.collectives.in_process import collect
+        from relay_core.records import encode
 
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         for _ in range(2500):
@@ -54,7 +55,7 @@ async def test_full_recorder() -> None:
         found = collect()
         assert time.thread_time() - started < 0.5
         (group,) = found.groups
-        print(group.enqueued, group.completed, group.ranks, len(json.dumps(found.encode())) < 2000)
+        print(group.enqueued, group.completed, group.ranks, len(json.dumps(encode(found))) < 2000)
         dist.destroy_process_group()
     """
     status, lines, _ = await run_job(code)

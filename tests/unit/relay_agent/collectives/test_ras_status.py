@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from relay_agent.collectives.ras_status import parse_status
 from relay_core.agent_api.ras import RasCommunicator, RasStatus
+from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import JSON
 
 COUNTS = {"Broadcast": 0, "Reduce": 0, "AllGather": 0, "ReduceScatter": 0, "AllReduce": 6}
@@ -186,4 +187,4 @@ def test_something_else_on_the_port() -> None:
 def test_any_answer_can_be_read(text: str) -> None:
     """Whatever listens there, the result survives the wire."""
     status = parse_status(text)
-    assert status.communicators == RasStatus.parse(status.encode()).communicators
+    assert status.communicators == parse(RasStatus, encode(status)).communicators

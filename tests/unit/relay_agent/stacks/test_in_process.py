@@ -11,6 +11,7 @@ import pytest
 
 from relay_agent.stacks import in_process, local_values
 from relay_core.agent_api.stacks import ThreadStack
+from relay_core.records import encode, parse
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import run_job
 
@@ -58,7 +59,7 @@ def test_all_threads_are_reported(parked):
     frame = frame_of(threads, "waiting_room")
     assert (frame.file, dict(frame.locals)) == (__file__, {})
     assert "asks" not in [thread.name for thread in threads]
-    assert [ThreadStack.parse(json.loads(json.dumps(thread.encode()))) for thread in threads] == threads
+    assert [parse(ThreadStack, json.loads(json.dumps(encode(thread)))) for thread in threads] == threads
 
 
 def test_deep_stack_keeps_its_inner_frames():

@@ -14,6 +14,7 @@ import pytest
 from relay_agent.stacks import out_of_process
 from relay_agent.stacks.out_of_process import Dump, parse_dump, stacks_of
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from relay_core.records import parse
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone, job, suspend
 
@@ -21,10 +22,11 @@ MEMBER = """
 import json, threading, time
 from pathlib import Path
 from relay_agent.stacks import in_process
+from relay_core.records import encode
 
 def answer():
     for number in sys.stdin:
-        print(json.dumps([int(number), [thread.encode() for thread in in_process.collect()]]), flush=True)
+        print(json.dumps([int(number), [encode(thread) for thread in in_process.collect()]]), flush=True)
 
 number = in_process.register_dump(Path(sys.argv[1]))
 threading.Thread(target=answer, daemon=True).start()
@@ -59,7 +61,7 @@ class Asked:
         while True:
             number, threads = json.loads(await self.running.line())
             if number == mine:
-                return [ThreadStack.parse(thread) for thread in threads]
+                return [parse(ThreadStack, thread) for thread in threads]
 
     async def stacks(self, *, dump=True, **options):
         return await stacks_of(self.pid, self.ask, self.dump if dump else None, **options)

@@ -11,6 +11,7 @@ from relay_client.ports.source_files import find_local_root, is_different
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.requests import Digest
 from relay_core.errors import RelayDebugError
+from relay_core.records import encode
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         assert within > 0
         if request.port != 5678:
             raise RelayDebugError("this agent serves ports, not processes")
-        return file_digest(directory / request.path).encode()
+        return encode(file_digest(directory / request.path))
 
     monkeypatch.setattr(source_files, "send_request", answer)
     return directory

@@ -14,6 +14,7 @@ from relay_core.agent_api.collectives import (
 )
 from relay_core.agent_api.ras import RasCommunicator, RasStatus
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS
 
 NUMBERS = st.integers(0, 2**40)
@@ -82,7 +83,7 @@ def test_names_on_the_wire() -> None:
                     }
                 ],
                 "activity": "blocked",
-                "stacks": stacks.encode(),
+                "stacks": encode(stacks),
             }
         ],
         "ras": {
@@ -90,14 +91,14 @@ def test_names_on_the_wire() -> None:
             "communicators": [{"name": "ae94", "size": 2, "remarks": ["rank 1 is not responding"]}],
         },
     }
-    assert wire == NodeCollectives((process,), ras).encode()
-    assert NodeCollectives((process,), ras) == NodeCollectives.parse(wire)
+    assert wire == encode(NodeCollectives((process,), ras))
+    assert NodeCollectives((process,), ras) == parse(NodeCollectives, wire)
 
 
 @given(NODES)
 def test_round_trip(node: NodeCollectives) -> None:
     """What a node reports survives encoding and parsing, with the order of the ranks in a group."""
-    assert node == NodeCollectives.parse(json.loads(json.dumps(node.encode())))
+    assert node == parse(NodeCollectives, json.loads(json.dumps(encode(node))))
 
 
 @given(st.sampled_from(KINDS), JSON | st.dictionaries(st.sampled_from(FIELDS), JSON))
@@ -111,26 +112,27 @@ def test_any_json_reads_as_something(
     value: object,
 ) -> None:
     """Any JSON of an agent or a job can be parsed."""
-    read = kind.parse(value)
-    assert read.encode() == kind.parse(read.encode()).encode()
+    read = parse(kind, value)
+    assert encode(read) == encode(parse(kind, encode(read)))
 
 
 def test_large_groups_are_short() -> None:
     """Ranks at equal distances, as those of tensor and data parallel groups, take a few bytes."""
     group = GroupRecord("dp", ranks=tuple(range(3, 32768, 8)))
-    assert [[3, 4096, 8]] == group.encode()["ranks"]
+    assert [[3, 4096, 8]] == encode(group)["ranks"]
 
 
 def test_ranks_without_limit_are_cut() -> None:
     """A run that claims more ranks than a job can have is left out."""
-    assert () == GroupRecord.parse({"ranks": [[0, MAX_RANKS + 1, 1]]}).ranks
-    assert (7,) == GroupRecord.parse({"ranks": [[7, 1, 1], [0, 2**62, 1]]}).ranks
-    assert (7,) == GroupRecord.parse({"ranks": [[7, 1, 1], ["x", 1, 1], [8, 1, 1]]}).ranks
+    assert () == parse(GroupRecord, {"ranks": [[0, MAX_RANKS + 1, 1]]}).ranks
+    assert (7,) == parse(GroupRecord, {"ranks": [[7, 1, 1], [0, 2**62, 1]]}).ranks
+    assert (7,) == parse(GroupRecord, {"ranks": [[7, 1, 1], ["x", 1, 1], [8, 1, 1]]}).ranks
 
 
 def test_texts_are_cleaned() -> None:
     """`clean` is applied to every text."""
-    found = NodeCollectives.parse(
+    found = parse(
+        NodeCollectives,
         {
             "processes": [{"torch": "a", "problem": "b", "groups": [{"name": "c", "operations": [{"name": "d"}]}]}],
             "ras": {"communicators": [{"name": "e", "remarks": ["f"]}]},

@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, count_targets, fit, targets_of_runs
-from relay_core.agent_api.metadata import MAX_CONFLICTS, ClientInfo, ClientStatus, PortConflict, StreamMetadata
+from relay_core.agent_api.metadata import (
+    MAX_CONFLICTS,
+    MAX_NAME,
+    ClientInfo,
+    ClientStatus,
+    PortConflict,
+    StreamMetadata,
+)
 from relay_core.agent_api.resources.usage import NodeUsage, ProcessUsage
-from relay_core.agent_api.values import MAX_NAME
+from relay_core.records import encode, parse
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_OPEN_METADATA
 from relay_core.tunnel.payloads import encode_json
 from tests.unit.relay_core.agent_api.strategies import AGENTS
@@ -111,14 +118,14 @@ def test_any_announcement(info, limit):
 def test_long_user():
     """A user is cut to 64 printable characters by both sides."""
     user = "é\n" * 2000
-    assert "é" * MAX_NAME == ClientInfo.parse({"client": "c", "user": user}).user
-    assert "é" * MAX_NAME == StreamMetadata.parse({"user": user}).user
-    assert encode_json(StreamMetadata(user).encode(), MAX_OPEN_METADATA)
-    assert encode_json(ClientInfo("c", user).encode(), MAX_CONTROL_PAYLOAD)
+    assert "é" * MAX_NAME == parse(ClientInfo, {"client": "c", "user": user}).user
+    assert "é" * MAX_NAME == parse(StreamMetadata, {"user": user}).user
+    assert encode_json(encode(StreamMetadata(user)), MAX_OPEN_METADATA)
+    assert encode_json(encode(ClientInfo("c", user)), MAX_CONTROL_PAYLOAD)
 
 
 def test_many_conflicts():
     """A client reports the first ones, with owners that fit into a frame."""
     status = ClientStatus(tuple(PortConflict(port, "é" * 200, "ü" * 200) for port in range(1, 1000)))
-    assert MAX_CONFLICTS == len(status.encode()["conflicts"])
-    assert encode_json(status.encode(), MAX_CONTROL_PAYLOAD)
+    assert MAX_CONFLICTS == len(encode(status)["conflicts"])
+    assert encode_json(encode(status), MAX_CONTROL_PAYLOAD)

@@ -2,17 +2,18 @@
 
 import pytest
 
-from relay_core.agent_api.members import Member, describe_ranks, grouped, parse_members, selects_port, selects_rank
+from relay_core.agent_api.members import Member, describe_ranks, grouped, selects_port, selects_rank
 from relay_core.agent_api.push import Pushed, State
 from relay_core.errors import UsageError
+from relay_core.records import encode, parse
 
 
 def test_members_of_a_message() -> None:
     """A member is its port, and its rank if it has one; anything else is left out."""
     members = (Member(5678, 0), Member(5679))
-    assert members == parse_members([member.encode() for member in members])
-    assert (Member(5678),) == parse_members([[5678, "x"], [0, 1], "x", None, []])
-    assert () == parse_members(None)
+    assert {"members": [[5678, 0], [5679]]} == encode(Pushed(members))
+    assert members == parse(Pushed, {"members": [[5678, 0], [5679]]}).members
+    assert (Member(5678),) == parse(Pushed, {"members": [[5678, "x"], [0, 1], "x", None, []]}).members
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS
 
 FRAMES = st.builds(Frame, TEXTS, st.integers(0, 10**6), TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3))
@@ -45,16 +46,16 @@ def test_names_on_the_wire() -> None:
     frames = (Frame("/job/train.py", 88, "f"), Frame("/job/train.py", 88, "step", {"x": "1"}))
     process = ProcessStacks(5681, 3, 44, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
     silent = ProcessStacks(5682, 4, 45, error="it has ended")
-    wire = {"port": 5682, "rank": 4, "pid": 45, "how": "none", "threads": [], "error": "it has ended"}
-    assert {"processes": [WIRE, wire]} == NodeStacks((process, silent)).encode()
-    assert NodeStacks((process, silent)) == NodeStacks.parse({"processes": [WIRE, wire]})
+    wire = {"port": 5682, "rank": 4, "pid": 45, "error": "it has ended"}
+    assert {"processes": [WIRE, wire]} == encode(NodeStacks((process, silent)))
+    assert NodeStacks((process, silent)) == parse(NodeStacks, {"processes": [WIRE, wire]})
 
 
 @given(st.lists(PROCESSES, max_size=3).map(tuple))
 def test_round_trip(processes: tuple[ProcessStacks, ...]) -> None:
     """Stacks survive encoding and parsing."""
     stacks = NodeStacks(processes)
-    assert stacks == NodeStacks.parse(json.loads(json.dumps(stacks.encode())))
+    assert stacks == parse(NodeStacks, json.loads(json.dumps(encode(stacks))))
 
 
 @given(
@@ -65,14 +66,14 @@ def test_any_json_reads_as_something(
     kind: type[Frame] | type[ThreadStack] | type[ProcessStacks] | type[NodeStacks], value: object
 ) -> None:
     """Any JSON of an agent or a job can be parsed."""
-    read = kind.parse(value)
-    assert read == kind.parse(read.encode())
+    read = parse(kind, value)
+    assert read == parse(kind, encode(read))
 
 
 def test_texts_are_cleaned() -> None:
     """`clean` is applied to every text, including names of variables."""
-    assert Frame("F", 1, "G", {"X": "Y"}) == Frame.parse(
-        {"file": "f", "line": 1, "function": "g", "locals": {"x": "y"}}, str.upper
+    assert Frame("F", 1, "G", {"X": "Y"}) == parse(
+        Frame, {"file": "f", "line": 1, "function": "g", "locals": {"x": "y"}}, str.upper
     )
-    assert "HELPER THREAD" == ProcessStacks.parse(WIRE, str.upper).how
-    assert "MAINTHREAD" == ProcessStacks.parse(WIRE, str.upper).threads[0].name
+    assert "HELPER THREAD" == parse(ProcessStacks, WIRE, str.upper).how
+    assert "MAINTHREAD" == parse(ProcessStacks, WIRE, str.upper).threads[0].name

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.records import encode, parse_or_none
 
 SHARES = st.integers(0, 1_000_000).map(lambda number: number / 1000)
 BYTES = st.integers(0, 2**40)
@@ -28,26 +29,25 @@ USAGES = st.builds(
 @given(USAGES)
 def test_what_is_announced_is_read(usage: NodeUsage):
     """A client reads what the agent has sent as JSON."""
-    assert usage == NodeUsage.parse(json.loads(json.dumps(usage.encode())))
+    assert usage == parse_or_none(NodeUsage, json.loads(json.dumps(encode(usage))))
 
 
 @pytest.mark.parametrize("value", [None, 7, "x", []])
 def test_no_usage(value: object):
     """An agent without a monitor announces none."""
-    assert NodeUsage.parse(value) is None
+    assert parse_or_none(NodeUsage, value) is None
 
 
 def test_malformed_parts():
-    """A process without a valid port is skipped, and other invalid values are 0."""
+    """A process without a valid port and what is not a GPU are skipped, and other invalid values are 0."""
     processes = [7, [0, 1, 1], [5678, None, -1], [5679, 1, 1, 7], [5680, 1, 1, ["x", 2]]]
     value = {"cpu": "x", "gpus": [[], 7], "processes": processes, "later": 1}
-    nothing = GpuUsage("", 0.0, 0, 0)
     found = (
         *(ProcessUsage(5678, 0.0, 0), ProcessUsage(5679, 1.0, 1)),
         ProcessUsage(5680, 1.0, 1, AllocatorUsage(0, 2, 0, 0, 0)),
     )
-    expected = NodeUsage(0.0, 0.0, 0, 0, 0, (nothing, nothing), found)
-    assert expected == NodeUsage.parse(value)
+    expected = NodeUsage(0.0, 0.0, 0, 0, 0, (), found)
+    assert expected == parse_or_none(NodeUsage, value)
 
 
 def test_usage_of_a_port():

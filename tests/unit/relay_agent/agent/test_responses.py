@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from relay_agent.agent.port_targets import PortTargets
-from relay_agent.agent.targets import respond_to_message
+from relay_agent.agent.responses import respond_to_message
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep, Selection, Value
 from relay_core.agent_api.members import Member
 
