@@ -58,7 +58,7 @@ class _Hook:
         elif self._is_over or not parse_ranks(process.settings.ranks).includes(process.identity):
             self._log(process, frame)
         elif not process.hold_at(frame, "breakpoint()", process.settings.hold):
-            self._is_over = not process.node_client.futile.is_set()  # otherwise, it has not waited
+            self._is_over = not process.attaching.futile.is_set()  # otherwise, it has not waited
             self._log(process, frame)
 
     def _log(self, process: DebuggedProcess, frame: FrameType) -> None:

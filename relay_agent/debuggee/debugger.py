@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from relay_agent.debuggee import debugpy_start, fork_guard, late_patching, pydevd_patches, recovery, tracing
 from relay_agent.debuggee.pydevd_patches import attached
@@ -137,6 +137,13 @@ POLL_INTERVAL = 0.05
 """Seconds between checks of debugpy, which has no callback for an attaching debugger."""
 DETACH_TIMEOUT = 5.0
 """Timeout in seconds for debugpy to process a disconnect; the debugger's socket may be closed earlier."""
+
+
+class Waitable(Protocol):
+    """A condition that another thread fulfils, such as a `threading.Event`."""
+
+    def wait(self, timeout: float, /) -> bool:
+        """Wait up to `timeout` seconds for the condition, and return whether it is fulfilled."""
 
 
 class Debugger:
@@ -289,7 +296,7 @@ class Debugger:
 
         debugpy.breakpoint()
 
-    def wait_for_attach(self, seconds: float, hopeless: threading.Event) -> bool:
+    def wait_for_attach(self, seconds: float, hopeless: Waitable) -> bool:
         """Wait for a debugger, until `seconds` have passed or `hopeless` is set, and return whether one is attached.
 
         debugpy's `wait_for_client` checks the same condition, but without a time limit.

@@ -56,7 +56,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         RelayDebugError: the process cannot be debugged.
     """
     found = current()
-    if found is None or found.node_client.hopeless.is_set():
+    if found is None or found.attaching.hopeless.is_set():
         if not is_local(settings, os.environ):
             settings.access.require_complete(os.environ)
             _require_known_port()
@@ -129,9 +129,8 @@ class DebuggedProcess:
             },
             on_failure=self._log_failure,
         )
-        if self.is_local:
-            self.node_client.unreachable = RelayDebugError(NO_RELAY)
-            self.node_client.futile.set()
+        self.attaching = self.node_client.attaching
+        self.node_client.start()
 
     def __repr__(self) -> str:
         return f"<DebuggedProcess rank {self.identity.rank} port {self.port} {self.node_client!r}>"
@@ -145,7 +144,7 @@ class DebuggedProcess:
     @property
     def _where_and_when(self) -> str:
         """`where`, followed by "once the agent is listening" until the agent is listening."""
-        return self.where if self.node_client.listening.is_set() else f"{self.where} once the agent is listening"
+        return self.where if self.attaching.listening.is_set() else f"{self.where} once the agent is listening"
 
     def log(self, text: str) -> None:
         """Write a line to the job's stderr, with the rank if the job has several."""
@@ -177,7 +176,7 @@ class DebuggedProcess:
         announce_running = self.node_client.prepare_state("running")
         is_attached = False
         try:
-            is_attached = debugger.wait_for_attach(seconds, self.node_client.futile)
+            is_attached = debugger.wait_for_attach(seconds, self.attaching.futile)
             if not is_attached:
                 self._log_unreachable()
             return is_attached
@@ -188,7 +187,7 @@ class DebuggedProcess:
     def hold_at(self, frame: FrameType, cause: str, seconds: float) -> bool:
         """Wait for a debugger and stop at the next line of `frame`; return False if none attaches within `seconds`."""
         place = f"{cause} at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119 - 10 ms
-        if not debugger.is_attached() and not self.node_client.futile.is_set():
+        if not debugger.is_attached() and not self.attaching.futile.is_set():
             self.log(f"{place}: waiting up to {seconds:g} s for a debugger on {self.where}")
         if not self.wait(seconds, detail=place):
             return False
@@ -212,10 +211,10 @@ class DebuggedProcess:
             self._exits_without = False
             self.log(f"debugger attached after {time.monotonic() - started:.1f} s")
             return True
-        if self.node_client.hopeless.is_set():
-            self._log_failure(self.node_client.failure)
-        elif seconds > 0 and self.node_client.unreachable is None and not self._exits_without:
-            still = "still " if self.node_client.listening.is_set() else ""
+        if self.attaching.hopeless.is_set():
+            self._log_failure(self.obstacle)
+        elif seconds > 0 and self.obstacle is None and not self._exits_without:
+            still = "still " if self.attaching.listening.is_set() else ""
             later = f"a debugger can {still}attach on {self._where_and_when}"
             self.log(f"no debugger attached within {seconds:g} s; continuing ({later})")
         return False
@@ -232,13 +231,14 @@ class DebuggedProcess:
             self.node_client.set_state("crashed", exception)
             return True
         self._is_held = True
-        if self.node_client.is_futile(within=AGENT_TIME):
+        self.attaching.decided.wait(AGENT_TIME)
+        if self.attaching.futile.is_set():
             self.log(f"crashed: {exception}; not held for a debugger: {self.obstacle}")
             return False
         where = self._where_and_when
         self.log(f"crashed: {exception}; held for up to {hold:g} s; a debugger can attach on {where}")
         self.node_client.set_state("crashed", exception, until=time.time() + hold)
-        if debugger.wait_for_attach(hold, self.node_client.futile):
+        if debugger.wait_for_attach(hold, self.attaching.futile):
             self._is_held = False
             self._agent_of_hold = self.node_client.connections
             return True
@@ -259,12 +259,12 @@ class DebuggedProcess:
     @property
     def obstacle(self) -> RelayDebugError | None:
         """Why no debugger can attach now."""
-        return self.node_client.failure or self.node_client.unreachable
+        return self.attaching.obstacle
 
     def _log_unreachable(self) -> None:
         """Log once that this process is not waiting for a debugger, because its agent cannot reach the relay."""
-        error = self.node_client.unreachable
-        if error is None or self._unreachable_logged:
+        error = self.obstacle
+        if error is None or self.attaching.hopeless.is_set() or self._unreachable_logged:
             return
         self._unreachable_logged = True
         hint = f". hint: {error.hint}" if error.hint else ""

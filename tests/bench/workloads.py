@@ -126,7 +126,7 @@ def on_demand() -> None:
     relay_agent.start_remote_debugging(HC, int(port), wait=0, connection_string_file=file, ca_file=ca_file)
     process = process.current()
     assert process is not None
-    assert process.node_client.listening.wait(30)
+    assert process.node_client.attaching.listening.wait(30)
 
 
 def debug_run() -> None:

@@ -76,9 +76,9 @@ async def test_the_secret_of_a_step_argument(cloud: Azure, identity: FakeManaged
         from relay_agent.debuggee import process
         relay_agent.start_remote_debugging_from_args()
         client = process.current().node_client
-        while not client.listening.is_set() and not client.hopeless.is_set():
+        while not client.attaching.listening.is_set() and not client.attaching.hopeless.is_set():
             time.sleep(0.02)
-        print(client.agent_pid, client.listening.is_set(), "azure" in sys.modules, flush=True)
+        print(client.agent_pid, client.attaching.listening.is_set(), "azure" in sys.modules, flush=True)
         sys.stdin.readline()
     """
     arguments = ["--is-debug", "True", *name, "--debug-port", "5678", "--debug-wait", "0"]

@@ -19,6 +19,7 @@ from typing import Any
 from relay_agent.exceptions import describe_exception, unexpected
 from relay_agent.gevent_originals import keep_thread, prepare_imports, threading, time
 from relay_agent.node.directory import NodeDirectory
+from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.in_job.connection import AgentConnection
 from relay_agent.node.in_job.signal_mask import blocked_signals
@@ -35,6 +36,7 @@ from relay_agent.node.protocol import (
     encode,
 )
 from relay_agent.settings.hints import hint_for_job
+from relay_agent.settings.local_run import LOCAL_RUN, NO_RELAY
 from relay_agent.stacks.in_process import register_dump
 from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
@@ -45,8 +47,6 @@ OUTPUTS = "outputs"
 """The directory, below the one in which a job was started, whose files Azure ML keeps with the run."""
 PONG_TIMEOUT = 2.0
 """Seconds for an agent to answer `Ping`, after which an agent that is still connected counts as alive."""
-POLL_INTERVAL = 0.02
-"""Seconds between two checks while waiting for one of two conditions."""
 LEAVE_TIMEOUT = 2.0
 """Maximum time in seconds that an exiting process waits for its agent to send the last bytes, because a container stops
 with its job."""
@@ -96,29 +96,24 @@ class NodeClient:
         answers: Mapping[str, Callable[[Ask], AnswerFields | None]],
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
-        self.hopeless = threading.Event()
-        """Set when debuggers can no longer attach; `failure` is then the reason."""
-        self.futile = threading.Event()
-        """Set while waiting for a debugger is useless: `hopeless` is set, or the agent has not reached the relay so
-        far."""
-        self.unreachable: RelayDebugError | None = None
-        """Why the agent, which keeps trying, has not reached the relay for a while; None once it has listened."""
-        self.listening = threading.Event()
-        """Set when the relay has accepted the agent."""
-        self.registered = threading.Event()
-        """Set when the agent has registered this process, or the registration has failed."""
-        self.failure: RelayDebugError | None = None
+        self.attaching = AttachState()
+        """Whether debuggers can attach."""
         self.agent_pid = 0
         """Process id of the agent, after the registration."""
         self.connections = 0
         """Number of agents to which this process has been connected; more than one only if some were killed."""
-        self._access = access
-        self._target = target.copy()
-        self._forwards = forwards
-        self._event_directories = list(event_directories)
-        self._monitor = monitor
-        self._metrics = metrics
-        self._sources: dict[str, str] = {}
+        self._registration: Registration = {
+            "register": target.copy(),
+            "access": access,
+            "forwards": forwards,
+            "event_directories": list(event_directories),
+            "monitor": monitor,
+            "metrics": None if metrics is None else list(metrics),
+            "outputs": f"{target.get('cwd') or '.'}/{OUTPUTS}",
+            "dump": None,
+            "sources": {},
+        }
+        """As the next agent will receive it: with the current state and replaced sources."""
         self._answers = answers
         self._on_failure = on_failure
         self._owner = os.getpid()
@@ -129,10 +124,15 @@ class NodeClient:
         self._leaving = False
         self._pong = threading.Event()
         self._done = threading.Event()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._drop_connection)
         self._connected = threading.Event()
         """Set when the helper thread has no half-open descriptors and no child process, at its first connection."""
+        if LOCAL_RUN in access:
+            self.attaching.report(State.UNREACHABLE, RelayDebugError(NO_RELAY))
+
+    def start(self) -> None:
+        """Register in a helper thread, and deregister when this process exits."""
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._drop_connection)
         with blocked_signals():
             _HelperThread(target=self._live, name="relay-agent", daemon=True).start()
         atexit.register(self.leave)
@@ -140,8 +140,7 @@ class NodeClient:
         self._connected.wait(START_TIME)
 
     def __repr__(self) -> str:
-        state = "hopeless" if self.hopeless.is_set() else "listening" if self.listening.is_set() else "connecting"
-        return f"<NodeClient port {self._target['port']} {state}>"
+        return f"<NodeClient port {self._registration['register']['port']} {self.attaching.state.name.lower()}>"
 
     @property
     def is_mine(self) -> bool:
@@ -153,13 +152,6 @@ class NodeClient:
         """Whether the agent is running, even if the helper thread has not noticed its exit yet."""
         with self._sending:
             return self._connection is not None and self._connection.is_open()
-
-    def is_futile(self, *, within: float) -> bool:
-        """Return whether no debugger can attach, after waiting up to `within` seconds to find out."""
-        deadline = time.monotonic() + within
-        while not (self.listening.is_set() or self.futile.wait(POLL_INTERVAL)) and time.monotonic() < deadline:
-            pass
-        return self.futile.is_set()
 
     def is_agent_alive(self) -> bool:
         """Return whether the agent responds: the connection to an agent being killed may stay open for a moment."""
@@ -180,14 +172,14 @@ class NodeClient:
         line = encode(change)
 
         def announce() -> None:
-            self._target = {**self._target, **change, "since": time.time()}
+            self._registration["register"] = {**self._registration["register"], **change, "since": time.time()}
             self._send_line(line)
 
         return announce
 
     def source_replaced(self, file: str, digest: str) -> None:
         """Register the digest of a file whose code was replaced, with this agent and its successors."""
-        self._sources = {**self._sources, file: digest}
+        self._registration["sources"] = {**self._registration["sources"], file: digest}
 
     def leave(self) -> None:
         """Deregister, and wait until the agent has delivered the last bytes; in a forked child, do nothing."""
@@ -205,8 +197,8 @@ class NodeClient:
             failed = short = 0
             while failed < MAX_FAILED_AGENTS:
                 joined = time.monotonic()
-                has_listened = self._serve(NodeDirectory.of(self._access))
-                if self.hopeless.is_set() or self._leaving:
+                has_listened = self._serve(NodeDirectory.of(self._registration["access"]))
+                if self.attaching.state is State.HOPELESS or self._leaving:
                     return
                 failed = 0 if has_listened else failed + 1
                 short = short + 1 if time.monotonic() - joined < SHORT_LIFE else 0
@@ -223,27 +215,17 @@ class NodeClient:
 
     def _max_delay(self, short: int) -> float:
         """Return the longest delay before the next agent, after this number of consecutive short-lived agents."""
-        spread = min(MAX_SPREAD, SPREAD_PER_RANK * (self._target.get("world") or 1))
+        spread = min(MAX_SPREAD, SPREAD_PER_RANK * (self._registration["register"].get("world") or 1))
         return min(MAX_RESTART_DELAY, spread + 0.1 * max(0, short - PROMPT_RESTARTS) ** 2)
 
     def _serve(self, directory: NodeDirectory) -> bool:
         """Register with one agent, and handle its messages until it exits; return whether it has listened."""
         has_listened = False
         with contextlib.closing(connect_or_start(directory, self._gate)) as connection:
-            registration: Registration = {
-                "register": self._target,
-                "access": self._access,
-                "forwards": self._forwards,
-                "event_directories": self._event_directories,
-                "monitor": self._monitor,
-                "metrics": None if self._metrics is None else list(self._metrics),
-                "outputs": f"{self._target.get('cwd') or '.'}/{OUTPUTS}",
-                "dump": _register_dump(directory),
-                "sources": self._sources,
-            }
+            self._registration["dump"] = _register_dump(directory)
             with self._sending:  # the registration must be the first message
-                if not connection.send(encode(registration)):  # the agent was killed before it accepted the connection
-                    return False
+                if not connection.send(encode(self._registration)):
+                    return False  # the agent was killed before it accepted the connection
                 self._connection = connection
                 self.connections += 1
             self._connected.set()
@@ -268,14 +250,11 @@ class NodeClient:
             self._answer(message)
         elif "registered" in message:
             self.agent_pid = int(message.get("agent", 0))
-            self.registered.set()
+            self.attaching.report(State.REGISTERED)
         elif "listening" in message:
-            self.unreachable = None
-            self.futile.clear()
-            self.listening.set()
+            self.attaching.report(State.LISTENING)
         elif "unreachable" in message:
-            self.unreachable = _error(message["unreachable"], message)
-            self.futile.set()
+            self.attaching.report(State.UNREACHABLE, _error(message["unreachable"], message))
         elif "refused" in message or "failed" in message:
             sentence = message["refused"] if "refused" in message else message["failed"]
             self._give_up(_error(sentence, message))
@@ -305,11 +284,8 @@ class NodeClient:
         self._send({"answer": number, **fields})
 
     def _give_up(self, failure: RelayDebugError) -> None:
-        self.failure = failure
         self._on_failure(failure)
-        self.hopeless.set()
-        self.futile.set()
-        self.registered.set()
+        self.attaching.report(State.HOPELESS, failure)
 
     def _send(self, message: Message) -> bool:
         return self._send_line(encode(message))

@@ -162,7 +162,7 @@ async def test_the_connection_string_names_the_hybrid_connection(relay, tmp_path
     code = CALL + (
         "from relay_agent.debuggee import process\n"
         "client = process.current().node_client\n"
-        "print(client.listening.wait(3600), {'relay_core.auth', 'asyncio'} & set(sys.modules))"
+        "print(client.attaching.listening.wait(3600), {'relay_core.auth', 'asyncio'} & set(sys.modules))"
     )
     environment = {"RELAY_CONNECTION_STRING_FILE": secret, "RELAY_CA_FILE": str(relay.ca_file)}
     status, out, err = await run_job(code, "--is-debug", "--debug-ranks=none", **environment)
@@ -238,7 +238,7 @@ async def test_attached_at_the_second_call(relay, tmp_path):
         from relay_agent.debuggee.debugger import debugger
         settings = dict(connection_string_file=sys.argv[1], ca_file=sys.argv[2])
         print(relay_agent.start_remote_debugging("myhc", wait=0, **settings), flush=True)
-        process.current().node_client.registered.wait(3600)
+        process.current().attaching.registered.wait(3600)
         agent = process.current().node_client.agent_pid
         print(agent, debugger.arm(), flush=True)
         for _ in range(2):
@@ -275,7 +275,7 @@ STATE = """
     import relay_agent
     from relay_agent.debuggee import process
     def print_state():
-        print(process.current().node_client._target["state"], flush=True)
+        print(process.current().node_client._registration["register"]["state"], flush=True)
 """
 
 
@@ -341,7 +341,7 @@ async def test_a_refused_key(relay, tmp_path):
     arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-ranks=none"]
     refused = dataclasses.replace(relay, listen_key=new_key())
     secret = str(refused.connection_file(tmp_path, "listen"))
-    code = CALL + "from relay_agent.debuggee import process; process.current().node_client.hopeless.wait(3600)"
+    code = CALL + "from relay_agent.debuggee import process; process.current().attaching.hopeless.wait(3600)"
     environment = {"RELAY_CONNECTION_STRING_FILE": secret, "RELAY_CA_FILE": str(relay.ca_file)}
     _, _, err = await run_job(code, *arguments, **environment)
     possible = [line for line in err.splitlines() if "can attach" in line]
@@ -365,7 +365,7 @@ async def test_failure_of_what_nobody_waits_for(tmp_path):
         import relay_agent
         from relay_agent.debuggee import process
         relay_agent.start_remote_debugging("myhc", 5678, wait=0)
-        print(process.current().node_client.hopeless.wait(3600))
+        print(process.current().attaching.hopeless.wait(3600))
     """
     place = tmp_path / ("long" * 25)
     status, out, err = await run_job(code, RELAY_CONNECTION_STRING="Endpoint=sb://x/", RELAY_NODE_DIR=str(place))

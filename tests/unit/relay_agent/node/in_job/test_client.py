@@ -19,13 +19,16 @@ from tests.support.run_job import agents_on
 
 START = f"""\
 import os, time
+from relay_agent.node.in_job.attach_state import State
 from relay_agent.node.in_job.client import NodeClient
 access = {{"hc": {HC!r}}}
 target = {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}}
 def start(port=5678, answers=()):
-    return NodeClient(access, {{**target, "port": port}}, forwards=[], answers=dict(answers))
+    client = NodeClient(access, {{**target, "port": port}}, forwards=[], answers=dict(answers))
+    client.start()
+    return client
 """
-LISTEN = START + "client = start(); print(client.listening.wait(3600), client.agent_pid, flush=True)\n"
+LISTEN = START + "client = start(); print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
 PATIENT = """\
 import sys
 
@@ -94,7 +97,7 @@ async def test_agent_leaves_when_the_job_is_killed(relay, node, how):
 async def test_processes_of_a_node_share_an_agent(relay, node):
     """Those that come at the same time find one agent, which stays for as long as one of them lives."""
     code = START + (
-        "client = start(int(sys.argv[1])); print(client.listening.wait(3600), client.agent_pid, flush=True)\n"
+        "client = start(int(sys.argv[1])); print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
         "sys.stdin.readline()\n"
     )
     environment = settings(relay, node)
@@ -112,7 +115,8 @@ async def test_processes_of_a_node_share_an_agent(relay, node):
 async def test_port_that_is_taken(relay, node):
     """The second process that claims a port is refused, both log it, and the first one keeps the port."""
     code = START + (
-        "client = start(); client.registered.wait(3600); print(client.failure, flush=True)\nsys.stdin.readline()\n"
+        "client = start(); client.attaching.registered.wait(3600); print(client.attaching.obstacle, flush=True)\n"
+        "sys.stdin.readline()\n"
     )
     environment = settings(relay, node)
     async with job(code, **environment) as one:
@@ -145,7 +149,7 @@ async def test_agent_is_not_in_the_process_tree_of_the_job(relay, node):
 async def test_agent_that_fails_at_its_start(node, tmp_path):
     """If the agent process fails before it serves anybody, the job is notified at once and no files are left."""
     code = START + f"sys.executable = {str(tmp_path / 'python')!r}; client = start()\n"
-    code += "print(client.hopeless.wait(3600), client.failure)"
+    code += "print(client.attaching.hopeless.wait(3600), client.attaching.obstacle)"
     (tmp_path / "python").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "python").chmod(0o755)
     status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
@@ -158,8 +162,8 @@ async def test_agent_that_is_killed(relay, node):
     """A process whose agent is killed continues, registers with the next, and draws the same random numbers."""
     code = LISTEN + (
         "import random; state = random.getstate()\n"
-        "client.listening.clear(); os.kill(client.agent_pid, 9)\n"
-        "print(client.listening.wait(3600), client.agent_pid, flush=True)\n"
+        "client.attaching.report(State.UNREACHABLE); os.kill(client.agent_pid, 9)\n"
+        "print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
         "assert random.getstate() == state\n"
     )
     status, out, err = await run_job(code, **settings(relay, node))
@@ -175,8 +179,8 @@ async def test_agents_that_are_killed_again_and_again(relay, node):
     """A process never gives up agents that work until they are killed."""
     code = LISTEN + (
         "for _ in range(7):\n"
-        "    client.listening.clear(); os.kill(client.agent_pid, 9)\n"
-        "    print(client.listening.wait(3600), client.agent_pid, flush=True)\n"
+        "    client.attaching.report(State.UNREACHABLE); os.kill(client.agent_pid, 9)\n"
+        "    print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
         "print(client)"
     )
     status, out, _ = await run_job(code, **settings(relay, node))
@@ -189,7 +193,7 @@ async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
     """The next agent does not know that a debugger was attached, so the process restores full speed on its own."""
     code = START + (
         "client = start(answers={'release': lambda message: print('released', flush=True) or {}})\n"
-        "print(client.listening.wait(3600), client.is_connected, flush=True)\n"
+        "print(client.attaching.listening.wait(3600), client.is_connected, flush=True)\n"
         "os.kill(client.agent_pid, 9)\n"
         "while client.is_connected: time.sleep(0.001)\n"
         "print('lost', flush=True)\n"
@@ -222,8 +226,8 @@ async def test_agent_that_is_being_killed_is_not_alive(relay, node):
 async def test_certificate_that_is_not_trusted_after_the_agent_was_killed(relay, node, tmp_path):
     """An agent that replaces one that has listened retries where the first one would have ended."""
     code = LISTEN + (
-        "sys.stdin.readline(); client.listening.clear(); os.kill(client.agent_pid, 9)\n"
-        "print(client.listening.wait(3600), client.hopeless.is_set(), flush=True)\n"
+        "sys.stdin.readline(); client.attaching.report(State.UNREACHABLE); os.kill(client.agent_pid, 9)\n"
+        "print(client.attaching.listening.wait(3600), client.attaching.hopeless.is_set(), flush=True)\n"
     )
     async with job(code, **settings(relay, node)) as running:
         agent_of(await running.line())
@@ -242,7 +246,7 @@ async def test_forked_child_neither_keeps_nor_ends_the_membership(relay, node):
     code += LISTEN + (
         "child = os.fork()\n"
         "if child == 0: sys.exit(0)\n"
-        "print(os.waitpid(child, 0)[1], client.is_mine, client.hopeless.wait(0.3), flush=True)\n"
+        "print(os.waitpid(child, 0)[1], client.is_mine, client.attaching.hopeless.wait(0.3), flush=True)\n"
         "if os.fork() == 0:\n"
         "    print(os.getpid(), client.is_mine, flush=True); sys.stdin.read(); sys.exit(0)\n"
         "sys.stdin.readline(); os._exit(0)\n"
@@ -262,7 +266,7 @@ async def test_secrets_go_through_the_socket(relay, node):
     """A connection string that is given to the call shows neither in the agent's arguments nor in its environment."""
     code = START + (
         "access |= {'connection_string': sys.stdin.readline().strip(), 'ca_file': sys.argv[1]}\n"
-        "client = start(); print(client.listening.wait(3600), client.agent_pid, flush=True)\n"
+        "client = start(); print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
         "sys.stdin.readline()\n"
     )
     async with job(code, str(relay.ca_file), RELAY_NODE_DIR=str(node)) as running:
@@ -280,7 +284,8 @@ async def test_secrets_go_through_the_socket(relay, node):
 async def test_failure_reaches_the_job(node):
     """An agent that cannot listen sends the job the reason, leaves no zombie, and is not started again."""
     code = START + (
-        "client = start(); print(client.hopeless.wait(3600), client.failure.sentence, client, sep='|')\n"
+        "client = start(); hopeless = client.attaching.hopeless.wait(3600)\n"
+        "print(hopeless, client.attaching.obstacle.sentence, client, sep='|')\n"
         "print(client.agent_pid)\n"
     )
     status, out, err = await run_job(code, RELAY_NODE_DIR=str(node))
@@ -323,9 +328,8 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
         pytest.skip("-m puts the current folder first before Python 3.11")
     for name in ("json.py", "websockets.py", "relay_agent.py"):
         (tmp_path / name).write_text("raise SystemExit('this is the job')")
-    code = (
-        "sys.path.remove('')\n" + START + "client = start(); print(client.hopeless.wait(3600), client.failure.sentence)"
-    )
+    code = f"sys.path.remove('')\n{START}client = start().attaching\n"
+    code += "print(client.hopeless.wait(3600), client.obstacle.sentence)"
     async with job(code, cwd=tmp_path, RELAY_NODE_DIR=str(node)) as running:
         status, out, _ = await running.finish()
     assert (status, out) == (0, ["True no connection string is configured"])
@@ -340,9 +344,8 @@ async def test_files_of_the_job_do_not_get_in_the_way(tmp_path, node):
 )
 async def test_python_that_cannot_be_started(node, executable, sentence):
     """If no agent can be started, the failure has the reason, and no files are left."""
-    code = (
-        START + f"sys.executable = {executable!r}; client = start(); client.hopeless.wait(3600); print(client.failure)"
-    )
+    code = f"{START}sys.executable = {executable!r}; client = start().attaching\n"
+    code += "client.hopeless.wait(3600); print(client.obstacle)"
     status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
     assert status == 0
     assert sentence in out[0]

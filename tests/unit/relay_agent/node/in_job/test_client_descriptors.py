@@ -20,7 +20,8 @@ client = NodeClient(
     {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}},
     forwards=[], answers={{"stacks": lambda _ask: {{"threads": []}}}},
 )
-print(client.listening.wait(3600), flush=True)
+client.start()
+print(client.attaching.listening.wait(3600), flush=True)
 """
 # language: keep - source of a job
 CLOSES = """\
@@ -31,9 +32,9 @@ while client.connections < 2:
     for file in files:
         file.write(b"x")
     time.sleep(0.001)
-client.registered.wait(3600)
+client.attaching.registered.wait(3600)
 print(client.is_agent_alive(), all(os.stat(file.name).st_size == file.tell() for file in files), flush=True)
-print(client.failure, flush=True)
+print(client.attaching.obstacle, flush=True)
 sys.stdin.readline()
 os._exit(0)
 """
@@ -61,7 +62,7 @@ started.wait(3600)
 os.closerange(3, 256)
 files = [open(f"f{number}", "wb", buffering=0) for number in range(12)]
 open("go", "w").close()
-client.registered.wait(3600)
+client.attaching.registered.wait(3600)
 for file in files:
     file.write(b"x")
     file.close()

@@ -24,7 +24,8 @@ client = NodeClient(
     {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}},
     forwards=[], answers={{}},
 )
-client.listening.wait(3600)
+client.start()
+client.attaching.listening.wait(3600)
 """
 WAITS = """
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
