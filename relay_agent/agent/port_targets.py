@@ -17,10 +17,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.evaluation import SearchStep
-from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import Collectives, Digest, Evaluate, Push, Ready, Stacks, Wake
-from relay_core.agent_api.stacks import NodeStacks
+from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.value_parsers import MAX_PORT, is_port_text
 
@@ -106,9 +104,7 @@ class PortTargets:
         forwards = tuple(target.logical_port for target in self.targets() if not target.dap_only)
         return replace(agent, forwards=forwards)
 
-    async def answer(
-        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest
-    ) -> Ready | NodeStacks:
+    async def answer(self, request: NodeRequest) -> Response:
         """Raise ConfigurationError: all requests concern processes."""
         raise ConfigurationError(
             f"this agent serves ports, not processes; it does not support '{request.name}'",

@@ -17,6 +17,7 @@ from relay_core.agent_api.requests import (
     Failure,
     Push,
     Request,
+    Response,
     decode_body,
     encode_message,
     encode_response,
@@ -31,7 +32,7 @@ __all__ = ["Answer", "respond_on_stream", "respond_to_message"]
 
 logger = logging.getLogger(__name__)
 
-Answer = Callable[[Any], Awaitable[object]]
+Answer = Callable[[Any], Awaitable[Response | None]]
 """Executes a request and returns its response, or None if it has sent one itself."""
 
 MAX_BODY = 128 * 1024

@@ -6,30 +6,16 @@ There are two providers: `relay_agent.agent.port_targets` (fixed ports, `relay-a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Protocol
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.collectives import NodeCollectives
-from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
-from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
+from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.push import NodePushed, Push
-from relay_core.agent_api.requests import (
-    Collectives,
-    Digest,
-    FileDigest,
-    Ready,
-    Stacks,
-    Wake,
-)
-from relay_core.agent_api.stacks import NodeStacks
+from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.errors import ConnectionLost
 
 __all__ = ["Target", "TargetGone", "TargetProvider"]
-
-logger = logging.getLogger(__name__)
 
 
 class TargetGone(ConnectionLost):
@@ -100,9 +86,7 @@ class TargetProvider(Protocol):
     def targets(self) -> Iterable[Target]:
         """Return the targets to announce."""
 
-    async def answer(
-        self, request: Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest
-    ) -> Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed | EventFiles | EventData:
+    async def answer(self, request: NodeRequest) -> Response:
         """Return the response to a request.
 
         Raises:

@@ -9,8 +9,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import printable
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.evaluation import SearchStep
-from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
-from relay_core.agent_api.requests import Collectives, Digest, Evaluate, Failure, Push, Stacks, Wake
+from relay_core.agent_api.requests import Evaluate, Failure, NodeRequest, Push
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.session.exchanges import MAX_BODY
@@ -27,18 +26,14 @@ MAX_SENTENCE = 1000
 
 
 async def send_request(
-    tunnels: Tunnels,
-    agent_id: AgentId,
-    request: Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest,
-    *,
-    within: float,
+    tunnels: Tunnels, agent_id: AgentId, request: NodeRequest, *, within: float
 ) -> Mapping[str, object]:
     """Send a request to an agent and return its response.
 
     Args:
         tunnels: The client's tunnels.
         agent_id: The agent's id, as in the roster.
-        request: A request with a single response.
+        request: The request.
         within: Timeout in seconds for the whole response.
 
     Raises:

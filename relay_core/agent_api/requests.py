@@ -31,9 +31,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, cast, get_args
 
+from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
-from relay_core.agent_api.files.event_files import EventDataRequest, EventFilesRequest
-from relay_core.agent_api.push import Push
+from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
+from relay_core.agent_api.push import NodePushed, Push
+from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ProtocolError
 from relay_core.records import NonEmpty, Port, Wire, encode, fields_of, parse_or_none
 
@@ -44,9 +46,11 @@ __all__ = [
     "Failure",
     "FileDigest",
     "Listen",
+    "NodeRequest",
     "Push",
     "Ready",
     "Request",
+    "Response",
     "Stacks",
     "Wake",
     "decode_body",
@@ -109,7 +113,9 @@ class Digest:
     """Absolute, or relative to the directory in which the target was started."""
 
 
-Request = Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Listen
+NodeRequest = Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest
+"""A request with a single `Response`, about processes or files of the node."""
+Request = NodeRequest | Listen
 _KINDS: dict[str, type[Request]] = {kind.name: kind for kind in get_args(Request)}
 
 
@@ -144,7 +150,7 @@ def _argument(kind: type, name: str, part: str) -> object:
     return (int(part) if part.isascii() and part.isdecimal() and len(part) < 16 else None) if kind is int else part
 
 
-def encode_response(response: object) -> dict[str, object]:
+def encode_response(response: Response) -> dict[str, object]:
     """Return the JSON object of a response."""
     return response.encode() if isinstance(response, NodeValues) else encode(response)
 
@@ -202,3 +208,7 @@ class Failure:
     error: Annotated[str, Wire(is_required=True)]
     """The reason, in one sentence."""
     hint: str = ""
+
+
+Response = Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed | EventFiles | EventData
+"""What an agent answers to a request that has not failed."""
