@@ -5,22 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from relay_agent.agent.targets import TargetGone
 from relay_agent.node.exit_status import read_status
+from relay_agent.node.in_agent.monitor_settings import MonitorSettings
 from relay_agent.node.program_image import ProgramImage
-from relay_agent.node.protocol import (
-    Answer,
-    AskFields,
-    Message,
-    StateChange,
-    TargetRecord,
-    encode,
-)
+from relay_agent.node.protocol import Answer, AskFields, Message, Registration, StateChange, encode
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core import records
 from relay_core.agent_api.announcement import State, TargetInfo
@@ -56,8 +50,6 @@ ALLOCATOR_PATIENCE = 3600.0
 COLLECTIVES_TIMEOUT = 1.5
 """Timeout in seconds; a process needs 60 ms to read its recorders unless C code holds the GIL."""
 
-logger = logging.getLogger(__name__)
-
 
 class NoAnswer(ConnectionLost):
     """A process did not answer in time; it may be stuck in C code."""
@@ -69,15 +61,19 @@ class RegisteredProcess:
     Args:
         writer: The connection to the process.
         pid: Its process id in the agent's pid namespace.
-        record: The fields of its registration.
+        registration: Its first message.
     """
 
     dap_only = True
     is_own = True
 
-    def __init__(self, writer: asyncio.StreamWriter, pid: int, record: TargetRecord) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, pid: int, registration: Registration) -> None:
+        record, dump = registration["register"], registration.get("dump")
         self.pid = pid
-        self.info = replace(parse_or_none(TargetInfo, record) or TargetInfo(record["port"]), pid=pid)
+        self.sources = dict(registration.get("sources") or {})
+        """Digests of the files whose code was replaced, by path."""
+        info = parse_or_none(TargetInfo, record) or TargetInfo(record["port"])
+        self.info = replace(info, pid=pid, pushes=len(self.sources))
         """What the agent announces about the process."""
         self.own_pid = record.get("pid", pid)
         """Its process id in its own pid namespace."""
@@ -85,12 +81,14 @@ class RegisteredProcess:
         """Returns `own_pid` of all processes of the node."""
         self.node_rank = record.get("node_rank")
         self.run = record.get("run") or ""
-        self.forwards: list[int] = []
-        self.event_directories: list[str] = []
+        self.access = registration.get("access", {})
+        """Settings for the agent's listener."""
+        self.monitor = MonitorSettings.of(registration)
+        """Settings for the monitor, if the process requests it."""
+        self.forwards = [port for port in registration.get("forwards", []) if isinstance(port, int)]
+        self.event_directories = [str(each) for each in registration.get("event_directories", [])]
         """Directories whose TensorBoard event files clients may read."""
-        self.sources: dict[str, str] = {}
-        """Digests of the files whose code was replaced, by path."""
-        self.dump: Dump | None = None
+        self.dump = Dump(Path(dump["path"]), dump["signal"]) if dump else None
         """How to request its stacks by signal, if possible."""
         self.is_exiting = False
         """True once the process has sent `Leave`."""

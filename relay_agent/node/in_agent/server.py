@@ -98,14 +98,14 @@ async def serve_node(root: Path, name: str, listener: int, lock: int) -> None:
 
 
 async def _until_unneeded(processes: ProcessTable) -> None:
-    await first_completed(processes.any.wait(), _until_starter_gone(), timeout=FIRST_PROCESS_TIMEOUT)
-    if processes.any.is_set():
+    await first_completed(processes.access, _until_starter_gone(), timeout=FIRST_PROCESS_TIMEOUT)
+    if processes.access.done():
         await processes.none_left.wait()
 
 
 async def _monitor(processes: ProcessTable) -> None:
     """Run the monitor once a process has requested it, whether the relay can be reached or not."""
-    await processes.monitored.wait()
+    settings = await processes.monitor
     from relay_agent.monitor.monitor import Monitor  # noqa: PLC0415 - with --debug-monitor only
 
     def describe() -> list[TargetInfo]:
@@ -117,10 +117,10 @@ async def _monitor(processes: ProcessTable) -> None:
         describe,
         allocators.read,
         processes.publish_usage,
-        processes.outputs,
-        processes.monitor_interval,
+        settings.outputs,
+        settings.interval,
         environ=os.environ,
-        metrics=processes.metrics,
+        metrics=settings.metrics,
         node_rank=node_rank,
     )
     try:
@@ -142,12 +142,12 @@ async def _serve_clients(
     processes: ProcessTable, node_server: _NodeServer, succession: Succession
 ) -> RelayDebugError | None:
     """Run the agent with the settings of the first process; return the error that stopped it."""
-    await processes.any.wait()
-    if LOCAL_RUN in processes.access:
+    given = await processes.access
+    if LOCAL_RUN in given:
         await asyncio.Event().wait()  # until the last process has left
     reach = Reach(processes, has_listened=succession.has_listened)
     try:
-        settings = AccessSettings(**processes.access)
+        settings = AccessSettings(**given)
         tls = client_tls(settings.ca_file)
         access = await reach.retry(lambda: find_access(settings, side="agent", tls=tls))
         agent = Agent(
@@ -220,10 +220,9 @@ class _NodeServer:
             message = await _next_message(reader)
             if message is None or "register" not in message or "port" not in message["register"]:
                 return
-            record = message["register"]
-            process = RegisteredProcess(writer, _peer_pid(writer) or record.get("pid", 0), record)
+            process = RegisteredProcess(writer, _peer_pid(writer) or message["register"].get("pid", 0), message)
             await self._until_free(process)
-            if not self._processes.admit(process, message):
+            if not self._processes.admit(process):
                 await writer.drain()
                 return
             try:

@@ -3,17 +3,20 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
+from relay_agent.stacks.out_of_process import Dump
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
+from relay_core.errors import RelayDebugError
 from tests.support.deadline import DEADLINE
+from tests.support.node_process import connection
 
 
 @pytest.fixture
@@ -31,49 +34,65 @@ async def test_an_exit_counts_after_the_debugger_had_time(
     """Sessions of a process are ended some time after it has left, and not before; its exit is stated if it is true."""
     pid = exited_pid if how == "exited" else os.getpid()
     monkeypatch.setattr("relay_agent.node.in_agent.registered_process.DEBUGGER_END_TIMEOUT", 0.05)
-    near, far = socket.socketpair()
-    _, writer = await asyncio.open_connection(sock=near)
-    process = RegisteredProcess(writer, pid, {"port": 5678, "script": "train.py"})
-    ended = asyncio.ensure_future(process.until_ended())
-    await asyncio.sleep(0)
-    assert not ended.done()
-    process.left()
-    await asyncio.sleep(0)
-    assert not ended.done()
-    expected = f"the process on port 5678 (pid {pid}, train.py) has {how}"
-    assert expected == await asyncio.wait_for(ended, DEADLINE)
-    await writer.wait_closed()
-    far.close()
+    async with connection() as (writer, _):
+        process = RegisteredProcess(writer, pid, {"register": {"port": 5678, "script": "train.py"}})
+        ended = asyncio.ensure_future(process.until_ended())
+        await asyncio.sleep(0)
+        assert not ended.done()
+        process.left()
+        await asyncio.sleep(0)
+        assert not ended.done()
+        expected = f"the process on port 5678 (pid {pid}, train.py) has {how}"
+        assert expected == await asyncio.wait_for(ended, DEADLINE)
+
+
+async def test_optional_fields_of_a_registration(tmp_path: Path) -> None:
+    """The process has what its registration contains; only ports are forwarded, and each source is a push."""
+    record = {"port": 5678, "pid": 11}
+    lists = {"forwards": [6006, "x"], "event_directories": ["/runs"], "sources": {"/a.py": "1a2b"}}
+    dump = {"path": str(tmp_path), "signal": 10}
+    async with connection() as (writer, _):
+        process = RegisteredProcess(writer, 1, {"register": record, **lists, "monitor": 5.0, "dump": dump})
+    assert (1, 11) == (process.pid, process.own_pid)
+    assert process.monitor is not None
+    assert ([6006], ["/runs"], {"/a.py": "1a2b"}) == (process.forwards, process.event_directories, process.sources)
+    assert (1, Dump(tmp_path, 10)) == (process.describe().pushes, process.dump)
+
+
+async def test_a_debugger_makes_an_ending_important(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was asked to start debugpy, or to connect to an editor, counts as debugged."""
+    monkeypatch.setattr("relay_agent.node.in_agent.registered_process.ARM_TIMEOUT", 0.0)
+    for attach in (RegisteredProcess.locate, lambda process: process.connect_to(1)):
+        async with connection() as (writer, _):
+            process = RegisteredProcess(writer, 1, {"register": {"port": 5678}})
+            assert not process.was_debugged
+            with pytest.raises(RelayDebugError):
+                await attach(process)
+            assert process.was_debugged
 
 
 async def test_silent_process_is_not_asked_to_evaluate(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that does not answer a check is a silent value soon, whatever the time limit of the evaluation is."""
     monkeypatch.setattr("relay_agent.node.in_agent.registered_process.SILENCE", 0.05)
-    near, far = socket.socketpair()
-    _, writer = await asyncio.open_connection(sock=near)
-    process = RegisteredProcess(writer, 1, {"port": 5678, "rank": 0})
-    value = await asyncio.wait_for(process.evaluate(Evaluate("weight", seconds=3600, selection=Selection())), DEADLINE)
-    assert Value((Member(5678, 0),), error="no answer within 0.05 s", is_silent=True) == value
-    assert ["check"] == [json.loads(line)["ask"] for line in far.recv(4096).splitlines()]
-    process.left()
-    await writer.wait_closed()
-    far.close()
+    async with connection() as (writer, far):
+        process = RegisteredProcess(writer, 1, {"register": {"port": 5678, "rank": 0}})
+        value = await asyncio.wait_for(
+            process.evaluate(Evaluate("weight", seconds=3600, selection=Selection())), DEADLINE
+        )
+        assert Value((Member(5678, 0),), error="no answer within 0.05 s", is_silent=True) == value
+        assert ["check"] == [json.loads(line)["ask"] for line in far.recv(4096).splitlines()]
 
 
 async def test_a_process_learns_which_others_are_registered() -> None:
     """With the request to start debugpy, a process receives the process ids of all that have their own port."""
-    near, far = socket.socketpair()
-    _, writer = await asyncio.open_connection(sock=near)
-    table = ProcessTable()
-    first = RegisteredProcess(writer, 1, {"port": 5678, "pid": 11})
-    for each in (first, RegisteredProcess(writer, 2, {"port": 5679, "pid": 12})):
-        assert table.admit(each, {"register": {"port": each.logical_port}})
-    locating = asyncio.ensure_future(first.locate())
-    await asyncio.sleep(0)
-    messages = [json.loads(line) for line in far.recv(4096).splitlines()]
-    assert [[11, 12]] == [message["registered"] for message in messages if message.get("ask") == "arm"]
-    first.answer_received({"answer": messages[-1]["id"], "port": 40000})
-    assert ("127.0.0.1", 40000) == await locating
-    first.left()
-    await writer.wait_closed()
-    far.close()
+    async with connection() as (writer, far):
+        table = ProcessTable()
+        first = RegisteredProcess(writer, 1, {"register": {"port": 5678, "pid": 11}})
+        for each in (first, RegisteredProcess(writer, 2, {"register": {"port": 5679, "pid": 12}})):
+            assert table.admit(each)
+        locating = asyncio.ensure_future(first.locate())
+        await asyncio.sleep(0)
+        messages = [json.loads(line) for line in far.recv(4096).splitlines()]
+        assert [[11, 12]] == [message["registered"] for message in messages if message.get("ask") == "arm"]
+        first.answer_received({"answer": messages[-1]["id"], "port": 40000})
+        assert ("127.0.0.1", 40000) == await locating

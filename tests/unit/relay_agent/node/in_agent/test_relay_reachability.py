@@ -33,8 +33,7 @@ async def process(table: ProcessTable, port: int = 5678) -> AsyncIterator[Proces
     near, far = socket.socketpair()
     _, writer = await asyncio.open_connection(sock=near)
     reader, far_writer = await asyncio.open_connection(sock=far)
-    registered = RegisteredProcess(writer, 1, {"port": port})
-    assert table.admit(registered, {"register": {"port": port}, "access": {}, "forwards": [], "dump": None})
+    assert table.admit(RegisteredProcess(writer, 1, {"register": {"port": port}}))
     found = Process(reader)
     assert port == (await found.message())["registered"]
     yield found

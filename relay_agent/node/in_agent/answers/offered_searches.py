@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from relay_agent.node.in_agent.comparison import Process
+from relay_agent.node.in_agent.answers.comparison import Process
 from relay_core.agent_api.evaluation import Evaluate, SearchStart, SearchStep, Selection, Value
 from relay_core.errors import ConfigurationError
 from relay_core.paired_search import PairedSearch, first_parts

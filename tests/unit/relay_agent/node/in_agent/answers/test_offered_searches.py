@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relay_agent.node.in_agent import offered_searches
-from relay_agent.node.in_agent.offered_searches import OfferedSearches
+from relay_agent.node.in_agent.answers import offered_searches
+from relay_agent.node.in_agent.answers.offered_searches import OfferedSearches
 from relay_agent.values.fingerprint import fingerprint
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStart, SearchStep, Selection, Value
 from relay_core.agent_api.members import Member

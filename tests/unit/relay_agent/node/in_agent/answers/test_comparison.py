@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relay_agent.node.in_agent import comparison
-from relay_agent.node.in_agent.comparison import collect_values
+from relay_agent.node.in_agent.answers import comparison
+from relay_agent.node.in_agent.answers.comparison import collect_values
 from relay_agent.values.fingerprint import fingerprint
 from relay_core.agent_api.evaluation import Difference, Evaluate, Selection, Value
 from relay_core.agent_api.members import Member

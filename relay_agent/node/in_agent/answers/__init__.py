@@ -1,0 +1,1 @@
+"""What the agent answers to the requests of clients that concern the processes of its node."""
