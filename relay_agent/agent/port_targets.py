@@ -1,9 +1,9 @@
 """Fixed ports on this machine as targets, for `relay-agent serve`, and the grammar of its options.
 
-5678                 logical port 5678 is 127.0.0.1:5678
-5678:40123           logical port 5678 is 127.0.0.1:40123
-5678:[::1]:40123     logical port 5678 is [::1]:40123
-5678:127.0.0.2:5678  logical port 5678 is 127.0.0.2:5678
+    5678                 logical port 5678 is 127.0.0.1:5678
+    5678:40123           logical port 5678 is 127.0.0.1:40123
+    5678:[::1]:40123     logical port 5678 is [::1]:40123
+    5678:127.0.0.2:5678  logical port 5678 is 127.0.0.2:5678
 
 Invalid: 5678:10.0.0.4:5678 (an agent serves only its own machine), 5678:localhost:5678 (a name may have two addresses).
 """

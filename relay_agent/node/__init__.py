@@ -1,8 +1,10 @@
 """The node's agent process, and how the processes of the node find it, start it and communicate with it.
 
-directory     the lock and the socket, in a directory that only this user can access
-protocol      the messages between process and agent: JSON lines
-exit_status   how a process exited in_job        in the job's process: finds or starts the agent (`connect`), registers
-and answers requests (`client`) in_agent      in the agent process: accepts processes (`server`) and offers them to
-clients (`processes`)
+directory        the lock and the socket, in a directory that only this user can access
+protocol         the messages between process and agent: JSON lines
+exit_status      how a process exited
+program_image    the program that a process executes
+in_job           in the job's process: finds or starts the agent (`connect`), registers and answers requests
+                 (`client`)
+in_agent         in the agent process: accepts processes (`server`) and offers them to clients (`processes`)
 """

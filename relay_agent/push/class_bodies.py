@@ -4,13 +4,13 @@ A class statement passes its body to the metaclass, then to `__init_subclass__` 
 decorators. An assignment that one of these has interpreted, such as a member of an Enum or a field of a dataclass, of a
 pydantic model or of a `ctypes.Structure`, has effects that setting the attribute of the class does not have.
 
-interpreted by              members
-`type` and `abc.ABCMeta`    `__slots__`
-a decorator, `NamedTuple`,  `__slots__` and annotated names, except class variables
-`__init_subclass__`
-any other metaclass         all names, except methods of an ordinary kind
-a decorator that has        all names, except methods of an ordinary kind
-returned no class
+    interpreted by              members
+    `type` and `abc.ABCMeta`    `__slots__`
+    a decorator, `NamedTuple`,  `__slots__` and annotated names, except class variables
+    `__init_subclass__`
+    any other metaclass         all names, except methods of an ordinary kind
+    a decorator that has        all names, except methods of an ordinary kind
+    returned no class
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """Grammar of `--debug-ranks`, which selects the ranks of a job that wait for a debugger.
 
     good:  0        the first rank (the default)
-           0,3-5    these four ranks all      every rank master   the first rank, as other tools call it none     no
-           rank: all are on demand
-    bad:   5-3      (start greater than end)    -1, 1.5, last, "" (not numbers)
+           0,3-5    these four ranks
+           all      every rank
+           master   the first rank, as other tools call it
+           none     no rank: all are on demand
+    bad:   5-3      start greater than end
+           1.5, ""  not numbers
 
 A rank that is not selected can still be debugged on demand.
 """

@@ -1,9 +1,9 @@
 """The `pathMappings` of an editor's `attach`: which directories on the laptop and on the node correspond.
 
-missing                     set, if the job's script is in the editor's folder (or in relay-client's current directory)
-a relative `remoteRoot`     becomes absolute: it is relative to the directory in which the job was started, but debugpy
-would use the job's current directory
-any other mapping           passes unchanged
+missing                   set, if the job's script is in the editor's folder (or in relay-client's current directory)
+a relative `remoteRoot`   becomes absolute: it is relative to the directory in which the job was started, but debugpy
+                          would use the job's current directory
+any other mapping         passes unchanged
 """
 
 from __future__ import annotations

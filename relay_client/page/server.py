@@ -1,9 +1,9 @@
 """The page's HTTP server on 127.0.0.1: static files for everybody, data for this user's browser tabs with a session.
 
-GET  /, /page.css, /*.js    the page, which contains no data
-POST /session               token in the link -> key
-GET  /updates               state and events (`Feed.updates`) as server-sent events
-GET  /stacks, /hang         results of these requests, as on the control socket
+    GET  /, /page.css, /*.js    the page, which contains no data
+    POST /session               token in the link -> key
+    GET  /updates               state and events (`Feed.updates`) as server-sent events
+    GET  /stacks, /hang         results of these requests, as on the control socket
 
 Connections of other users are closed before a request is read. Connections without a request are closed too, and their
 number is limited, so that nobody can use up relay-client's file descriptors.

@@ -1,11 +1,11 @@
 """Local sources of a connection string, in order of precedence.
 
-1. --connection-string            logs a warning, because other users of the machine can read command lines
-2. --connection-string-file       must not be readable by other users (0600)
-3. RELAY_CONNECTION_STRING        environment
-4. RELAY_CONNECTION_STRING_FILE   environment; the file must not be readable by other users
-5. .azrelay.json                  of the azure-debug-relay package, in the working directory
-6. AZRELAY_CONNECTION_STRING      of the azure-debug-relay package, environment
+    1. --connection-string            logs a warning, because other users of the machine can read command lines
+    2. --connection-string-file       must not be readable by other users (0600)
+    3. RELAY_CONNECTION_STRING        environment
+    4. RELAY_CONNECTION_STRING_FILE   environment; the file must not be readable by other users
+    5. .azrelay.json                  of the azure-debug-relay package, in the working directory
+    6. AZRELAY_CONNECTION_STRING      of the azure-debug-relay package, environment
 
 The first source that is present is used. If it is invalid, that is an error; the next source is not tried.
 `relay_core.auth.find_access` adds Key Vault and Entra ID. This module does not use the network.

@@ -2,9 +2,9 @@
 
 The channel is closed with these documented codes:
 
-1001  the relay is shutting down              1008  the token expired, or the new token was refused
-1002  the listener violated the protocol      1009  a control message is too long
-1011  recycled, as Azure does every 24 hours
+    1001  the relay is shutting down              1008  the token expired, or the new token was refused
+    1002  the listener violated the protocol      1009  a control message is too long
+    1011  recycled, as Azure does every 24 hours
 """
 
 from __future__ import annotations

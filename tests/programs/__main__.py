@@ -1,6 +1,6 @@
 """Runs the odd programs in all ways, and prints what differs from a plain run.
 
-python -m tests.programs            all programs
+python -m tests.programs                 all programs
 python -m tests.programs fork gevent     those whose names contain one of these texts
 """
 

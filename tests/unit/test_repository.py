@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
 MAX_LINES = 400
+GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
+"""Between two cells of a table."""
+PICTURE = set("|^+<={}#")
+"""Characters of arrows, boxes and code."""
 HEAVY = {
     "asyncio",
     "cryptography",
@@ -159,3 +164,33 @@ def test_no_file_is_long() -> None:
         if "node_modules" not in path.parts and (lines := len(path.read_text().splitlines())) > MAX_LINES
     }
     assert {} == long
+
+
+def test_tables_have_columns() -> None:
+    """No cell of a table in a docstring begins at a column of its own, as it does when rows were joined by mistake."""
+    files = {path.relative_to(ROOT): path.read_text() for path in source_files(*PACKAGES, "samples", "tests")}
+    assert [] == [f"{file}: {row.strip()}" for file, text in files.items() for row in _odd_rows(text)]
+
+
+def test_joined_rows_are_found() -> None:
+    """A table whose rows were filled like a paragraph is reported."""
+    table = ["one      the first of them", "two      the second", "three    the third", "four     the fourth one"]
+    assert [] == list(_odd_rows('"""A table:\n\n' + "\n".join(table) + '\n"""'))
+    joined = [table[0], " ".join(table[1:3]), table[3]]
+    assert [joined[1]] == list(_odd_rows('"""A table:\n\n' + "\n".join(joined) + '\n"""'))
+
+
+def _odd_rows(source: str) -> Iterator[str]:
+    """Yield the rows of tables in docstrings that have a cell where no other row has one; pictures are not tables."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                for paragraph in text.split("\n\n"):
+                    rows = {row: {gap.end() for gap in GAP.finditer(row)} for row in paragraph.splitlines()}
+                    if sum(map(bool, rows.values())) > 2:
+                        yield from (row for row in [*rows][1:] if not PICTURE & set(row) and _is_odd(row, rows))
+
+
+def _is_odd(row: str, rows: dict[str, set[int]]) -> bool:
+    others = (cells | {len(other) - len(other.lstrip())} for other, cells in rows.items() if other != row)
+    return bool(rows[row].difference(*others))

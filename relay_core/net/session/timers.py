@@ -1,13 +1,13 @@
 """The tunnel's timers and the limit on sessions, read from environment variables.
 
-RELAY_PING_AFTER   time without data after which the peer is pinged (default: 10s)
-RELAY_DEAD_AFTER   time without data after which a connection is dropped and replaced (default: 25s)
-RELAY_KEEP         how long a session without a connection is kept (default: 3h on the client; on the agent 30m while a
-                   debugger is attached, 2m otherwise)
+    RELAY_PING_AFTER  time without data after which the peer is pinged (default: 10s)
+    RELAY_DEAD_AFTER  time without data after which a connection is dropped and replaced (default: 25s)
+    RELAY_KEEP        how long a session without a connection is kept (default: 3h on the client; on the agent 30m while
+                      a debugger is attached, 2m otherwise)
 
 Each is a duration of at most a day, such as 90, 90s or 10m.
 
-RELAY_MAX_SESSIONS   how many clients an agent serves, including those that have lost their connection (default: 32)
+    RELAY_MAX_SESSIONS   how many clients an agent serves, including those that have lost their connection (default: 32)
 """
 
 from __future__ import annotations
