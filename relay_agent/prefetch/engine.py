@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from relay_core.dap.messages import Event, Request, Response
-from relay_core.dap.prefetch import MAX_PREFETCH_SET, PREFETCH_EVENT, RequestTemplate, Stop, is_watch
+from relay_core.dap.prefetch import MAX_PREFETCH_SET, PREFETCH_EVENT, RequestTemplate, StopIds, is_watch
 
 __all__ = ["COSTLY_LIMIT", "FIRST_SEQ", "LARGE", "SLOW", "PrefetchEngine", "PrefetchOutput"]
 
@@ -53,7 +53,7 @@ class PrefetchEngine:
         self._set: list[_SetEntry] = []
         self._stop: _StopState | None = None
         """The current stop; None while the process may be running or a request may be changing something."""
-        self._ids: Stop | None = None
+        self._ids: StopIds | None = None
         """The ids of the last stop; None while the process may be running."""
         self._watches: set[int] = set()
         """Sequence numbers of the watch expressions at this stop that have no response yet."""
@@ -98,7 +98,7 @@ class PrefetchEngine:
             now: Seconds of a monotonic clock.
         """
         with self._lock:
-            self._ids = Stop(thread)
+            self._ids = StopIds(thread)
             self._watches.clear()
             return self._begin(self._ids, after, now)
 
@@ -156,7 +156,7 @@ class PrefetchEngine:
             stops = {id(each.stop): each.stop for each in pending.values()}
             return [event for stop in stops.values() if (event := self._next_event(stop))]
 
-    def _begin(self, ids: Stop, after: int, now: float) -> PrefetchOutput:
+    def _begin(self, ids: StopIds, after: int, now: float) -> PrefetchOutput:
         entries = [entry for entry in self._set if entry.costly < COSTLY_LIMIT]
         self._stop = stop = _StopState(ids, entries, after)
         return self._output(stop, now)
@@ -215,7 +215,7 @@ class _SetEntry:
 class _StopState:
     """The progress of prefetching at one stop."""
 
-    ids: Stop
+    ids: StopIds
     """The known ids of the thread, frame and scopes."""
     remaining: list[_SetEntry]
     """Entries whose requests have not been sent yet."""

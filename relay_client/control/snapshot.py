@@ -17,7 +17,7 @@ from relay_client.control.state import (
     Node,
     Port,
     Status,
-    Stop,
+    StopReport,
     Target,
     Usage,
 )
@@ -133,7 +133,7 @@ def _target(found: TargetInfo, agent: AgentInfo, ports: Sequence[Port], connecti
     )
 
 
-def _latest(connections: Sequence[Connection]) -> Stop | None:
+def _latest(connections: Sequence[Connection]) -> StopReport | None:
     """Return the latest stop; a process and each of its children have separate connections, each with its own stop."""
     stops = [connection.stop for connection in connections if connection.stop is not None]
     return max(stops, key=lambda stop: stop.since, default=None)

@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_client.ports.connection_state import Connection, Stop
+from relay_client.ports.connection_state import Connection, StopReport
 from relay_client.ui.rank_view import Kind, RankView
 
-__all__ = ["Allocator", "ClientId", "Connection", "Ended", "Gpu", "Node", "Port", "Status", "Stop", "Target", "Usage"]
+__all__ = [
+    "Allocator",
+    "ClientId",
+    "Connection",
+    "Ended",
+    "Gpu",
+    "Node",
+    "Port",
+    "Status",
+    "StopReport",
+    "Target",
+    "Usage",
+]
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,7 @@ class Target:
     """Ports on this machine that lead to this process."""
     attached_here: bool = False
     """True if a connection through one of `local_ports` has reached this process."""
-    stop: Stop | None = None
+    stop: StopReport | None = None
     """Where the process is stopped; None if it is running, or if somebody else's debugger has stopped it."""
     cpu: float | None = None
     """Processors in use; 1.0 means that one processor is fully used. None without `--debug-monitor`."""

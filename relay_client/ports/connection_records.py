@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 
-from relay_client.ports.connection_state import Connection, Stop
+from relay_client.ports.connection_state import Connection, StopReport
 from relay_client.ui.text import printable
 from relay_core.layers.stop_observer import ObservedStop, StopObserver
 from relay_core.net.streams.bridge import Traffic
@@ -90,14 +90,14 @@ class ConnectionRecord:
             self.number, self.port, self._state, self._since, reason, sent, received, stop, self._remote_port
         )
 
-    def _describe_stop(self) -> Stop | None:
+    def _describe_stop(self) -> StopReport | None:
         if self._stop is None:
             return None
         reason, place = printable(self._stop.reason), self._stop.place
         if place is None:
-            return Stop(reason, self._stopped_at)
+            return StopReport(reason, self._stopped_at)
         file, function = printable(place.file, MAX_PATH), printable(place.function)
-        return Stop(reason, self._stopped_at, file or None, place.line, function or None)
+        return StopReport(reason, self._stopped_at, file or None, place.line, function or None)
 
     def _set(self, state: str, reason: str = "") -> None:
         if state != self._state:

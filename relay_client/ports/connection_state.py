@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["Connection", "Stop"]
+__all__ = ["Connection", "StopReport"]
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopReport:
     """Where a process is stopped, as reported by its debugger to the editor."""
 
     reason: str
@@ -48,6 +48,6 @@ class Connection:
     """Bytes read from the local program."""
     received: int = 0
     """Bytes written to the local program."""
-    stop: Stop | None = None
+    stop: StopReport | None = None
     remote_port: int | None = None
     """For the port of all ranks, the logical port of one rank; an editor there has one connection to each rank."""

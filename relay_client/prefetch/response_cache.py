@@ -20,7 +20,7 @@ from relay_core.dap.prefetch import (
     PREFETCHABLE,
     RESUMING,
     RequestTemplate,
-    Stop,
+    StopIds,
 )
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
@@ -57,7 +57,7 @@ class ResponseCache(Layer):
         """The prefetch set that the agent has."""
         self._learned: list[RequestTemplate] = []
         """The automatic requests from the editor at this stop."""
-        self._stop: Stop | None = None
+        self._stop: StopIds | None = None
         self._stopped_at = 0.0
         self._idle_since = 0.0
         """When the editor last received something that makes it send requests."""
@@ -155,7 +155,7 @@ class ResponseCache(Layer):
             self._is_current = False
             match event:
                 case {"event": "stopped", "body": {"threadId": int(thread)}}:
-                    self._stop, self._is_current = Stop(thread), True
+                    self._stop, self._is_current = StopIds(thread), True
                     self._learned, self._stopped_at, self._idle_since = [], now, now
         return piece
 

@@ -37,7 +37,7 @@ __all__ = [
     "PREFETCH_SET",
     "RESUMING",
     "RequestTemplate",
-    "Stop",
+    "StopIds",
     "is_read_only",
     "is_watch",
 ]
@@ -96,7 +96,7 @@ class RequestTemplate(NamedTuple):
         return None
 
 
-class Stop:
+class StopIds:
     """The ids that belong to one stop, learned from responses.
 
     Args:
@@ -109,7 +109,7 @@ class Stop:
         self._scopes: list[int] = []
 
     def __repr__(self) -> str:
-        return f"<Stop thread={self._thread} frame={self._frame} scopes={self._scopes}>"
+        return f"<StopIds thread={self._thread} frame={self._frame} scopes={self._scopes}>"
 
     def template_for(self, command: str, arguments: Arguments) -> RequestTemplate | None:
         """Return the template that matches a request, or None if the request is for another thread, frame or object."""

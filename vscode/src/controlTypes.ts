@@ -27,7 +27,7 @@ export interface Usage {
   gpus: Gpu[];
 }
 
-export interface Stop {
+export interface StopReport {
   reason: string;
   since: number;
   file?: string;
@@ -60,7 +60,7 @@ export interface Target {
   held_since?: number;
   local_ports: number[];
   attached_here: boolean;
-  stop?: Stop;
+  stop?: StopReport;
   cpu?: number;
   memory?: number;
   allocator?: Allocator;
@@ -107,7 +107,7 @@ export interface Connection {
   reason?: string;
   sent: number;
   received: number;
-  stop?: Stop;
+  stop?: StopReport;
   remote_port?: number;
 }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from relay_client.control.changes import changes
-from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Stop, Target
+from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, StopReport, Target
 
 CLIENT = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "forward", 1.0, "/home/alice", "1.0")
 RANK = Target(5681, rank=3, pid=44, kind="running", text="running", state="running")
@@ -83,8 +83,8 @@ def test_a_rank_is_held_and_free() -> None:
 
 def test_a_rank_stops_and_continues() -> None:
     """A stop is an event when it happens, and again when its place is known."""
-    stopped = with_rank(stop=Stop("breakpoint", 11.0))
-    placed = with_rank(place="train.py:41", stop=Stop("breakpoint", 11.0, "/home/alice/train.py", 41, "step"))
+    stopped = with_rank(stop=StopReport("breakpoint", 11.0))
+    placed = with_rank(place="train.py:41", stop=StopReport("breakpoint", 11.0, "/home/alice/train.py", 41, "step"))
     assert [("stopped", "rank 3 on host-1 is stopped (breakpoint)")] == texts(BEFORE, stopped)
     assert [("stopped", "rank 3 on host-1 is stopped at train.py:41 (breakpoint)")] == texts(stopped, placed)
     (event,) = changes(stopped, placed)

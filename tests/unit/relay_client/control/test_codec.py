@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relay_client.control.codec import decode, encode
 from relay_client.control.messages import REQUESTS, Event
-from relay_client.control.state import ClientId, Connection, Node, Port, Status, Stop, Target
+from relay_client.control.state import ClientId, Connection, Node, Port, Status, StopReport, Target
 from relay_core.errors import ProtocolError
 
 CLIENT = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "forward", 1.0, "/home/alice", "1.0")
@@ -17,7 +17,7 @@ CLIENT = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "for
 texts = st.text(max_size=8)
 numbers = st.integers(0, 2**40)
 times = st.floats(0, 1e10)
-stops = st.builds(Stop, texts, times, st.none() | texts, st.none() | numbers, st.none() | texts)
+stops = st.builds(StopReport, texts, times, st.none() | texts, st.none() | numbers, st.none() | texts)
 targets = st.builds(
     Target,
     port=numbers,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay_client.ports.connection_state import Stop
+from relay_client.ports.connection_state import StopReport
 from relay_client.ui.rank_view import Kind, RankView, rank_view
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 
@@ -61,12 +61,12 @@ def test_crashed_target_with_a_debugger(attachment: Attachment) -> None:
 
 def test_stop_of_this_user() -> None:
     """It is newer than the announcement, which has the place until the editor asks for it."""
-    stop = Stop("breakpoint", 960.0, "/home/bob/data.py", 7)
+    stop = StopReport("breakpoint", 960.0, "/home/bob/data.py", 7)
     assert RankView(Kind.STOPPED, "stopped at data.py:7", "data.py:7", 960.0) == rank_view(
         replace(RUNNING, attachment=RESUMED), stop
     )
     assert RankView(Kind.STOPPED, "stopped at train.py:41", "train.py:41", 960.0) == rank_view(
-        replace(RUNNING, attachment=STOPPED), Stop("breakpoint", 960.0)
+        replace(RUNNING, attachment=STOPPED), StopReport("breakpoint", 960.0)
     )
     assert RankView(Kind.CRASHED, "crashed: ValueError: no", "data.py:7", 700.0) == rank_view(CRASHED, stop)
 

@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from relay_core.dap.prefetch import RequestTemplate, Stop, is_read_only, is_watch
+from relay_core.dap.prefetch import RequestTemplate, StopIds, is_read_only, is_watch
 
 FRAMES = {"stackFrames": [{"id": 7}, {"id": 8}]}
 SCOPES = {"scopes": [{"name": "Locals", "variablesReference": 21}, {"name": "Globals", "variablesReference": 22}]}
 
 
 @pytest.fixture
-def stop() -> Stop:
+def stop() -> StopIds:
     """A stop of thread 1 with all its ids."""
-    stop = Stop(1)
+    stop = StopIds(1)
     stop.learn("stackTrace", {"threadId": 1, "startFrame": 0}, FRAMES)
     stop.learn("scopes", {"frameId": 7}, SCOPES)
     return stop
@@ -53,7 +53,7 @@ def test_other_requests(stop, command, arguments):
 
 def test_no_ids_are_known_at_first():
     """Before the first response, only requests about the thread are possible."""
-    stop = Stop(1)
+    stop = StopIds(1)
     assert [True, True, False, False] == [stop.arguments(template) is not None for _, _, template in TEMPLATES]
 
 

@@ -1,8 +1,6 @@
 """Facts about the comparison of a value among the processes of a node, with the job's own checksums."""
 
 import asyncio
-import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,29 +8,10 @@ import pytest
 
 from relay_agent.node.in_agent.answers import comparison
 from relay_agent.node.in_agent.answers.comparison import collect_values
-from relay_agent.values.fingerprint import fingerprint
 from relay_core.agent_api.evaluation import Difference, Evaluate, Selection, Value
-from relay_core.agent_api.members import Member
+from tests.support.valued_process import ValuedProcess
 
 COMPLETE = Evaluate("weight", selection=Selection())
-
-
-class Rank:
-    """A process that has a value."""
-
-    def __init__(self, rank: int, value: Any) -> None:
-        self.asked: list[Selection | None] = []
-        self.logical_port = 5678 + rank
-        self._member = Member(self.logical_port, rank)
-        self._value = value
-
-    async def evaluate(self, request: Evaluate) -> Value:
-        self.asked.append(request.selection)
-        if self._value is None:
-            return Value((self._member,), error="NameError: name 'weight' is not defined")
-        if request.selection is None:
-            return Value((self._member,), str(self._value))
-        return replace(fingerprint(self._value, request.selection, time.monotonic() + 60), members=(self._member,))
 
 
 def weight(wrong: int | None = None) -> Any:
@@ -44,7 +23,12 @@ def weight(wrong: int | None = None) -> Any:
 
 async def test_odd_rank_has_a_difference() -> None:
     """The agent finds where the odd rank differs from the most common value; ranks without a value are left alone."""
-    ranks = [Rank(0, weight()), Rank(1, weight(77_777)), Rank(2, weight()), Rank(3, None)]
+    ranks = [
+        ValuedProcess(0, weight()),
+        ValuedProcess(1, weight(77_777)),
+        ValuedProcess(2, weight()),
+        ValuedProcess(3, None),
+    ]
     usual, odd, failed = await collect_values(COMPLETE, ranks)
     assert ([0, 2], None) == ([member.rank for member in usual.members], usual.difference)
     expected = Difference("", "(100000,) float32", 77_777, "0.5", "1", other=usual.digest)
@@ -59,7 +43,7 @@ async def test_nothing_is_searched_unless_complete_values_differ() -> None:
         (Evaluate("weight"), weight(5)),
         (Evaluate("weight", selection=Selection(0, 1, (0, 16))), weight(5)),
     ]:
-        ranks = [Rank(0, weight()), Rank(1, second)]
+        ranks = [ValuedProcess(0, weight()), ValuedProcess(1, second)]
         assert all(value.difference is None for value in await collect_values(request, ranks))
         assert [1, 1] == [len(rank.asked) for rank in ranks]
 
@@ -67,7 +51,7 @@ async def test_nothing_is_searched_unless_complete_values_differ() -> None:
 async def test_search_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the time limit, the values are returned without a difference."""
 
-    class Slow(Rank):
+    class Slow(ValuedProcess):
         async def evaluate(self, request: Evaluate) -> Value:
             if self.asked:
                 await asyncio.Event().wait()

@@ -1,39 +1,22 @@
 """Facts about searches that an agent offers for values which differ from those of other nodes."""
 
-import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from relay_agent.node.in_agent.answers import offered_searches
 from relay_agent.node.in_agent.answers.offered_searches import OfferedSearches
-from relay_agent.values.fingerprint import fingerprint
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStart, SearchStep, Selection, Value
 from relay_core.agent_api.members import Member
 from relay_core.errors import ConfigurationError
 from relay_core.paired_search import PairedValues
+from tests.support.valued_process import ValuedProcess
 
 REQUEST = Evaluate("weight", selection=Selection(), is_message=True)
 
 
-class Rank:
-    """A process that has a value."""
-
-    def __init__(self, rank: int, value: Any) -> None:
-        self.logical_port = 5678 + rank
-        self._member = Member(self.logical_port, rank)
-        self._value = value
-
-    async def evaluate(self, request: Evaluate) -> Value:
-        if self._value is None:
-            return Value((self._member,), error="NameError: name 'weight' is not defined")
-        assert request.selection is not None
-        return replace(fingerprint(self._value, request.selection, time.monotonic() + 60), members=(self._member,))
-
-
-async def offered(searches: OfferedSearches, *ranks: Rank, request: Evaluate = REQUEST) -> list[Value]:
+async def offered(searches: OfferedSearches, *ranks: ValuedProcess, request: Evaluate = REQUEST) -> list[Value]:
     """Return the values that a client receives."""
     values = [await rank.evaluate(request) for rank in ranks]
     response = NodeValues(searches.offer(request, ranks, values), request.is_message)
@@ -45,8 +28,8 @@ async def test_two_agents_find_the_difference() -> None:
     nodes = [OfferedSearches(), OfferedSearches()]
     weight = np.ones(100_000, "float32")
     weight[77_777:] = 0.5
-    (one,) = await offered(nodes[0], Rank(0, weight))
-    (other,) = await offered(nodes[1], Rank(1, np.ones(100_000, "float32")))
+    (one,) = await offered(nodes[0], ValuedProcess(0, weight))
+    (other,) = await offered(nodes[1], ValuedProcess(1, np.ones(100_000, "float32")))
     assert ((), 5678, 5679) == (one.parts, one.starts[0].port, other.starts[0].port)
     client = PairedValues(other.starts[0])
     while (asked := client.next()) is not None:
@@ -58,7 +41,7 @@ async def test_two_agents_find_the_difference() -> None:
 
 async def test_no_search_is_offered() -> None:
     """Nothing is offered for a process without a value, for parts of values, and to a client that uses a stream."""
-    rank, failed = Rank(0, np.ones(240)), Rank(1, None)
+    rank, failed = ValuedProcess(0, np.ones(240)), ValuedProcess(1, None)
     values = await offered(OfferedSearches(), rank, failed)
     assert [1, 0] == [len(value.starts) for value in values]
     for request in (replace(REQUEST, is_message=False), replace(REQUEST, selection=Selection(0, 1))):
@@ -71,7 +54,7 @@ async def test_old_searches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(offered_searches, "MAX_SEARCHES", 2)
     monkeypatch.setattr(offered_searches, "MAX_TOKEN", 4)
     searches = OfferedSearches()
-    tokens = [(await offered(searches, Rank(0, np.ones(100))))[0].starts[0].token for _ in range(6)]
+    tokens = [(await offered(searches, ValuedProcess(0, np.ones(100))))[0].starts[0].token for _ in range(6)]
     assert [0, 1, 2, 3, 0, 1] == tokens
     assert "<OfferedSearches 2>" == repr(searches)
     with pytest.raises(ConfigurationError, match="expired"):
