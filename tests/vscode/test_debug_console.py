@@ -47,7 +47,7 @@ async def test_the_job_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Pa
 
 
 async def test_the_relay_is_gone(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """The Debug Console shows that the connection is interrupted and back; a step pressed meanwhile is taken."""
+    """The Debug Console shows that the connection is lost and restored; a step requested in between is executed."""
     async with stopped_at_a_breakpoint(editor, relay, tmp_path) as (window, *_):
         await window.until_shown(window.variables, "number = 0")
         await relay.server.stop()

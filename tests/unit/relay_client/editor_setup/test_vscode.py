@@ -153,7 +153,7 @@ def test_a_problem_has_its_message_once() -> None:
 
 
 def test_an_existing_tasks_json() -> None:
-    """The task gets the arguments of the last call; other tasks, comments and how the task is presented stay."""
+    """The task gets the arguments of the last call; other tasks, comments and its presentation stay the same."""
     first = tasks('{ "tasks": [ { "label": "mine" } /* mine */ ] }', arguments=["--ports", "5678", "--verbose"])
     mine = first.replace('"silent"', '"always"')
     second = tasks(mine, arguments=["--ports", "5679"])

@@ -86,7 +86,7 @@ async def test_the_first_error_is_raised_and_the_other_coroutines_end() -> None:
 
 
 async def test_the_order_of_the_arguments_decides_a_dead_heat(caplog: pytest.LogCaptureFixture) -> None:
-    """Of two that are done at the same moment the first argument counts; an error of the other one is logged."""
+    """If both end at once, the result of the first argument is returned; an error of the other one is logged."""
     assert "won" == await first_completed(result("won"), crash())
     assert "task crash crashed" in caplog.text
 
