@@ -15,6 +15,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -154,7 +155,8 @@ class Stage:
             "far", "relay_client.demo.chaos", "--to", f"127.0.0.1:{port}", "--latency", str(ONE_WAY)
         )
         line = await lines_of(proxy, lambda text: "listening on" in text)
-        return Way(int(line.split("127.0.0.1:")[1].split()[0]))
+        (listening,) = re.findall(r"127\.0\.0\.1:(\d+), ", line)
+        return Way(int(listening))
 
     async def _tunnel(self, port: int) -> Way:
         logical = free_port()
