@@ -25,6 +25,9 @@ MAX_REQUEST = 8192
 """Maximum number of bytes in a request, including its header."""
 REQUEST_TIMEOUT = 5.0
 """Timeout in seconds for receiving a request and sending the response."""
+MAX_CONNECTIONS = 16
+"""Maximum number of connections; a new one replaces the oldest, so that nobody can use up the agent's file descriptors
+or keep Prometheus out."""
 
 
 class MetricsServer:
@@ -33,6 +36,8 @@ class MetricsServer:
     def __init__(self) -> None:
         self._text = ""
         self._server: asyncio.Server | None = None
+        self._connections: dict[asyncio.StreamWriter, None] = {}
+        """The open connections, the oldest first."""
 
     def __repr__(self) -> str:
         return f"<MetricsServer {'open' if self._server else 'closed'}>"
@@ -43,7 +48,8 @@ class MetricsServer:
         Raises:
             OSError: the address is in use or not available.
         """
-        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_REQUEST)
+        # asyncio accepts as many connections at once as the backlog has.
+        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_REQUEST, backlog=MAX_CONNECTIONS)
 
     def close(self) -> None:
         """Stop listening."""
@@ -55,6 +61,9 @@ class MetricsServer:
         self._text = text
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self._drop_oldest()
+        self._connections[writer] = None
         try:
             async with timeout(REQUEST_TIMEOUT):
                 request = await reader.readuntil(b"\r\n\r\n")
@@ -63,9 +72,15 @@ class MetricsServer:
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, *TIMEOUT_ERRORS):
             writer.transport.abort()
         finally:
+            self._connections.pop(writer, None)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+    def _drop_oldest(self) -> None:
+        writer = next(iter(self._connections))
+        del self._connections[writer]
+        writer.transport.abort()
 
     def _response(self, request: bytes, address: str) -> bytes:
         first, *headers = request.split(b"\r\n")

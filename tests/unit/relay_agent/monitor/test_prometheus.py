@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay_agent.monitor.prometheus import MetricsServer, as_text
+from relay_agent.monitor import prometheus
+from relay_agent.monitor.prometheus import MAX_CONNECTIONS, MetricsServer, as_text
 from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
@@ -99,4 +100,18 @@ async def test_endless_request() -> None:
     async with served() as port:
         with contextlib.suppress(ConnectionError):
             assert b"" == await response(port, b"GET /" + b"a" * 100_000)
+        assert (await response(port, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(TEXT.encode())
+
+
+async def test_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection beyond the limit replaces the oldest, which has not sent a request, and is answered."""
+    monkeypatch.setattr(prometheus, "REQUEST_TIMEOUT", 10 * DEADLINE)
+    async with served() as port, contextlib.AsyncExitStack() as stack:
+        readers = []
+        for _ in range(MAX_CONNECTIONS + 1):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            readers.append(reader)
+        with contextlib.suppress(ConnectionError):
+            assert b"" == await asyncio.wait_for(readers[0].read(), DEADLINE)
         assert (await response(port, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(TEXT.encode())
