@@ -1,4 +1,9 @@
-"""The control socket's server: accepts connections from this user's programs and passes requests to the service."""
+"""The control socket's server: accepts connections from this user's programs and passes requests to the service.
+
+Every user of the machine can connect to a TCP port. So connections of other users are closed before the next one is
+accepted, where the system shows users, and everywhere those that do not authenticate in time. Otherwise, another user
+could use up relay-client's file descriptors.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +26,16 @@ from relay_client.control.service import ControlService, Subscriber
 from relay_client.control.state import ClientId
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.address import Endpoint
+from relay_core.net.socket_owner import PeerCheck
+from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
+from relay_core.socket_tables import ROOT, own_user
 
 __all__ = ["ControlServer", "client_id", "namespace_of"]
 
 READ_SIZE = 64 * 1024
+AUTHENTICATION_TIMEOUT = 15.0
+"""Seconds after which a connection to a TCP port is closed if the program has not proved that it knows the token."""
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +75,7 @@ class ControlServer:
         self._service = service
         self._directory = directory or ControlDirectory()
         self._address: Address | None = None
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | LocalServer | None = None
         self._connections = TaskSet()
 
     def __repr__(self) -> str:
@@ -77,9 +87,11 @@ class ControlServer:
         except OSError as error:
             logger.warning("no control socket: %s; other programs cannot control this relay-client", error)
             return self
-        is_unix = not isinstance(self._address, TcpAddress)
-        start = asyncio.start_unix_server if is_unix else asyncio.start_server
-        self._server = await start(self._accepted, sock=listener)
+        if isinstance(self._address, TcpAddress):
+            peers = PeerCheck(frozenset({own_user(), ROOT}), lambda why: logger.warning("control port: %s", why))
+            self._server = await LocalServer.serve(listener, self._stream_protocol, peers.admits)
+        else:
+            self._server = await asyncio.start_unix_server(self._accepted, sock=listener)
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
@@ -89,6 +101,9 @@ class ControlServer:
         self._directory.remove(self._address)
         await self._connections.cancel_all()
         await self._server.wait_closed()
+
+    def _stream_protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accepted)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.spawn(self._serve(reader, writer), name="control connection")
@@ -130,6 +145,7 @@ class _Connection:
         Raises:
             RelayDebugError: the program does not follow the protocol.
         """
+        end = asyncio.get_running_loop().call_later(AUTHENTICATION_TIMEOUT, self._end_without_proof)
         self._service.subscribers.add(self._subscriber)
         try:
             async with TaskSet() as tasks:
@@ -142,7 +158,12 @@ class _Connection:
                         if isinstance(received.request, Subscribe):
                             tasks.spawn(self._service.look_for_agents(), name="look for agents for a subscriber")
         finally:
+            end.cancel()
             self._service.subscribers.discard(self._subscriber)
+
+    def _end_without_proof(self) -> None:
+        if not self._protocol.is_open:
+            self._writer.transport.abort()
 
     async def _answer(self, received: ReceivedRequest) -> None:
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from relay_client.control import server
 from relay_client.control.client import ControlClient, running_clients
 from relay_client.control.directory import ControlDirectory, TcpAddress
 from relay_client.control.log_history import LogHistory
@@ -33,11 +34,12 @@ from relay_client.control.messages import (
 )
 from relay_client.control.server import ControlServer, client_id
 from relay_client.control.service import ControlService
+from relay_client.control.state import Status
 from relay_client.ports.forwarder import Forwarder
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, node_of, tunnels, who_serves
-from tests.support.other_user import connecting_stranger, needs_second_user
+from tests.support.other_user import connecting_stranger, needs_owners, needs_second_user
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import running_job
@@ -333,7 +335,7 @@ async def test_stop(relay: LocalRelay, tmp_path: Path) -> None:
 
 
 async def test_without_unix_sockets(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are none, the endpoint is a port with a token: requests and events are the same."""
+    """Where there are none, the endpoint is a port with a token, which keeps no connections of others."""
     monkeypatch.delattr("socket.AF_UNIX")
     monkeypatch.delattr("asyncio.start_unix_server")
     port = free_port()
@@ -346,11 +348,16 @@ async def test_without_unix_sockets(relay: LocalRelay, tmp_path: Path, monkeypat
         await request(here.client, Subscribe(("opened",)))
         assert port == (await request(here.client, Attach(3, wait=True))).local_port
         assert port == (await here.until("opened")).port
-        if needs_second_user.args[0] is False:
-            greeting = await connecting_stranger(address.port, json.dumps({"id": 1, "request": "status"}) + "\n")
-            assert {"challenge", "version"} == set(json.loads(greeting))
+        if not (needs_second_user.args[0] or needs_owners.args[0]):
+            assert "" == await connecting_stranger(address.port, json.dumps({"id": 1, "request": "status"}) + "\n")
         with pytest.raises(RelayDebugError):
             await ControlClient.connect(TcpAddress(address.path, address.port, "0" * 64))
+        monkeypatch.setattr(server, "AUTHENTICATION_TIMEOUT", 0.1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
+        with contextlib.suppress(ConnectionError):
+            assert b"challenge" in await asyncio.wait_for(reader.read(), DEADLINE)  # until it is closed
+        writer.close()
+        assert isinstance(await request(here.client, GetStatus()), Status)
 
 
 async def test_without_a_directory_the_client_works(

@@ -32,7 +32,7 @@ _RESET = struct.pack("@ii", 1, 0)
 
 
 class LocalServer:
-    """A listening port of this machine; created by `open`.
+    """A listening port of this machine; created by `open` or `serve`.
 
     Args:
         listener: The listening socket; closed by `close`.
@@ -79,7 +79,17 @@ class LocalServer:
         Raises:
             OSError: the port is not available.
         """
-        server = cls(_listener(host, port), protocol, admits)
+        return await cls.serve(_listener(host, port), protocol, admits)
+
+    @classmethod
+    async def serve(
+        cls,
+        listener: socket.socket,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        admits: Callable[[socket.socket], bool],
+    ) -> LocalServer:
+        """Accept connections of a listening socket, which `close` closes; see `open`."""
+        server = cls(listener, protocol, admits)
         server._listener.setblocking(False)
         try:
             server._loop.add_reader(server._listener, server._accept)
