@@ -58,6 +58,8 @@ class RelayDebugError(Exception):
             by default, the sentence.
         costly: Whether an attempt that fails with this error causes work for the relay, so that retries must be
             infrequent.
+        elsewhere: Whether the answer is probably not the relay's, but for example a captive portal's. It may end at any
+            moment, and attempts cause no work for the relay.
     """
 
     exit_code: ClassVar[int] = exit_codes.FAILURE
@@ -65,17 +67,26 @@ class RelayDebugError(Exception):
     retryable: ClassVar[bool] = False
     """True if the same call may succeed later without any change."""
 
-    def __init__(self, sentence: str, *, hint: str = "", reason_to_wait: str = "", costly: bool = False) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        hint: str = "",
+        reason_to_wait: str = "",
+        costly: bool = False,
+        elsewhere: bool = False,
+    ) -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.hint = hint
         self.reason_to_wait = reason_to_wait or sentence
         self.costly = costly
+        self.elsewhere = elsewhere
 
     @property
     def allows_prompt_retry(self) -> bool:
         """Whether retries may be less than a second apart while somebody is waiting for the connection."""
-        return self.retryable and not self.costly
+        return self.elsewhere or (self.retryable and not self.costly)
 
     def __str__(self) -> str:
         return f"{self.sentence}. hint: {self.hint}" if self.hint else self.sentence
@@ -149,8 +160,8 @@ class Rejected(RelayDebugError):
 
     exit_code = exit_codes.REJECTED
 
-    def __init__(self, sentence: str, *, hint: str = "", status: int, reason: str) -> None:
-        super().__init__(sentence, hint=hint)
+    def __init__(self, sentence: str, *, hint: str = "", status: int, reason: str, elsewhere: bool = False) -> None:
+        super().__init__(sentence, hint=hint, elsewhere=elsewhere)
         self.status = status
         self.reason = reason
 

@@ -28,7 +28,9 @@ def untrusted_certificate(host: str, error: ssl.SSLCertVerificationError, *, ca_
         ca_hint: What helps if the issuer is unknown.
     """
     return UntrustedCertificate(
-        f"the certificate of {host} is not trusted: {error.verify_message}", hint=_hint(error.verify_code) or ca_hint
+        f"the certificate of {host} is not trusted: {error.verify_message}",
+        hint=_hint(error.verify_code) or ca_hint,
+        elsewhere=True,
     )
 
 

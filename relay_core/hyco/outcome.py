@@ -24,6 +24,8 @@ from relay_core.hyco.address import Endpoint
 
 __all__ = ["closed_error", "refused_connect", "refused_listen"]
 
+MIN_REFUSAL = 400
+"""Neither the relay nor an agent refuses with a lower HTTP status; a login page has one."""
 _LISTENER_LIMIT = re.compile(r"MaximumListenersPerEndpoint|maximum number of listeners|quota", re.IGNORECASE)
 _NO_LISTENERS = re.compile(r"no listeners connected|none of the connected listeners meet", re.IGNORECASE)
 _TRACKING = re.compile(r"\s*TrackingId:.*", re.IGNORECASE | re.DOTALL)
@@ -63,6 +65,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
         f"the agent on '{endpoint.name}' refused the connection ({status}): {text or 'no reason given'}",
         status=status,
         reason=text,
+        elsewhere=status < MIN_REFUSAL,
     )
 
 
@@ -82,7 +85,8 @@ def refused_listen(status: int, reason: str, endpoint: Endpoint) -> RelayDebugEr
     if status in {408, 429} or status >= 500:
         return _unavailable(status, text, endpoint)
     return ProtocolError(
-        f"the relay {endpoint.host} answered the listen request with status {status}: {text or 'no reason given'}"
+        f"the relay {endpoint.host} answered the listen request with status {status}: {text or 'no reason given'}",
+        elsewhere=status < MIN_REFUSAL,
     )
 
 

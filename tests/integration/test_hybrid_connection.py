@@ -242,24 +242,34 @@ async def test_a_message_that_is_too_long(relay: LocalRelay, monkeypatch: pytest
 
 
 QUOTA = b"HTTP/1.1 403 MaximumListenersPerEndpoint quota was exceeded. TrackingId:1\r\nContent-Length: 0\r\n\r\n"
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 PORTAL = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nlogin"
 
 
 @pytest.mark.parametrize(
-    ("trusted", "answer", "error"),
+    ("trusted", "answer", "error", "prompt"),
     [
-        pytest.param(False, b"", UntrustedCertificate, id="inspecting proxy"),
-        pytest.param(True, b"SSH-2.0-OpenSSH_9\r\n", ProtocolError, id="no HTTP"),
-        pytest.param(True, PORTAL, ProtocolError, id="login page"),
-        pytest.param(True, QUOTA, TooManyListeners, id="quota"),
-        pytest.param(True, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", HybridConnectionNotFound, id="404"),
-        pytest.param(True, b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", RelayUnreachable, id="5xx"),
+        pytest.param(False, b"", UntrustedCertificate, True, id="inspecting proxy"),
+        pytest.param(True, b"SSH-2.0-OpenSSH_9\r\n", ProtocolError, True, id="no HTTP"),
+        pytest.param(True, PORTAL, ProtocolError, True, id="login page"),
+        pytest.param(True, QUOTA, TooManyListeners, False, id="quota"),
+        pytest.param(True, NOT_FOUND, HybridConnectionNotFound, False, id="404"),
+        pytest.param(True, b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", RelayUnreachable, False, id="5xx"),
     ],
 )
 async def test_a_listener_outlasts_whatever_answers_for_the_relay(
-    relay: LocalRelay, tls_directory: Path, tmp_path: Path, trusted: bool, answer: bytes, error: type[Exception]
+    relay: LocalRelay,
+    tls_directory: Path,
+    tmp_path: Path,
+    trusted: bool,
+    answer: bytes,
+    error: type[RelayDebugError],
+    prompt: bool,
 ) -> None:
-    """Portals, inspecting proxies and quotas interrupt listening only for as long as they last, and no rendezvous."""
+    """Portals, inspecting proxies and quotas interrupt listening only for as long as they last, and no rendezvous.
+
+    While a listener is needed, only the relay's own answers delay its next attempt.
+    """
     failures: asyncio.Queue[Exception] = asyncio.Queue()
 
     def note(state: ListenerState, failure: Exception | None) -> None:
@@ -274,8 +284,9 @@ async def test_a_listener_outlasts_whatever_answers_for_the_relay(
         sender, receiver = await until_met(relay, listener)
         switch(elsewhere)
         relay.server.recycle_listeners()
-        while not isinstance(await asyncio.wait_for(failures.get(), DEADLINE), error):
+        while not isinstance(failure := await asyncio.wait_for(failures.get(), DEADLINE), error):
             pass
+        assert prompt is failure.allows_prompt_retry
         await sender.send("still here")
         assert "still here" == await receiver.receive()
         switch(relay.server.port)

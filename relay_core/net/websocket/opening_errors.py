@@ -173,6 +173,7 @@ def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
         raise ProtocolError(
             f"{host} did not respond like a relay",
             hint="check the address; the response may come from a proxy's login page",
+            elsewhere=True,
         ) from None
     except Exception as error:  # noqa: BLE001 - the last row of the table
         raise RelayDebugError(

@@ -62,10 +62,12 @@ def test_refused_connect(status: int, reason: str, error: type[RelayDebugError])
         (503, "Busy" + TAIL, False),
         (401, "ExpiredToken" + TAIL, False),
         (418, "", False),
+        (200, "OK", True),
+        (302, "Found", True),
     ],
 )
 def test_a_busy_relay_is_not_retried_promptly(status: int, reason: str, prompt: bool) -> None:
-    """Only a listener that is not there yet is worth another attempt within a second."""
+    """Attempts within a second are for a listener that is not there yet, and for what answers in the relay's place."""
     assert prompt is refused_connect(status, reason, ENDPOINT).allows_prompt_retry
 
 
