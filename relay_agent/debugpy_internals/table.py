@@ -15,6 +15,7 @@ __all__ = [
     "BREAK_HERE",
     "CHILDREN",
     "CHILD_WAIT",
+    "CLOSED_DESCRIPTORS",
     "CONTINUING",
     "DIALLING",
     "EXITING",
@@ -49,6 +50,10 @@ __all__ = [
 ADAPTER_USER = Feature(
     "after debugpy's adapter has exited, a child process that is followed may connect to a program of another user",
     Internal("pydevd:start_client", "replaced", "checks who has accepted the connection to the adapter"),
+)
+CLOSED_DESCRIPTORS = Feature(
+    "a job that closes all descriptors while an editor is attached may lose what it writes to its files",
+    Internal("pydevd:start_client", "replaced", "checks that the descriptor of the connection is still the debugger's"),
 )
 WAKING = Feature(
     "a step in a job with several threads may take 0.2 s longer",
@@ -352,6 +357,7 @@ RECOVERY = Feature(
 
 FEATURES = (
     ADAPTER_USER,
+    CLOSED_DESCRIPTORS,
     SENDING,
     FLOODS,
     UNSUPPORTED,

@@ -16,6 +16,7 @@ from relay_agent.debuggee.pydevd_patches import (
     adapter_user,
     attached,
     child_wait,
+    closed_descriptors,
     continuing,
     exiting,
     following,
@@ -50,6 +51,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     if not _first_call.acquire(blocking=False):
         return
     adapter_user.install(is_child=is_child)
+    closed_descriptors.install()
     sending.install()
     waking.install()
     continuing.install()
