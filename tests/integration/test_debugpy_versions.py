@@ -193,7 +193,9 @@ async def test_floods(tmp_path: Path, version: str) -> None:
     notes = re.findall(r"\[relay-agent: ([\d,]+) lines left out; .*\]\n", shown)
     left_out = sum(int(number.replace(",", "")) for number in notes)
     printed = int(shown.splitlines()[-1].rpartition(" ")[2])
-    assert 2 * printed + len("\n") == shown.count("\n") - len(notes) + left_out
+    missing = 2 * printed + len("\n") - (shown.count("\n") - len(notes) + left_out)
+    # On 3.13, debugpy sometimes does not log when `pause` stops the thread at the logpoint's own line.
+    assert missing in ({0, 1} if frames[0]["line"] == LOGPOINT["line"] else {0})
 
 
 async def output_until(client: DapClient, text: str) -> str:

@@ -32,7 +32,8 @@ def install() -> None:
 
 
 def _start_client(connect: Callable[[str, int], Any], host: str, port: int) -> Any:
-    return AdapterConnection(connect(host, port))
+    connected = connect(host, port)
+    return AdapterConnection(connected, OwnDescriptor(connected.fileno()))
 
 
 class AdapterConnection:
@@ -40,11 +41,12 @@ class AdapterConnection:
 
     Args:
         connected: A connected socket; this object owns it.
+        descriptor: The socket's descriptor.
     """
 
-    def __init__(self, connected: Any) -> None:
+    def __init__(self, connected: Any, descriptor: OwnDescriptor) -> None:
         self._socket = connected
-        self._descriptor = OwnDescriptor(connected.fileno())
+        self._descriptor = descriptor
 
     def __repr__(self) -> str:
         return f"<AdapterConnection {self._descriptor!r}>"
