@@ -58,8 +58,8 @@ UNKNOWN_WEIGHT = 4
 MAX_UNUSABLE = 8
 """Maximum number of listeners that may refuse or break off the handshake without making a search miss an agent."""
 UNUSABLE_TIMEOUT = 15.0
-"""Seconds after which a search ends if every listener so far has closed the connection or has not answered. Each such
-attempt may take 10 s. Other problems, such as a different tunnel key, become known after a few round trips."""
+"""Seconds without a new agent after which a search ends if listeners have closed the connection or have not answered.
+Such an attempt may take 10 s. Other problems, such as a different tunnel key, become known after a few round trips."""
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class Discovery:
 
     async def probe_all(self, wanted: Callable[[], SearchEffort | None]) -> EndedSearch:
         """Probe until `wanted` returns None or no agents are left, and return the ended search, for `conclude`."""
-        search = EndedSearch(started_at=asyncio.get_running_loop().time())
+        search = EndedSearch(since=asyncio.get_running_loop().time())
         running: set[asyncio.Task[None]] = set()
         async with TaskSet() as tasks:
             while True:
@@ -211,6 +211,7 @@ class Discovery:
             search.misses += 1
             return
         self.has_found = True
+        search.since = asyncio.get_running_loop().time()
         search.found += 1
         search.misses = 0
 
@@ -341,8 +342,8 @@ class Discovery:
 class EndedSearch:
     """The state of one search on one hybrid connection."""
 
-    started_at: float = 0.0
-    """When the search started, by the event loop's clock."""
+    since: float = 0.0
+    """When the search started or found an agent for the last time, by the event loop's clock."""
     answered: bool = False
     """True once an agent has answered. The relay then works, and an unanswered probe means that an agent has lost its
     network connection."""
@@ -359,10 +360,10 @@ class EndedSearch:
 
     @property
     def has_timed_out(self) -> bool:
-        """Whether no listener was usable within `UNUSABLE_TIMEOUT`, for a reason that takes a long time to detect."""
-        if self.unusable is None or not self.unusable.retryable or self.found:
+        """Whether no agent was found for `UNUSABLE_TIMEOUT`, for a reason that takes a long time to detect."""
+        if self.unusable is None or not self.unusable.retryable:
             return False
-        return asyncio.get_running_loop().time() - self.started_at >= UNUSABLE_TIMEOUT
+        return asyncio.get_running_loop().time() - self.since >= UNUSABLE_TIMEOUT
 
 
 def conclude(

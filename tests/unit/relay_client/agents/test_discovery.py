@@ -252,19 +252,24 @@ async def test_an_agent_that_is_full(caplog: pytest.LogCaptureFixture) -> None:
     assert line.startswith("waiting, because a listener on 'myhc' cannot be used: the agent refused the session: ")
 
 
-async def test_listeners_that_take_long_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If each attempt takes seconds and none succeeds, the search ends after a time limit, with the reason."""
+@pytest.mark.parametrize("others", [[], ["good"]])
+async def test_listeners_that_take_long_to_fail(monkeypatch: pytest.MonkeyPatch, others: list[str]) -> None:
+    """If attempts take seconds to fail, the search ends after a time limit, with the reason if no agent was found."""
     monkeypatch.setattr("relay_client.agents.discovery.UNUSABLE_TIMEOUT", 0.1)
-    relay = Relay(["foreign"], selects=True)
+    relay = Relay([*others, "foreign"], selects=True)
+    answer = relay.begin
 
     async def begin(connection: Connection) -> Begun:
+        if connection.agent in others:
+            return await answer(connection)
         relay.connecting.discard(connection.agent)
         await asyncio.sleep(0.06)
         raise ConnectionLost("closed")
 
     relay.begin = begin
-    assert "closed" == str(await relay.discovery().search(lambda: THOROUGH))
-    assert 1 + MAX_PROBES >= relay.probes
+    ended = await relay.discovery().search(lambda: THOROUGH)
+    assert ("there are no other agents on 'myhc'" if others else "closed") == str(ended)
+    assert 1 + 2 * MAX_PROBES >= relay.probes
 
 
 async def test_only_agents_with_another_key_after_the_right_one_has_left() -> None:
