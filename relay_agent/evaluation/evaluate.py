@@ -6,10 +6,13 @@ needs the GIL, as all Python code does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import contextlib
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
-from relay_agent.evaluation.places import Place, find_place
+from relay_agent.evaluation.places import Place, find_places
 from relay_agent.exceptions import describe_exception
 from relay_agent.gevent_originals import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
@@ -22,6 +25,10 @@ __all__ = ["evaluate", "start_evaluation"]
 
 MAX_RUNNING = 4
 """Maximum number of abandoned evaluations that may still be running; each one occupies threads until it returns."""
+
+MISSING = (AttributeError, LookupError, TypeError)
+"""What a path raises where it does not exist: `self` may be another object in an outer frame."""
+_PATH = (ast.Expression, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.Constant)
 
 
 def start_evaluation(request: Evaluate, respond: Callable[[Value], None]) -> None:
@@ -49,27 +56,60 @@ def evaluate(request: Evaluate) -> Value:
     _late[:] = [call for call in _late if call.is_running]
     if len(_late) >= MAX_RUNNING:
         return Value(error=f"{len(_late)} earlier evaluations are still running")
-    place = Place("", {})
+    tried = [Place("", {})]
     try:
-        place = call_within(request.seconds, find_place)
-        value = call_within(max(0.0, ends - time.monotonic()), lambda: _value(request, place, ends))
+        value = call_within(request.seconds, lambda: _value(request, tried, ends))
     except TooLate as late:
         _late.append(late.call)
-        return Value(place=place.text, error=f"the evaluation took longer than {request.seconds:g} s")
+        return Value(place=tried[-1].text, error=f"the evaluation took longer than {request.seconds:g} s")
     except TimeoutError:
-        return Value(place=place.text, error=f"the evaluation took longer than {request.seconds:g} s")
+        return Value(place=tried[-1].text, error=f"the evaluation took longer than {request.seconds:g} s")
     except BaseException as error:  # noqa: BLE001 - the expression may raise anything, including SystemExit
-        return Value(place=place.text, error=describe_exception(error))
-    return replace(value, place=place.text)
+        return Value(place=tried[-1].text, error=describe_exception(error))
+    return replace(value, place=tried[-1].text)
 
 
 _late: list[Call] = []
 """Calls that were abandoned."""
 
 
-def _value(request: Evaluate, place: Place, ends: float) -> Value:
-    code = compile(request.expression.strip(), "<relay-client eval>", "eval")
-    value = eval(code, {**place.names, PATH_READER: read_path})  # noqa: S307 - what the request is for, with the rights of a debugger
+def _value(request: Evaluate, tried: list[Place], ends: float) -> Value:
+    """Evaluate in the best place; a path, which can be tried repeatedly, in the first place in which it exists.
+
+    Args:
+        request: The request.
+        tried: Receives the place.
+        ends: When the time limit expires.
+    """
+    places = find_places(request.expression)
+    tried.append(next(places))
+    try:
+        value = _in_place(request, tried[-1])
+    except MISSING:
+        if not _is_path(request.expression):
+            raise
+        value = _further_out(request, places, tried)
     if request.selection is not None:
         return fingerprint(value, request.selection, ends)
     return Value(text=short_repr(value))
+
+
+def _further_out(request: Evaluate, places: Iterable[Place], tried: list[Place]) -> Any:
+    """Read a path in the next place in which it exists, or else raise the exception that is being handled."""
+    for place in places:
+        with contextlib.suppress(*MISSING):
+            value = _in_place(request, place)
+            tried.append(place)
+            return value
+    raise  # noqa: PLE0704 - of the first place
+
+
+def _is_path(expression: str) -> bool:
+    if expression.startswith(PATH_READER):
+        return True
+    return all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression.strip(), mode="eval")))
+
+
+def _in_place(request: Evaluate, place: Place) -> Any:
+    code = compile(request.expression.strip(), "<relay-client eval>", "eval")
+    return eval(code, {**place.names, PATH_READER: read_path})  # noqa: S307 - what the request is for, with the rights of a debugger

@@ -20,9 +20,18 @@ from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from relay_agent.gevent_originals import threading
-from relay_core.agent_api.stacks import Frame, ThreadStack
+from relay_core.agent_api.stacks import Frame, ThreadStack, is_library
 
-__all__ = ["MAX_FRAMES", "MAX_THREADS", "collect", "dump_signals", "held_frames", "is_helper", "register_dump"]
+__all__ = [
+    "MAX_FRAMES",
+    "MAX_THREADS",
+    "collect",
+    "dump_signals",
+    "held_frames",
+    "is_helper",
+    "register_dump",
+    "running_frames",
+]
 
 MAX_FRAMES = 100
 """Maximum number of innermost frames per thread; the same as faulthandler's limit, so that both methods return equal
@@ -82,17 +91,24 @@ def held_frames(ident: int, *, is_stopped: bool) -> list[FrameType]:
         is_stopped: Whether a debugger has stopped it; a thread that is waiting for a debugger or is held at an
             exception is halted, too.
     """
-    top = sys._current_frames().get(ident)  # noqa: SLF001 - its documented name
-    if top is None:
-        return []
-    stack = list(_outwards(top))
+    stack = _stack_of(ident)
     crash = sys.modules.get("relay_agent.debuggee.post_mortem")
     held = crash.tracebacks().get(ident) if crash is not None else None
-    inner = next((frame for frame in stack if PurePath(frame.f_code.co_filename).name not in _WAITING), top)
-    waits = PurePath(inner.f_code.co_filename).is_relative_to(_OWN_PACKAGE)
-    if held is None and not waits and not is_stopped:
+    inner = next((frame for frame in stack if PurePath(frame.f_code.co_filename).name not in _WAITING), None)
+    waits = inner is not None and PurePath(inner.f_code.co_filename).is_relative_to(_OWN_PACKAGE)
+    if not stack or (held is None and not waits and not is_stopped):
         return []
     return [frame for frame, _ in _own_places(stack, held)]
+
+
+def running_frames(ident: int) -> list[FrameType]:
+    """Return the frames of a thread's code outside of libraries, innermost first, while the thread executes them."""
+    files = ((frame, frame.f_code.co_filename) for frame in _stack_of(ident))
+    return [frame for frame, file in files if not is_library(file) and not _is_debugger_code(file)]
+
+
+def _stack_of(ident: int) -> list[FrameType]:
+    return list(_outwards(sys._current_frames().get(ident)))  # noqa: SLF001 - its documented name
 
 
 def is_helper(files: list[str]) -> bool:

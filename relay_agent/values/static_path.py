@@ -46,6 +46,8 @@ def read_path(value: Any, *steps: tuple[str, Any]) -> Any:
 def _attribute(value: Any, name: str) -> Any:
     kind = type(value)
     is_class = issubclass(kind, type)
+    if name == "__dict__" and not is_class and (table := _instance_table(value)):
+        return table
     own = _in_class(value, name) if is_class else _find(_instance_table(value), name)
     by_type = _in_class(kind, name)
     has_priority = _has(by_type, "__get__") and (_has(by_type, "__set__") or _has(by_type, "__delete__"))

@@ -44,14 +44,14 @@ def as_objects(
 
 
 def hint_for(groups: Sequence[Value]) -> str:
-    """Return a hint for a name that is not a global of a running program; "" for any other error."""
+    """Return a hint for a name that a running program does not have; "" for any other error."""
     errors = [group.error for group in groups if group.place == MAIN]
     names = [found.group(1) for error in errors if (found := UNDEFINED.match(error)) is not None]
     if not names:
         return ""
     return (
-        f"{names[0]} is not a global variable of the program; if it is a local variable of a function, stop the rank "
-        "in that function, or use 'relay-client stacks --locals'"
+        f"{names[0]} is neither a global variable of the program nor a variable of a function that the main thread "
+        "is executing; 'relay-client stacks --locals' shows those variables"
     )
 
 

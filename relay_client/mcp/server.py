@@ -181,7 +181,9 @@ def _add_reading(server: MCPServer, calls: _Calls, reading: Reading) -> None:
     async def evaluate(expression: Expression, ranks: Ranks = "all", seconds: Seconds = 5.0) -> ToolResult:
         """Evaluate an expression in a stopped rank's innermost frame of user code, or in a running rank's globals.
 
-        Equal values are grouped, rarest first.
+        In a running rank, a name that is not global is a variable of the innermost function that has it, as `self` in
+        self.loader.sampler. A path that ends in `.__dict__` lists the attributes of an object. Equal values are
+        grouped, rarest first.
         """
         return await calls.read(reading.evaluate(expression, ranks, seconds))
 

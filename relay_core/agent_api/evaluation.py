@@ -232,7 +232,7 @@ class Value:
     members: tuple[Member, ...] = ()
     text: str = ""
     place: str = ""
-    """The place where it was evaluated: `step train.py:41`, or `__main__` if the process is not stopped."""
+    """Where it was evaluated: `step train.py:41`; in a running process, `__main__` or `step train.py (running)`."""
     error: str = ""
     """The reason why the value is missing, if it is."""
     is_silent: Annotated[bool, Wire("silent")] = False

@@ -64,10 +64,33 @@ def work(step):
     return scale * step
 
 
-(here / f"ready-{{rank}}").touch()
-while True:
-    model.steps += 1
-    work(model.steps)
+class Sampler:
+    def __init__(self):
+        self.offset = 7 if rank == {WRONG} else 0
+
+
+class Loader:
+    def __init__(self):
+        self.sampler = Sampler()
+
+
+class Trainer:
+    def __init__(self):
+        self.loader = Loader()
+
+    def fit(self):
+        while True:
+            model.steps += 1
+            work(model.steps)
+
+
+def main():
+    trainer = Trainer()
+    (here / f"ready-{{rank}}").touch()
+    trainer.fit()
+
+
+main()
 """
 LINE = SCRIPT.splitlines().index("    time.sleep(0.02)") + 1
 LAUNCHER = f"""\
@@ -152,6 +175,13 @@ async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path
         frames = await call(client, "variables", rank=WRONG)
         work = next((frame for frame in frames if frame["function"] == "work"), None)
         assert work is None or work["locals"].get("scale") in {"0.5", None}
+
+        assert any(frame["locals"].get("self", "").startswith("<__main__.Trainer object") for frame in frames)
+        odd, others = await call(client, "evaluate", expression="self.loader.sampler.__dict__")
+        assert ([WRONG], "{'offset': 7}") == (odd["ranks"], odd["text"])
+        assert ("{'offset': 0}", "fit train.py (running)") == (others["text"], others["place"])
+        odd, _others = await call(client, "compare", expression="trainer.loader.sampler.offset")
+        assert ([WRONG], "7") == (odd["ranks"], odd["difference"]["value"])
 
         assert "changes how the job runs" in await refusal(client, "set_breakpoints", file="train.py", lines=[LINE])
         for tool in ("continue_execution", "step", "detach"):

@@ -34,9 +34,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         run,
         summary="evaluate an expression in all ranks",
         description="Evaluates a Python expression in all ranks. If a rank is stopped, the expression is evaluated in "
-        "the innermost frame of your code; otherwise, it is evaluated with the globals of the rank's program. Equal "
-        "values are grouped, rarest first. The command does not stop any rank, and editors can stay attached. Exits "
-        "with status 17 if the expression has no value in any rank.",
+        "the innermost frame of your code; otherwise, it is evaluated with the globals of the rank's program or, if it "
+        "has other names, in the innermost frame of your code that has them. Equal values are grouped, "
+        "rarest first. The command does not stop any rank, and editors can stay attached. Exits with status 17 if "
+        "the expression has no value in any rank.",
     )
     evaluate.add_argument(
         "--diff", action="store_true", default=False, help="compare values by checksum, as 'relay-client diff' does"

@@ -63,6 +63,58 @@ def test_errors(program: threading.Event, expression: str, error: str):
     assert value_of(Evaluate(expression, seconds=30)).error.startswith(error)
 
 
+class Outer:
+    """Has what `self` does not have in the inner frame."""
+
+    def __init__(self) -> None:
+        self.parts = {"sampler": [3, 4]}
+
+    def fit(self, request: Evaluate) -> Value:
+        return Inner().step(request)
+
+
+class Inner:
+    """Is `self` in the innermost frame that has a `self`."""
+
+    reads = 0
+
+    @property
+    def parts(self) -> object:
+        self.reads += 1
+        raise AttributeError("parts")
+
+    def step(self, request: Evaluate) -> Value:
+        factor = 2
+        value = value_of(request)
+        assert factor == 2
+        assert self.reads == 0 or PATH_READER not in request.expression
+        return value
+
+
+@pytest.mark.parametrize(
+    ("expression", "text", "function"),
+    [
+        ("[n * factor for n in (1, 2)]", "[2, 4]", "step"),
+        ("factor + numbers[1]", "4", "step"),
+        ("self.parts['sampler'][1]", "4", "fit"),
+        (f"{PATH_READER}(self, ('attribute', 'parts'), ('element', 'sampler'))", "[3, 4]", "fit"),
+        (f"{PATH_READER}(self, ('attribute', '__dict__'), ('element', 'parts'))", "{'sampler': [3, 4]}", "fit"),
+    ],
+)
+def test_variables_of_a_running_function(program: threading.Event, expression: str, text: str, function: str):
+    """A name that is not global is a variable of the innermost function that has it, and in which the path exists."""
+    value = Outer().fit(Evaluate(expression, seconds=30))
+    assert (text, f"{function} test_evaluate.py (running)", "") == (value.text, value.place, value.error)
+
+
+def test_no_function_has_all_names(program: threading.Event):
+    """A call is evaluated in one place only, and an expression with an unknown name in the globals of the program."""
+    call = Outer().fit(Evaluate("dict.fromkeys(self.parts)", seconds=30))
+    assert ("AttributeError", "step test_evaluate.py (running)") == (call.error.split(":")[0], call.place)
+    unknown = Outer().fit(Evaluate("factor + missing", seconds=30))
+    assert ("NameError", "__main__") == (unknown.error.split(":")[0], unknown.place)
+
+
 def test_slow_expression(program: threading.Event):
     """An expression that takes too long is given up, and not more than a few of them are left running."""
     late = {value_of(Evaluate("never.wait()", seconds=0.05)).error for _ in range(MAX_RUNNING)}

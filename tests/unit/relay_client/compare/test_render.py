@@ -27,9 +27,10 @@ def test_table():
 
 
 def test_hint():
-    """A name that a running program lacks may be a local variable; one that a stopped rank lacks is not."""
+    """There is a hint for a name that a running program lacks, but not for one that a stopped rank lacks."""
     unknown = "NameError: name 'i' is not defined"
-    assert "'i' is not a global variable of the program" in hint_for([value("", 0, error=unknown, place="__main__")])
+    hint = hint_for([value("", 0, error=unknown, place="__main__")])
+    assert hint.startswith("'i' is neither a global variable of the program nor a variable of a function")
     assert "" == hint_for([value("", 0, error=unknown, place="step train.py:41"), value("7", 1, place="__main__")])
 
 
