@@ -1,7 +1,8 @@
-"""Short texts for tensors, arrays, tables and modules, based only on their metadata.
+"""Short texts for tensors, arrays, tables and modules, based on their metadata.
 
-This module does not import a library, read an element or wait for a device, so a value on a GPU with a hanging kernel
-is described as quickly as any other. A library's type is found in `KINDS` by its package name and its own name.
+This module does not import a library, read an element on a device or wait for a device, so a value on a GPU with a
+hanging kernel is described as quickly as any other. A library's type is found in `KINDS` by its package name and its
+own name.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from relay_agent.values.elements import array_elements, tensor_elements
 
 __all__ = ["KINDS", "count_parameters", "describe_array"]
 
@@ -35,7 +38,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _tensor(value: Any) -> str:
-    """Return, for example, `Tensor[8, 3, 224, 224] float32 cpu grad`."""
+    """Return, for example, `Tensor[8, 3, 224, 224] float32 cpu grad` or `Tensor[] float32 cpu 1.0765`."""
     if value.is_nested and "jagged" not in str(value.layout):
         shape = f"{type(value).__name__}[nested]"
     else:
@@ -49,6 +52,8 @@ def _tensor(value: Any) -> str:
     if value.is_quantized:
         parts.append(str(value.qscheme()).removeprefix("torch."))
     parts.append("grad" if value.requires_grad else "")
+    if layout == "strided" and not value.is_quantized:
+        parts.append(tensor_elements(value))
     return _joined(parts)
 
 
@@ -95,7 +100,7 @@ def describe_array(value: Any) -> str:
 
 
 def _array(value: Any) -> str:
-    return f"{_shape(value)} {_short(value.dtype)}"
+    return _joined([_shape(value), _short(value.dtype), array_elements(value)])
 
 
 def _jax_array(value: Any) -> str:

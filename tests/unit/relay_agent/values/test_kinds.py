@@ -22,8 +22,7 @@ def shown(library: str, expression: str, **names: Any) -> str | None:
     ("expression", "expected"),
     [
         ("torch.zeros(8, 3, 224, 224, requires_grad=True)", "Tensor[8, 3, 224, 224] float32 cpu grad"),
-        ("torch.tensor(3, dtype=torch.int64)", "Tensor[] int64 cpu"),
-        ("torch.nn.Parameter(torch.zeros(3))", "Parameter[3] float32 cpu grad"),
+        ("torch.nn.Parameter(torch.zeros(5))", "Parameter[5] float32 cpu grad"),
         ("torch.empty(2, 5, device='meta')", "Tensor[2, 5] float32 meta"),
         ("torch.eye(3).to_sparse()", "Tensor[3, 3] float32 cpu sparse_coo nnz=3"),
         ("torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])", "Tensor[nested] float32 cpu"),

@@ -19,7 +19,7 @@ def test_array():
 
 def test_nothing_finite():
     """An array of nothing but NaN, or of no element, has no minimum."""
-    assert "ndarray[2] float64: no finite elements, 2 NaN of 2" == repr(compute_statistics(np.full(2, np.nan)))
+    assert "ndarray[5] float64: no finite elements, 5 NaN of 5" == repr(compute_statistics(np.full(5, np.nan)))
     assert "ndarray[0] float64: no finite elements of 0" == repr(compute_statistics(np.zeros(0)))
 
 
@@ -58,5 +58,5 @@ def test_deadline():
 def test_tensors(dtype: str):
     """Tensors of all dtypes have statistics."""
     torch = pytest.importorskip("torch", reason="torch is missing: make extras installs it", exc_type=ImportError)
-    tensor = torch.tensor([0, 1, 1, 0]).to(getattr(torch, dtype))
-    assert f"Tensor[4] {dtype} cpu: min 0 max 1 mean 0.5 of 4" == repr(compute_statistics(tensor))
+    tensor = torch.tensor([0, 1, 1, 0] * 2).to(getattr(torch, dtype))
+    assert f"Tensor[8] {dtype} cpu: min 0 max 1 mean 0.5 of 8" == repr(compute_statistics(tensor))
