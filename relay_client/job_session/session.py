@@ -38,7 +38,7 @@ from relay_client.job_session.stops import Stops
 from relay_client.job_session.translation import StaleId, Translation
 from relay_client.job_session.view.commands import run_command
 from relay_client.job_session.view.console import ConsoleLines
-from relay_client.job_session.view.summary import names_of, summary
+from relay_client.job_session.view.summary import names_of
 from relay_client.job_session.view.thread_list import ThreadList
 from relay_client.job_session.wire import AskRanks, CloseRank, OpenChild, Output, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response
@@ -163,10 +163,9 @@ class JobSession:
         found = self._members.of(self._stepping.group, chosen)
         return f"{self._stepping.group}: {names_of(found) or 'none is attached'}"
 
-    @property
-    def where(self) -> str:
-        """Where all ranks are, in one line."""
-        return summary(self._members, {}) or "no rank is attached"
+    def answer_where(self, request: Request) -> None:
+        """Answer a console command with where all ranks are, once it is known what running ranks are doing."""
+        self._stops.answer_where(request)
 
     def places_found(self, places: Mapping[int, str]) -> None:
         """Receive what running ranks are doing, by member number: the response to `FindPlaces`."""
@@ -347,7 +346,7 @@ class JobSession:
 
     def _after(self, now: float) -> None:
         """Show what the last message has changed."""
-        self._stops.sum_up_if_complete()
+        self._stops.sum_up_if_complete(now)
         self._threads.schedule(now)
 
     # Attaching to a rank:

@@ -51,6 +51,10 @@ class Stops:
         """When the summary is due."""
         self._places_until: float | None = None
         """When the summary is shown without the places of running ranks."""
+        self._questions: list[Request] = []
+        """Console commands that are answered with the summary."""
+        self._questions_until: float | None = None
+        """When they are answered without the places of running ranks."""
         self._last_summary = ""
         self._running_in: Mapping[int, str] = {}
         """What running ranks were doing at the last summary."""
@@ -116,39 +120,47 @@ class Stops:
             self._wire.answer(request, self._translation.to_editor("stackTrace", member.number, stop.stack))
         return True
 
+    def answer_where(self, request: Request) -> None:
+        """Answer a console command with the summary, once `sum_up_if_complete` has asked for places."""
+        self._questions.append(request)
+
     def places_found(self, places: Mapping[int, str]) -> None:
-        """Show the summary with what running ranks are doing."""
+        """Show the summary with what running ranks are doing, and answer console commands."""
         if self._places_until is not None:
             self._places_until = None
             self._show(places)
+        self._answer_questions(places)
 
     def next_deadline(self) -> float | None:
         """Return when the summary is due."""
-        return min((each for each in (self._due_at, self._places_until) if each is not None), default=None)
+        deadlines = (self._due_at, self._places_until, self._questions_until)
+        return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Show the summary if it is due."""
         if self._places_until is not None and now >= self._places_until:
             self.places_found({})
+        if self._questions_until is not None and now >= self._questions_until:
+            self._answer_questions({})
         if self._due_at is not None and now >= self._due_at:
-            self._due_at = None
-            if running := self._awaited & {member.number for member in self._members if member.stop is None}:
-                self._places_until = now + PLACES_DELAY
-                self._wire.put(FindPlaces(frozenset(running)))
-            else:
-                self._show({})
+            self._sum_up(now)
 
-    def sum_up_if_complete(self) -> None:
-        """Show the summary if no more stops are awaited."""
+    def sum_up_if_complete(self, now: float) -> None:
+        """Show the summary if no more stops are awaited, and find places for console commands."""
+        if self._questions and self._questions_until is None:
+            if self._find_places():
+                self._questions_until = now + PLACES_DELAY
+            else:
+                self._answer_questions({})
         is_due = self._due_at is not None or self._places_until is not None
         if not is_due or self._awaited:
             return
         stops = [member.stop for member in self._members if member.stop is not None or member.name.child is None]
         # If the editor has resumed nothing, it is unknown how many ranks will reach a breakpoint, so the summary waits.
         is_complete = self._was_resumed or all(stop is not None for stop in stops)
-        if is_complete and all(stop.is_located for stop in stops if stop is not None):
-            self._due_at = self._places_until = None
-            self._show({})
+        is_located = all(stop.is_located for stop in stops if stop is not None)
+        if is_complete and is_located and (self._places_until is None or None not in stops):
+            self._sum_up(now)
 
     # Stacks:
 
@@ -174,6 +186,26 @@ class Stops:
         return located
 
     # The summary:
+
+    def _sum_up(self, now: float) -> None:
+        """Show the summary, once it is known what running ranks are doing."""
+        self._due_at = None
+        self._places_until = now + PLACES_DELAY if self._find_places() else None
+        if self._places_until is None:
+            self._show({})
+
+    def _find_places(self) -> bool:
+        """Find out what running ranks are doing; return False if none is running."""
+        running = {one.number for one in self._members if one.stop is None and one.name.child is None}
+        if running:
+            self._wire.put(FindPlaces(frozenset(running)))
+        return bool(running)
+
+    def _answer_questions(self, places: Mapping[int, str]) -> None:
+        questions, self._questions, self._questions_until = self._questions, [], None
+        for request in questions:
+            text = summary(self._members, places) or "no rank is attached"
+            self._wire.answer(request, {"result": text, "variablesReference": 0})
 
     def _show_found_places(self) -> None:
         """Show the summary again if a place was still unknown in it: a busy node responds late."""

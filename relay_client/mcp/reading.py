@@ -19,6 +19,7 @@ from relay_client.mcp.paths import as_static_read
 from relay_client.number_lists import parse_chosen_ranks
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.groups import read_replies
+from relay_client.stacks.places import collective_of
 from relay_client.stacks.render import grouped_stacks
 from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import format_ranks
@@ -28,10 +29,12 @@ from relay_core.errors import NoListener
 from relay_core.records import encode
 from relay_core.value_parsers import escape_controls
 
-__all__ = ["Items", "Reading", "chosen_ranks"]
+__all__ = ["Items", "Reading", "chosen_ranks", "places_in"]
 
 Items = list[dict[str, Any]]
 
+WAITS = 3
+"""Checks after which a rank in a collective operation counts as waiting for the stopped ranks."""
 POLL_INTERVAL = 0.3
 """Seconds between two checks of ranks that have not stopped; a check takes each agent about a millisecond."""
 
@@ -134,23 +137,45 @@ class Reading:
         """Return where the chosen ranks are once one or all of them are stopped, or once the time has expired."""
         chosen = chosen_ranks(ranks)
         ends = asyncio.get_running_loop().time() + seconds
+        waiting = 0
         while True:
             found = await self._places(chosen)
             stopped = [item["stopped"] for item in found]
-            enough = stopped and (all(stopped) if wait_for_all else any(stopped))
+            # A rank that waits for a stopped one does not stop, but it may just be leaving the operation.
+            waiting = waiting + 1 if all(item["stopped"] or item["waiting_for"] for item in found) else 0
+            enough = any(stopped) and (not wait_for_all or all(stopped) or waiting > WAITS)
             if enough or asyncio.get_running_loop().time() + POLL_INTERVAL > ends:
                 return _required(sorted(found, key=lambda item: not item["stopped"]), chosen)
             await asyncio.sleep(POLL_INTERVAL)
 
     async def _places(self, chosen: Collection[int] | None) -> Items:
         verdicts = await examine_once(self._tunnels, None)
-        reports = (report for verdict in verdicts for report in verdict.job.ranks.values())
-        return [_place(report) for report in reports if chosen is None or report.rank in chosen]
+        places = (place for verdict in verdicts for place in places_in(verdict.job.ranks.values()))
+        return [place for place in places if chosen is None or place["rank"] in chosen]
 
     def _request(self, expression: str, ranks: str, seconds: float, selection: Selection | None) -> Evaluate:
         chosen_ranks(ranks)
         evaluated = expression if self.allow_code else as_static_read(expression)
         return Evaluate(evaluated, ranks.strip(), seconds, selection).checked()
+
+
+def places_in(reports: Collection[RankReport]) -> Items:
+    """Return where the ranks of a job are.
+
+    Args:
+        reports: The ranks. If all running ranks are in collective operations, they wait for the stopped ranks.
+    """
+    operations = {one.rank: collective_of(one.main) if one.main and not one.is_stopped else "" for one in reports}
+    stopped = [one.rank for one in reports if one.is_stopped]
+    waits = all(operations[one.rank] for one in reports if not one.is_stopped)
+    return [
+        {
+            **_place(one),
+            "collective": operations[one.rank],
+            "waiting_for": stopped if waits and operations[one.rank] else [],
+        }
+        for one in reports
+    ]
 
 
 def _place(report: RankReport) -> dict[str, Any]:

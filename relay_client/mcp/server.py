@@ -201,7 +201,11 @@ def _add_reading(server: MCPServer, calls: _Calls, reading: Reading) -> None:
         seconds: Seconds = 20.0,
         wait_for_all: bool = False,
     ) -> ToolResult:
-        """Wait up to `seconds` until any of the ranks is stopped or, with `wait_for_all`, all of them are stopped."""
+        """Wait up to `seconds` until any of the ranks is stopped or, with `wait_for_all`, all of them are stopped.
+
+        A running rank with `waiting_for` is in a `collective` operation that these stopped ranks have not called yet:
+        it stops only after they continue, so the tool does not wait for it. Continue them all, and wait again.
+        """
         return await calls.read(reading.wait_for_stop(ranks, seconds, wait_for_all=wait_for_all))
 
 

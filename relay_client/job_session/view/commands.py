@@ -26,9 +26,8 @@ class GroupChoice(Protocol):
     def group(self) -> str:
         """The group that moves together."""
 
-    @property
-    def where(self) -> str:
-        """Where all ranks are."""
+    def answer_where(self, request: Request) -> None:
+        """Answer a request with where all ranks are."""
 
     def choose(self, group: Group) -> str:
         """Make another group of ranks move together; return the group as text."""
@@ -40,6 +39,9 @@ def run_command(request: Request, session: GroupChoice, threads: ThreadList, wir
     if not isinstance(text, str) or not text.strip().startswith("@"):
         return False
     name, _, rest = text.strip()[1:].partition(" ")
+    if name == "ranks":
+        session.answer_where(request)
+        return True
     try:
         result = _run(name, rest.strip(), session, threads)
     except UsageError as error:
@@ -57,8 +59,6 @@ def _run(name: str, rest: str, session: GroupChoice, threads: ThreadList) -> str
             threads.expanded = Group.parse(rest or "all").ranks
         case "collapse":
             threads.expanded = frozenset()
-        case "ranks":
-            return session.where
         case _:
             raise UsageError(f"unknown command: '@{name[:40]}'", hint=HELP)
     threads.note_change()

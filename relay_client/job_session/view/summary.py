@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from relay_client.job_session.members import Member
+from relay_client.stacks.places import COLLECTIVES
 from relay_core.ranges import format_ranges
 
 __all__ = ["UNKNOWN", "names_of", "summary"]
 
 UNKNOWN = "an unknown place"
+TOGETHER = "Continue brings them together"
 MAX_CHILDREN = 4
 """Maximum number of child processes that are named one by one."""
 
@@ -26,7 +28,23 @@ def summary(members: Iterable[Member], running_in: Mapping[int, str]) -> str:
         if member.name.child is not None and member.stop is None:
             continue  # a data loader is idle most of the time
         groups.setdefault(_where(member, running_in), []).append(member)
-    return "; ".join(f"{names_of(found)} {where}" for where, found in groups.items())
+    waited_for = _waited_for(groups)
+    reason = f", waiting for {names_of(waited_for)}" if waited_for else ""
+    parts = [f"{names_of(found)} {where}{reason if _is_waiting(where) else ''}" for where, found in groups.items()]
+    has_exception = any(member.stop.body.get("reason") == "exception" for member in waited_for if member.stop)
+    return "; ".join([*parts, *([TOGETHER] if waited_for and not has_exception else [])])
+
+
+def _waited_for(groups: Mapping[str, list[Member]]) -> list[Member]:
+    """Return the stopped ranks, if all running ranks are in a collective operation, which the others do not reach."""
+    running = [where for where, found in groups.items() if any(member.stop is None for member in found)]
+    if not running or not all(map(_is_waiting, running)):
+        return []
+    return [member for found in groups.values() for member in found if member.stop is not None and member.name.is_rank]
+
+
+def _is_waiting(where: str) -> bool:
+    return where.removeprefix("in ") in COLLECTIVES
 
 
 def _where(member: Member, running_in: Mapping[int, str]) -> str:

@@ -14,5 +14,7 @@ def process(port: int, *frames: Frame) -> ProcessStacks:
 
 def test_a_process_in_a_library_is_named_by_its_function() -> None:
     """A process is in a collective that it waits in, or running in its own code; without a stack it is left out."""
-    reply = Reply("node", (process(1, OWN, TORCH), process(2, OWN), ProcessStacks(3, error="silent")))
-    assert {1: "in all_reduce", 2: "running (train.py:52)"} == places(reply)
+    inner = TORCH._replace(function="_wait")
+    stacks = (process(1, OWN, TORCH), process(2, OWN), ProcessStacks(3, error="silent"), process(4, OWN, TORCH, inner))
+    expected = {1: "in all_reduce", 2: "running (train.py:52)", 4: "in all_reduce"}
+    assert expected == places(Reply("node", stacks))

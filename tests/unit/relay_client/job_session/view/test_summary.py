@@ -19,6 +19,21 @@ def test_ranks_are_joined_by_place() -> None:
     assert "ranks 0-2, 5 at train.py:41; rank 3 in all_reduce; rank 4 running" == summary(members, {3: "in all_reduce"})
 
 
+def test_ranks_in_a_collective_operation_wait() -> None:
+    """Ranks wait for the stopped ones only if all others are in collective operations; Continue ends no exception."""
+    members = [member(0), member(1, 14), member(2), member(3)]
+    waiting = {0: "in all_reduce", 2: "in all_reduce", 3: "in barrier"}
+    assert (
+        "ranks 0, 2 in all_reduce, waiting for rank 1; rank 1 at train.py:14; "
+        "rank 3 in barrier, waiting for rank 1; Continue brings them together" == summary(members, waiting)
+    )
+    shown = summary(members, {**waiting, 3: "in synchronize"})
+    assert "ranks 0, 2 in all_reduce; rank 1 at train.py:14; rank 3 in synchronize" == shown
+    members[1] = member(1, 14, reason="exception", text="ValueError")
+    shown = summary(members[:3], waiting)
+    assert "ranks 0, 2 in all_reduce, waiting for rank 1; rank 1 at train.py:14 (ValueError)" == shown
+
+
 def test_an_exception_is_named() -> None:
     """A rank that an exception has stopped stands apart, with the exception."""
     members = [member(0, 41), member(1, 41, reason="exception", text="ValueError")]
