@@ -8,7 +8,7 @@ from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
 from relay_client.hang.unrecorded import POINT_TO_POINT, UnrecordedWait
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
 from relay_client.ui.rank_view import rank_view
-from relay_client.ui.text import duration, format_ports, format_ranks
+from relay_client.ui.text import duration, format_ports, format_ranks, in_plural
 from relay_core.agent_api.announcement import State
 
 __all__ = ["describe_job"]
@@ -19,8 +19,6 @@ _ACTIVITIES = {
     "blocked": "blocked in a call",
 }
 """What the main thread of a rank is doing, by the word that the job sends."""
-_PLURALS = {"is": "are", "has": "have", "was": "were"}
-"""Plural forms of the verbs with which the ends of sentences begin."""
 
 
 def describe_job(verdict: JobVerdict) -> list[str]:
@@ -87,10 +85,7 @@ def _by_text(ranks: Iterable[int], text_of: Callable[[int], str]) -> list[tuple[
 
 def _agreeing(text: str, ranks: Sequence[int]) -> str:
     """Return the end of a sentence about one rank, with verbs that agree with these ranks."""
-    if len(ranks) == 1:
-        return text
-    verb, _, rest = text.partition(" ")
-    return f"{_PLURALS.get(verb, verb)} {rest.replace(' and is at ', ' and are at ')}"
+    return text if len(ranks) == 1 else in_plural(text)
 
 
 def _whereabouts(rank: int, verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], job: Job) -> str:

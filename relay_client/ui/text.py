@@ -7,10 +7,12 @@ from collections.abc import Iterable
 
 from relay_core.ranges import format_ranges
 
-__all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "format_ports", "format_ranks", "printable"]
+__all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "format_ports", "format_ranks", "in_plural", "printable"]
 
 MAX_TEXT = 200
 """Maximum number of characters in a text from another machine, such as an exception message."""
+_PLURALS = {"is": "are", "has": "have", "was": "were"}
+"""Plural forms of the verbs with which the ends of sentences begin."""
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -47,6 +49,18 @@ def format_ports(ports: Iterable[int]) -> str:
     """Return a list of ports as text: `port 5678`, `ports 5678-5681`."""
     ordered = sorted(ports)
     return f"port{'s' if len(ordered) != 1 else ''} {format_ranges(ordered)}"
+
+
+def in_plural(text: str) -> str:
+    """Return the end of a sentence about one rank with a verb that agrees with several ranks.
+
+    >>> in_plural("was killed by SIGTERM"), in_plural("ended with status 1")
+    ('were killed by SIGTERM', 'ended with status 1')
+    """
+    verb, _, rest = text.partition(" ")
+    return (
+        f"{_PLURALS.get(verb, verb)} {rest.replace(' and is at ', ' and are at ').replace(' itself ', ' themselves ')}"
+    )
 
 
 def printable(value: object, limit: int = MAX_TEXT) -> str:

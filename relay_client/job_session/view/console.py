@@ -10,6 +10,7 @@ from relay_client.editor.messages import CONSOLE, IMPORTANT, PREFIX
 from relay_client.job_session.members import Member
 from relay_client.job_session.view.summary import names_of
 from relay_client.job_session.wire import Wire
+from relay_client.ui.text import in_plural
 from relay_core.dap.messages import Body
 
 __all__ = ["LINE_DELAY", "ConsoleLines"]
@@ -82,7 +83,9 @@ class ConsoleLines:
         due, self._due, self._due_at = self._due, {}, None
         for (text, category), members in due.items():
             name = members[0].name.where if len(members) == 1 else names_of(members)
-            self._wire.line(text.replace(_SUBJECT, name), category)
+            start, subject, end = text.partition(f"{_SUBJECT} ")
+            line = f"{subject}{in_plural(end)}" if subject and not start and len(members) > 1 else text
+            self._wire.line(line.replace(_SUBJECT, name), category)
 
     def _show_output(self, member: Member, body: Body) -> None:
         text = body.get("output")

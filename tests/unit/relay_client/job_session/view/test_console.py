@@ -39,6 +39,16 @@ def test_the_same_line_of_several_ranks_is_shown_once() -> None:
     assert ["ranks 0, 2 ended with status 0", "rank 1 on node-1 ended with status 1"] == stage.lines()
 
 
+def test_the_verb_agrees_with_several_ranks() -> None:
+    """A line about one rank has a verb in the plural if it is about several."""
+    stage, ranks = attached(0, 1)
+    for rank in ranks:
+        rank.output(f"relay-client: rank {rank.rank} on node-1 was killed by SIGTERM\n", "console")
+    stage.settle()
+    stage.wait(1)
+    assert ["ranks 0-1 were killed by SIGTERM"] == stage.lines()
+
+
 def test_a_line_without_a_rank_is_shown_once() -> None:
     """What all ranks of a node report alike is shown once."""
     stage, ranks = attached(0, 1)
