@@ -1,16 +1,18 @@
-"""The end of a session at the editor's request."""
+"""The end of a session: at the editor's request, or with the exit code of a job that has ended."""
 
 from __future__ import annotations
 
-from relay_client.job_session.members import Members
+from relay_client.job_session.members import Member, Members
 from relay_client.job_session.wire import CloseRank, EndSession, Wire
 from relay_core.dap.messages import Request
 
-__all__ = ["LEAVE_TIMEOUT", "Leaving"]
+__all__ = ["LEAVE_TIMEOUT", "ExitCodes", "Leaving"]
 
 LEAVE_TIMEOUT = 1.5
 """Seconds until the editor is answered even if ranks have not been detached, for example because their network is
 down. VS Code waits 2 s for the answer (vscode/src/vs/workbench/contrib/debug/browser/rawDebugSession.ts)."""
+_BY_LAUNCHER = {143: 2, 137: 1}
+"""SIGTERM and SIGKILL, with which a launcher ends the other ranks once one has failed; it sends SIGTERM first."""
 
 
 class Leaving:
@@ -63,3 +65,27 @@ class Leaving:
             self._wire.answer(self._request)
             self._wire.put(EndSession())
             self._request = self._deadline = None
+
+
+class ExitCodes:
+    """The exit codes of the ranks that have ended, in the order in which they became known."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[bool, int, str], int] = {}
+
+    def __repr__(self) -> str:
+        return f"<ExitCodes {list(self._found.values())}>"
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, member: Member, code: int) -> None:
+        """Record how a rank has ended, in place of how it ended before it was restarted."""
+        self._found.pop(member.order, None)
+        self._found[member.order] = code
+
+    @property
+    def of_job(self) -> int:
+        """The exit code of the rank that failed first, if possible of one that the launcher has not ended; else 0."""
+        failed = [code for code in self._found.values() if code]
+        return min(failed, key=lambda code: _BY_LAUNCHER.get(code, 0), default=0)

@@ -31,7 +31,7 @@ from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.capabilities import CAPABILITIES
 from relay_client.job_session.groups import Group
 from relay_client.job_session.ids import Ids
-from relay_client.job_session.leaving import Leaving
+from relay_client.job_session.leaving import ExitCodes, Leaving
 from relay_client.job_session.members import Member, Members, Phase, RankName
 from relay_client.job_session.stepping import MOVING, Stepping
 from relay_client.job_session.stops import Stops
@@ -79,8 +79,7 @@ class JobSession:
         self._is_configured = False
         """True once the editor has sent `configurationDone`."""
         self._is_over = False
-        self._exit_codes: dict[tuple[bool, int, str], int] = {}
-        """Exit codes of the ranks that have ended, by `Member.order`."""
+        self._exit_codes = ExitCodes()
 
     def __repr__(self) -> str:
         return f"<JobSession members={len(self._members)}{' over' if self._is_over else ''}>"
@@ -93,7 +92,7 @@ class JobSession:
     @property
     def has_failed(self) -> bool:
         """True if a rank has failed, or no exit code is known."""
-        return any(self._exit_codes.values()) or not self._exit_codes
+        return self._exit_codes.of_job != 0 or not self._exit_codes
 
     def take(self) -> list[Output]:
         """Return what the owner has to do, in order."""
@@ -123,7 +122,7 @@ class JobSession:
         if (member := self._members.get(number)) is None:
             return
         if exit_code is not None:
-            self._exit_codes[member.order] = exit_code
+            self._exit_codes.add(member, exit_code)
         self._members.remove(number)
         self._wire.lost(number)
         self._breakpoints.left(number)
@@ -146,8 +145,7 @@ class JobSession:
             self._wire.fail(self._attach, reason)
         self.show(reason)
         if self._exit_codes:
-            codes = [code for _, code in sorted(self._exit_codes.items())]
-            self._wire.event("exited", {"exitCode": next((code for code in codes if code), 0)})
+            self._wire.event("exited", {"exitCode": self._exit_codes.of_job})
         self._is_over = True
         self._wire.event("terminated")
 
@@ -339,7 +337,7 @@ class JobSession:
             case "debugpyAttach":
                 self._wire.put(OpenChild(member.number, int(body["subProcessId"])))
             case "exited" if member.name.child is None:
-                self._exit_codes[member.order] = body.get("exitCode", 0)
+                self._exit_codes.add(member, body.get("exitCode", 0))
                 member.has_exit_code = True
             case "terminated":
                 self._wire.put(CloseRank(member.number))

@@ -1,6 +1,9 @@
-"""Facts about the end of the session of all ranks at the editor's request."""
+"""Facts about the end of the session of all ranks: at the editor's request, and the exit code of the job."""
 
-from relay_client.job_session.leaving import LEAVE_TIMEOUT
+import pytest
+
+from relay_client.job_session.leaving import LEAVE_TIMEOUT, ExitCodes
+from relay_client.job_session.members import Member, RankName
 from tests.support.scripted_ranks import stopped
 
 
@@ -42,3 +45,23 @@ def test_terminate_is_answered_at_once() -> None:
     for rank in ranks:
         stage.leave(rank)
     assert (1, True) == (answers(stage, number), stage.has_ended)
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([], 0),
+        ([(0, 0), (1, 0)], 0),
+        ([(0, 0), (2, 9), (1, 7)], 9),
+        ([(0, 143), (2, 143), (1, 137)], 137),
+        ([(0, 143), (2, 137), (1, 1)], 1),
+        ([(0, 143)], 143),
+        ([(0, 7), (1, 9), (0, 0)], 9),
+    ],
+)
+def test_exit_code_of_the_job(codes: list[tuple[int, int]], expected: int) -> None:
+    """The first rank that failed counts, and ranks that the launcher may have ended after it count last."""
+    found = ExitCodes()
+    for rank, code in codes:
+        found.add(Member(rank, RankName(f"rank {rank}", rank)), code)
+    assert expected == found.of_job

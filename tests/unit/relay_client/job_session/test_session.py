@@ -330,7 +330,7 @@ def test_the_end_detaches(command: str, arguments: dict[str, Any], allow: bool, 
 
 
 def test_the_session_ends_with_the_exit_code_of_the_job() -> None:
-    """The first status that is not 0, in the order of ranks, is that of the job."""
+    """The first status that is not 0 is that of the job."""
     stage, ranks = attached(0, 1, 2)
     for rank, status in zip(ranks, (0, 7, 9), strict=True):
         rank._event("exited", exitCode=status)
