@@ -25,8 +25,8 @@ def describe_job(verdict: JobVerdict) -> list[str]:
     """Return the paragraphs about a job."""
     groups, job = verdict.groups, verdict.job
     return [
-        *(_group_paragraph(group, groups, job) for group in groups),
         *_cycles(groups),
+        *(_group_paragraph(group, groups, job) for group in groups),
         *(_unrecorded(wait, verdict) for wait in verdict.unrecorded),
         *_waiting_for_debuggers(job, groups),
         *_rows(job),
@@ -158,7 +158,7 @@ def _gil(report: RankReport) -> str:
 def _cycles(verdicts: Sequence[GroupVerdict]) -> Iterator[str]:
     """Yield a sentence for each pair of groups whose ranks wait for each other.
 
-    This happens if the ranks use the groups in different orders.
+    This happens if the ranks use the groups in different orders, or if one of them uses the wrong group.
     """
     for index, one in enumerate(verdicts):
         for other in verdicts[index + 1 :]:
@@ -167,7 +167,7 @@ def _cycles(verdicts: Sequence[GroupVerdict]) -> Iterator[str]:
             if here and there:
                 yield (
                     f"{_group_name(one)} and {_group_name(other)} are waiting for each other: {format_ranks(here)} and "
-                    f"{format_ranks(there)} enter their collectives in different orders"
+                    f"{format_ranks(there)} enter their collectives in different orders, or use the wrong group"
                 )
 
 
