@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from relay_client.agents.job_ranks import absent_ranks
@@ -84,6 +85,14 @@ class _Session:
             path = (frame.get("source") or {}).get("path", "")
             found |= {"file": path, "line": frame["line"], "function": function_of(frame)}
         return found
+
+
+def _breakpoint(line: int, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a coding agent receives about a breakpoint; a debugger gives no reason if it moves one."""
+    found = {name: result[name] for name in ("verified", "line", "message") if name in result}
+    if found.get("verified") and found.get("line", line) != line:
+        found.setdefault("message", f"line {line} is not executable: moved to line {found['line']}")
+    return found
 
 
 class Control:
@@ -193,8 +202,8 @@ class Control:
             results = found[file]
             session = self._sessions[rank] = _Session(rank, client)
             self._tasks.spawn(session.receive_events(), name=f"debug session of rank {rank}")
-        kept = ("verified", "line", "message")
-        return {"rank": rank, "breakpoints": [{name: one[name] for name in kept if name in one} for one in results]}
+        shown = [_breakpoint(each["line"], result) for each, result in zip(wanted, results, strict=False)]
+        return {"rank": rank, "breakpoints": shown}
 
     def _chosen(self, ranks: str) -> list[_Session]:
         """Return the sessions of the chosen ranks; for "all", the sessions of the ranks that are stopped."""

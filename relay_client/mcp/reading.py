@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from relay_client.agents.job_ranks import absent_ranks
@@ -11,7 +11,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import collect_values
 from relay_client.compare.differences import find_differences
 from relay_client.compare.groups import odd_ones_first
-from relay_client.compare.render import as_objects
+from relay_client.compare.render import as_objects, hint_for
 from relay_client.hang.examine import examine, examine_once
 from relay_client.hang.output import verdict_as_object
 from relay_client.hang.reports import RankReport
@@ -24,7 +24,7 @@ from relay_client.stacks.render import grouped_stacks
 from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State
-from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.errors import NoListener
 from relay_core.records import encode
 from relay_core.value_parsers import escape_controls
@@ -33,6 +33,7 @@ __all__ = ["Items", "Reading", "chosen_ranks", "places_in"]
 
 Items = list[dict[str, Any]]
 
+NAME_HINT = "call 'variables' to list the variables of the functions that a rank is executing"
 WAITS = 3
 """Checks after which a rank in a collective operation counts as waiting for the stopped ranks."""
 POLL_INTERVAL = 0.3
@@ -123,15 +124,14 @@ class Reading:
         """Return the value of an expression, with equal values grouped."""
         request = self._request(expression, ranks, seconds, None)
         groups = odd_ones_first(await collect_values(self._tunnels, request))
-        return _required(as_objects(groups), chosen_ranks(ranks))
+        return _required(_with_hints(groups, as_objects(groups)), chosen_ranks(ranks))
 
     async def compare(self, expression: str, ranks: str, seconds: float) -> Items:
         """Return which ranks differ in a value, and the first difference."""
         request = self._request(expression, ranks, seconds, Selection())
         groups = odd_ones_first(await collect_values(self._tunnels, request))
-        return _required(
-            as_objects(groups, await find_differences(self._tunnels, request, groups)), chosen_ranks(ranks)
-        )
+        items = as_objects(groups, await find_differences(self._tunnels, request, groups))
+        return _required(_with_hints(groups, items), chosen_ranks(ranks))
 
     async def wait_for_stop(self, ranks: str, seconds: float, *, wait_for_all: bool) -> Items:
         """Return where the chosen ranks are once one or all of them are stopped, or once the time has expired."""
@@ -189,6 +189,14 @@ def _place(report: RankReport) -> dict[str, Any]:
         "debugged_by": target.attachment.user if target is not None and target.attachment else "",
         "error": report.silence,
     }
+
+
+def _with_hints(groups: Sequence[Value], items: Items) -> Items:
+    """Add a hint to each error that a variable's name has caused."""
+    return [
+        {**item, **({"hint": NAME_HINT} if hint_for([group]) else {})}
+        for group, item in zip(groups, items, strict=True)
+    ]
 
 
 def _required(items: Items, ranks: Collection[int] | None) -> Items:

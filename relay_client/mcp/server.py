@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.mcp.audit import AuditLog
@@ -86,7 +86,9 @@ class _AuditedServer(MCPServer[None]):
             result = await super().call_tool(name, arguments, context)
             outcome, detail = "ok", _note(result)
         except Exception as error:
-            outcome, detail = _outcome(error), str(error)
+            outcome, detail = _outcome(error), _invalid_arguments(error) or str(error)
+            if detail != str(error):
+                raise ToolError(detail) from error
             raise
         finally:
             seconds = time.monotonic() - started
@@ -111,6 +113,15 @@ def _outcome(error: BaseException | None) -> str:
             return "crashed"
         error = error.__cause__
     return "invalid"
+
+
+def _invalid_arguments(error: BaseException | None) -> str:
+    """Return what is wrong with the arguments of a call in one line; "" for other errors."""
+    while error is not None:
+        if isinstance(error, ValidationError):
+            return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        error = error.__cause__
+    return ""
 
 
 class _Calls:

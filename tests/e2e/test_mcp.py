@@ -183,6 +183,12 @@ async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path
         odd, _others = await call(client, "compare", expression="trainer.loader.sampler.offset")
         assert ([WRONG], "7") == (odd["ranks"], odd["difference"]["value"])
 
+        (unknown,) = await call(client, "evaluate", expression="nowhere")
+        assert ("NameError: name 'nowhere' is not defined", True) == (
+            unknown["error"],
+            "'variables'" in unknown["hint"],
+        )
+        assert "rank: Input should be greater than or equal to 0" == await refusal(client, "variables", rank=-1)
         assert "changes how the job runs" in await refusal(client, "set_breakpoints", file="train.py", lines=[LINE])
         for tool in ("continue_execution", "step", "detach"):
             assert "--allow-control" in await refusal(client, tool)

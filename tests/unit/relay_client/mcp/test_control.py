@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from relay_client.dap.client import DapClient, RequestFailed
-from relay_client.mcp.control import _Session
+from relay_client.mcp.control import _breakpoint, _Session
 from relay_core.dap.framing import MessageDecoder, encode
 from tests.support.deadline import DEADLINE
 
@@ -29,3 +29,11 @@ async def test_a_refused_request_to_resume() -> None:
         with pytest.raises(RequestFailed, match="not now"):
             await session.resume("next")
         assert (7, "<_Session rank 3 stopped>") == (session.thread, repr(session))
+
+
+def test_a_moved_breakpoint() -> None:
+    """A breakpoint that the debugger has moved to another line is reported with the reason, others as they are."""
+    moved = {"verified": True, "line": 33, "id": 1}
+    message = "line 9999 is not executable: moved to line 33"
+    assert {"verified": True, "line": 33, "message": message} == _breakpoint(9999, moved)
+    assert {"verified": True, "line": 33} == _breakpoint(33, moved)
