@@ -133,7 +133,8 @@ class JobSession:
         self._after(now)
 
     def show(self, text: str, *, is_important: bool = False) -> None:
-        """Show a line from relay-client in the debug console."""
+        """Show a line from relay-client in the debug console, after the lines about ranks that led to it."""
+        self._console.flush()
         self._wire.line(text, IMPORTANT if is_important else CONSOLE)
 
     def conclude(self, reason: str) -> None:

@@ -49,6 +49,16 @@ def test_the_verb_agrees_with_several_ranks() -> None:
     assert ["ranks 0-1 were killed by SIGTERM"] == stage.lines()
 
 
+def test_the_reason_comes_first() -> None:
+    """A line about the whole job follows the lines about its ranks, which may still be waiting for more ranks."""
+    stage, (rank,) = attached(0)
+    rank.output("relay-client: rank 0 on node-1 was killed by SIGTERM\n", "console")
+    stage.settle()
+    stage.session.show("all ranks have ended; waiting 30 s for the job to restart")
+    stage.flush()
+    assert ["rank 0 on node-1 was", "all ranks have ended"] == [line[:20] for line in stage.lines()]
+
+
 def test_a_line_without_a_rank_is_shown_once() -> None:
     """What all ranks of a node report alike is shown once."""
     stage, ranks = attached(0, 1)
