@@ -56,6 +56,8 @@ class Stops:
         self._questions_until: float | None = None
         """When they are answered without the places of running ranks."""
         self._last_summary = ""
+        self._summed_up: set[int] = set()
+        """The members at the last summary."""
         self._running_in: Mapping[int, str] = {}
         """What running ranks were doing at the last summary."""
 
@@ -153,6 +155,9 @@ class Stops:
             else:
                 self._answer_questions({})
         is_due = self._due_at is not None or self._places_until is not None
+        if not is_due and self._has_new_ranks():
+            self._due_at = now + SUMMARY_DELAY
+            return
         if not is_due or self._awaited:
             return
         stops = [member.stop for member in self._members if member.stop is not None or member.name.child is None]
@@ -201,6 +206,12 @@ class Stops:
             self._wire.put(FindPlaces(frozenset(running)))
         return bool(running)
 
+    def _has_new_ranks(self) -> bool:
+        """Whether ranks have joined since the last summary: while others are stopped, they often wait for these."""
+        numbers = {member.number for member in self._members if member.name.child is None}
+        is_any_stopped = any(member.stop is not None for member in self._members)
+        return is_any_stopped and bool(self._summed_up) and not numbers <= self._summed_up
+
     def _answer_questions(self, places: Mapping[int, str]) -> None:
         questions, self._questions, self._questions_until = self._questions, [], None
         for request in questions:
@@ -215,6 +226,7 @@ class Stops:
 
     def _show(self, places: Mapping[int, str]) -> None:
         self._running_in = places
+        self._summed_up = {member.number for member in self._members}
         if len(self._members) < 2:
             return
         text = summary(self._members, places)

@@ -53,7 +53,7 @@ COVERED_BY = {
     "tests/integration/test_role_retry.py": "relay_client/agents/ role_retry",
     "tests/unit/relay_client/stacks/test_render.py": "relay_client/stacks/ groups",
     "tests/unit/relay_client/job_session/test_session.py": (
-        "relay_client/job_session/ breakpoints capabilities ids stepping stops translation wire "
+        "relay_client/job_session/ breakpoints capabilities ids stepping translation wire "
         "relay_client/job_session/view/ commands"
     ),
     "tests/e2e/test_all_ranks_commands.py": "relay_client/cli/running/ group",
@@ -81,7 +81,7 @@ COVERED_BY = {
     ),
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
     "tests/e2e/test_hang.py": "relay_client/cli/inspection/ hang relay_client/hang/ collect examine output",
-    "tests/e2e/test_mcp.py": "relay_client/mcp/ reading server",
+    "tests/e2e/test_mcp.py": "relay_client/mcp/ server",
     "tests/e2e/test_gevent.py": "relay_agent/debuggee/ gevent_support",
     "tests/e2e/test_live_table.py": "relay_client/ui/ live_table",
     "tests/e2e/test_demo.py": (

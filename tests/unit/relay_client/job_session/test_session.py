@@ -110,46 +110,6 @@ def test_a_step_that_nobody_finishes_is_summed_up() -> None:
     assert [f"rank 0 in all_reduce, waiting for rank 1; rank 1 at train.py:10; {together}"] == stage.lines()
 
 
-def test_ranks_that_are_not_stepped_are_named_with_what_they_are_doing() -> None:
-    """After the first stop in a running job, and after a step of the only stopped rank, the line names the others."""
-    stage, ranks = attached(0, 1, 2)
-    ranks[1].stop()
-    stage.settle()
-    stage.wait(1)
-    lines = []
-    for _ in range(2):
-        wanted = stage.wanted_places.pop()
-        assert {0, 2} == {stage.ranks[number].rank for number in wanted}
-        stage.session.places_found(dict.fromkeys(wanted, "in all_reduce"))
-        stage.flush()
-        lines.append(stage.lines()[-1])
-        stage.ask("next", threadId=stage.thread(1))
-    assert [
-        f"ranks 0, 2 in all_reduce, waiting for rank 1; rank 1 at train.py:{line}; Continue brings them together"
-        for line in (10, 11)
-    ] == lines
-
-
-def test_where_the_ranks_are_includes_running_ranks() -> None:
-    """`@ranks` is answered once it is known what the running ranks are doing, or after a moment without that."""
-    stage, ranks = attached(0, 1)
-    ranks[0].stop()
-    stage.settle()
-    stage.wait(3)
-    answers = []
-    for place in ("in forward", ""):
-        stage.wanted_places.clear()
-        number = stage.send("evaluate", expression="@ranks", context="repl")
-        stage.settle()
-        [wanted] = stage.wanted_places
-        if place:
-            stage.session.places_found(dict.fromkeys(wanted, place))
-        stage.wait(3)
-        stage.flush()
-        answers.append(stage.response(number)["body"]["result"])
-    assert ["rank 0 at train.py:10; rank 1 in forward", "rank 0 at train.py:10; rank 1 running"] == answers
-
-
 def test_a_rank_that_never_answers_a_step_holds_nobody_up() -> None:
     """The step of the chosen rank is answered although another one is silent."""
     stage, ranks = stopped(0, 1)
