@@ -3,7 +3,8 @@
 import time
 
 from relay_client.cli.running.status_text import status_text
-from relay_client.control.state import ClientId, Connection, Node, Port, Status, Stop, Target
+from relay_client.control.state import ClientId, Connection, Node, Port, Status, Target
+from relay_client.ports.connection_state import StopReport
 from relay_client.ui.text import clock
 
 NOW = time.time()
@@ -44,7 +45,7 @@ def test_editors_that_listen() -> None:
 
 def test_nodes_and_ranks() -> None:
     """A rank shows its port, what it is doing, and who holds it since when, or that this is here."""
-    stop = Stop("breakpoint", NOW - 5, "C:\\code\\train.py", 41)
+    stop = StopReport("breakpoint", NOW - 5, "C:\\code\\train.py", 41)
     ranks = (
         Target(
             *(5678, 0),
