@@ -1,14 +1,17 @@
 """The elements of a tensor or array that has only a few and is in the memory of this process, as text.
 
-A tensor's memory is read directly. Its methods, such as `tolist()`, would go through torch's dispatcher, where modes of
-the job and graph tracers see each operation. No device is involved, because a tensor on a device has no text.
+The memory is read directly. A tensor's methods, such as `tolist()`, would go through torch's dispatcher, where modes of
+the job and graph tracers see each operation. The kernel copies the bytes, so memory that has been released, or a mapped
+file that has become shorter, is an error here and does not end the job. No device is involved, because a tensor on a
+device has no text.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 __all__ = ["array_elements", "tensor_elements"]
@@ -23,6 +26,9 @@ _FORMATS = {
     "int32": "i",
     "int16": "h",
     "int8": "b",
+    "uint64": "Q",
+    "uint32": "I",
+    "uint16": "H",
     "uint8": "B",
     "bool": "?",
 }
@@ -39,43 +45,73 @@ def tensor_elements(value: Any) -> str:
     if not is_plain or value.device.type != "cpu" or not 0 < value.numel() <= FEW or value.is_neg():
         return ""
     try:
-        return _text(tuple(value.shape), iter(_read(value)))
+        size = value.element_size()
+        strides = [stride * size for stride in value.stride()]
+        available = value.untyped_storage().nbytes() - value.storage_offset() * size
+        if _last_offset(value.shape, strides) + size > available:
+            return ""  # FSDP releases the memory of parameters between uses
+        return _read(value.data_ptr(), value.shape, strides, str(value.dtype).removeprefix("torch."), size)
     except Exception:  # noqa: BLE001 - a tensor without memory, such as those that `vmap` passes; a new dtype
         return ""
 
 
 def array_elements(value: Any) -> str:
-    """Return the elements of a numpy array; "" if there are many, or if they are not numbers."""
+    """Return the elements of a numpy array; "" if there are many, or if they are not numbers in the usual form."""
     kind = type(value)
     if (kind.__module__, kind.__name__) != ("numpy", "ndarray") or not 0 < value.size <= FEW:
         return ""
-    return _text(value.shape, iter(value.ravel().tolist())) if value.dtype.kind in "biuf" else ""
+    if not value.dtype.isnative or value.dtype.name not in _FORMATS:
+        return ""
+    try:
+        return _read(
+            value.__array_interface__["data"][0], value.shape, value.strides, value.dtype.name, value.dtype.itemsize
+        )
+    except (AttributeError, OSError):  # another system than Linux; no access
+        return ""
 
 
-def _read(value: Any) -> list[Any]:
-    """Return the elements, the last dimension varying fastest.
+def _last_offset(shape: Sequence[int], strides: Sequence[int]) -> int:
+    return sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+
+
+def _read(address: int, shape: Sequence[int], strides: Sequence[int], dtype: str, size: int) -> str:
+    """Return the elements at an address; distances are in bytes.
 
     Raises:
-        ValueError: the memory has been released, as FSDP does between uses.
+        AttributeError: this is not Linux.
+        OSError: the memory cannot be read.
+        KeyError: the dtype is unknown.
     """
-    import ctypes  # noqa: PLC0415 - torch has imported it
-
-    name = str(value.dtype).removeprefix("torch.")
-    size, base, available = value.element_size(), value.data_ptr(), value.untyped_storage().nbytes()
-    found: list[Any] = []
-    for index in itertools.product(*map(range, value.shape)):
-        offset = sum(map(int.__mul__, index, value.stride())) * size
-        if not base or offset + size + value.storage_offset() * size > available:
-            raise ValueError("no memory")
-        data = ctypes.string_at(base + offset, size)
-        if name == "bfloat16":  # the upper half of a float32
-            found += struct.unpack("<f", b"\0\0" + data)
-        else:
-            found += struct.unpack(f"={_FORMATS[name]}", data)
-    return found
+    indices = itertools.product(*map(range, shape))
+    offsets = (sum(map(int.__mul__, index, strides)) for index in indices)
+    elements = [_element(_copy(address + offset, size), dtype) for offset in offsets]
+    return _text(tuple(shape), iter(elements))
 
 
-def _text(shape: Sequence[int], elements: Any) -> str:
+def _element(data: bytes, dtype: str) -> Any:
+    if dtype == "bfloat16":  # the upper half of a float32
+        return struct.unpack("<f", b"\0\0" + data)[0]
+    return struct.unpack(f"={_FORMATS[dtype]}", data)[0]
+
+
+def _copy(address: int, size: int) -> bytes:
+    """Return bytes of this process's memory, through process_vm_readv(2)."""
+    import ctypes  # noqa: PLC0415 - torch and numpy have imported it
+
+    class Area(ctypes.Structure):
+        _fields_ = (("address", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+    target = ctypes.create_string_buffer(size)
+    local, remote = Area(ctypes.addressof(target), size), Area(address, size)
+    read = ctypes.CDLL(None, use_errno=True).process_vm_readv
+    read.restype = ctypes.c_ssize_t
+    count = read(os.getpid(), ctypes.byref(local), ctypes.c_ulong(1), ctypes.byref(remote), ctypes.c_ulong(1), 0)
+    if count != size:
+        raise OSError(ctypes.get_errno(), "process_vm_readv")
+    return target.raw
+
+
+def _text(shape: Sequence[int], elements: Iterator[Any]) -> str:
     if not shape:
         element = next(elements)
         return f"{element:.6g}" if isinstance(element, float) else str(element)

@@ -1,5 +1,7 @@
 """Facts about the elements that are shown of small tensors and arrays, with the real libraries."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +40,17 @@ def test_released_memory():
     tensor = torch().ones(2)
     tensor.untyped_storage().resize_(0)
     assert "Tensor[2] float32 cpu" == describe(tensor)
+
+
+def test_mapped_file_that_has_become_shorter(tmp_path: Path):
+    """Memory behind which there is no file any more has no text; an ordinary access to it would end the process."""
+    numpy = pytest.importorskip("numpy", reason="numpy is missing", exc_type=ImportError)
+    file = tmp_path / "data"
+    file.write_bytes(bytes(8192))
+    array = numpy.asarray(numpy.memmap(file, dtype="float32", mode="r"))[1500:1502]
+    assert "ndarray[2] float32 [0, 0]" == describe(array)
+    os.truncate(file, 0)
+    assert "ndarray[2] float32" == describe(array)
 
 
 def test_no_operation():
