@@ -1,4 +1,4 @@
-# make demo    sets everything up and debugs a sample job through a relay on this machine
+# make demo    sets everything up and debugs a sample job through a relay on this machine; DEMO=--chaos adds options
 # make check   lint and unit tests, before each commit;  make format  mends what lint can mend
 # make test    sets everything up and runs all tests;  make test-unit  runs those that need no other program
 # make flaky   runs the tests with processes several times on a busy machine, and prints which failed how often
@@ -14,6 +14,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 VENV ?= .venv-$(VERSION)
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_VENV ?= .venv-demo-$(VERSION)
 NODE_READY := tests/interop/node_modules/.ready
 EDITORS_READY := tests/editors/node_modules/.ready
 EXTENSION_READY := vscode/node_modules/.ready
@@ -28,8 +29,19 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults bench extras mpi neovim tmux vsix test-pythons clean
 
-demo: $(READY)
-	$(BIN)/relay-client demo
+# The environment of the demo is one for users, without the tools for development, which take a minute longer to install.
+demo: $(DEMO_VENV)/.ready
+	$(DEMO_VENV)/bin/relay-client demo $(DEMO)
+	@echo
+	@echo "To attach your own VS Code with F5, run: make demo DEMO=--hold"
+	@echo "For commands such as relay-client in this shell, run: . $(DEMO_VENV)/bin/activate"
+
+$(DEMO_VENV)/.ready: pyproject.toml
+	@echo "Creating the virtual environment $(DEMO_VENV) and installing relay-debug into it, usually in half a minute:"
+	$(PYTHON) -m venv $(DEMO_VENV)
+	$(DEMO_VENV)/bin/python -m pip install --disable-pip-version-check -e '.[client]'
+	@touch $@
+	@echo
 
 check: lint test-unit
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -52,6 +54,28 @@ async def test_demo_with_cuts():
     assert (status, err) == (0, "")
     assert "cut the tunnel 5 times: the job is still stopped at the breakpoint" in out
     assert "stepped into forward" in out
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_demo(tmp_path):
+    """`make demo` installs only what users need, passes on the options in `DEMO`, and ends with existing commands."""
+    environment = f"DEMO_VENV={tmp_path}"
+    steps = make("-n", "demo", environment, "DEMO=--chaos").splitlines()
+    assert f"{tmp_path}/bin/python -m pip install --disable-pip-version-check -e '.[client]'" in steps
+    assert f"{tmp_path}/bin/relay-client demo --chaos" in steps
+    (tmp_path / "bin").symlink_to(Path(sys.executable).parent)
+    (tmp_path / ".ready").touch()
+    out = make("--silent", "demo", environment, "DEMO=--help")
+    assert "usage: relay-client demo" in out
+    assert out.endswith(
+        f"run: make demo DEMO=--hold\nFor commands such as relay-client in this shell, run: . {tmp_path}/bin/activate\n"
+    )
+
+
+def make(*arguments: str) -> str:
+    return subprocess.run(
+        ["make", *arguments], cwd=ROOT, check=True, timeout=DEADLINE, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 async def test_demo_without_a_stop_fails():
