@@ -18,6 +18,7 @@ __all__ = [
     "NO_CLIENT",
     "NO_LISTENER",
     "NO_VALUE",
+    "OUTPUT_CLOSED",
     "PROTOCOL_ERROR",
     "REJECTED",
     "RELAY_UNREACHABLE",
@@ -68,3 +69,5 @@ NO_VALUE: Final = 17
 INTERRUPTED: Final = 130
 """128 + SIGINT: a second Ctrl-C stopped the program, or the first Ctrl-C stopped a command that only waits for
 something."""
+OUTPUT_CLOSED: Final = 141
+"""128 + SIGPIPE, as of other programs: the reader of the output, such as `head`, has exited."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 
 from relay_core.errors import RelayDebugError
-from relay_core.exit_codes import INTERRUPTED
+from relay_core.exit_codes import INTERRUPTED, OUTPUT_CLOSED
 from relay_core.value_parsers import escape_controls
 
 __all__ = ["configure_logging", "log_errors_only", "print_error", "run_program"]
@@ -110,3 +112,26 @@ def run_program(program: str, main: Callable[[list[str]], int], argv: list[str] 
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        if not _discard_unread_output(probe="\n"):  # then the error is about another pipe or socket
+            raise
+        return OUTPUT_CLOSED
+    finally:
+        _discard_unread_output()
+
+
+def _discard_unread_output(probe: str = "") -> bool:
+    """Write what stdout has buffered and `probe`; if the reader has exited, discard the output and return True.
+
+    Otherwise, the interpreter would fail to write it while it exits, and print an error.
+    """
+    if sys.stdout is None:  # without a console
+        return False
+    try:
+        sys.stdout.write(probe)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return True
+    return False

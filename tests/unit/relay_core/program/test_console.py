@@ -2,13 +2,18 @@
 
 import json
 import logging
+import os
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
+from relay_core.exit_codes import OUTPUT_CLOSED
 from relay_core.program.console import configure_logging, print_error
+from tests.support.deadline import DEADLINE
 
 FORGED = "alice\nrelay-client: error: forged\r\x1b[2J\x9b31m\u2028end\u202e"
 ESCAPED = r"alice\nrelay-client: error: forged\r\x1b[2J\x9b31m\u2028end\u202e"
@@ -106,3 +111,33 @@ def test_letters_of_all_languages_stay(start_logging, capfd):
     """Printable text is not changed."""
     start_logging().warning("%s", "zoë@büro 東京 \\n")
     assert "relay-client: warning: zoë@büro 東京 \\n\n" == capfd.readouterr().err
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("command", "statuses"),
+    [
+        ("print('x', flush=True)", {OUTPUT_CLOSED}),
+        ("print('x'); return 3", {3, OUTPUT_CLOSED}),
+        ("print('x'); raise SystemExit(3)", {3, OUTPUT_CLOSED}),
+    ],
+)
+def test_output_that_nobody_reads(command, statuses, unbuffered):
+    """If the reader of stdout has exited, as `head` does, the program exits without a traceback."""
+    program = (
+        "import sys; from relay_core.program.console import run_program; sys.stdin.read()\n"
+        f"def main(_):\n    {command}\n"
+        "sys.exit(run_program('relay-client', main))"
+    )
+    output, unread = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        stdin=subprocess.PIPE,
+        stdout=unread,
+        stderr=subprocess.PIPE,
+    ) as process:
+        os.close(unread)
+        os.close(output)
+        _, err = process.communicate(timeout=DEADLINE)
+    assert (b"", True) == (err, process.returncode in statuses)
