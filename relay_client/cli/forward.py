@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser, *, lists_all: bool = False) -> 
         parser: The main parser.
         lists_all: Whether the parser's help also lists the many options that few users need.
     """
-    parser.add_argument("--ports", metavar="LIST", help="local ports, such as 5678, 5678-5680 or 5678,5690")
+    parser.add_argument("--ports", metavar="LIST", help="local ports, such as 5678-5680,5690 (default: 5678)")
     parser.add_argument(
         "--all-ranks",
         type=argument_type(parse_port),
@@ -130,10 +130,10 @@ def _forward(arguments: argparse.Namespace) -> int:
     from relay_client.number_lists import parse_ports
     from relay_client.ports.local_port import all_ranks_port, debugger_ports, parse_forwards
 
-    if not (arguments.ports or arguments.forward or arguments.all_ranks or arguments.ui is not None):
-        raise UsageError("no ports given", hint="add --ports 5678, or run: relay-client --help")
     with named("--ports"):
-        debuggers = debugger_ports(parse_ports(arguments.ports) if arguments.ports else [])
+        debuggers = debugger_ports(
+            parse_ports(arguments.ports) if arguments.ports is not None else _default_ports(arguments)
+        )
     with named("--forward"):
         forwards = parse_forwards(arguments.forward)
     job = [all_ranks_port(arguments.all_ranks)] if arguments.all_ranks else []
@@ -155,6 +155,16 @@ def _forward(arguments: argparse.Namespace) -> int:
         )
 
     return run_with_tunnels(arguments, run, closing=CLOSING_PORTS)
+
+
+def _default_ports(arguments: argparse.Namespace) -> list[int]:
+    """Return the port that a job's rank 0 has by default, if no option names a port or the page; otherwise none."""
+    from relay_client.editor_setup.entries import DEFAULT_PORT
+
+    if arguments.forward or arguments.all_ranks or arguments.ui is not None:
+        return []
+    logger.info("no --ports: using %d, the default port of a job", DEFAULT_PORT)
+    return [DEFAULT_PORT]
 
 
 def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:

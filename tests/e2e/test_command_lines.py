@@ -38,6 +38,7 @@ def good(relay: LocalRelay) -> dict[str, str]:
         ("5680-5678", "is in reverse order"),
         ("80-70000", "outside 1-65535"),
         ("abc", "invalid list of ports"),
+        ("", "invalid list of ports"),
     ],
 )
 async def test_nonsense_ports(ports: str, part: str) -> None:
@@ -126,6 +127,16 @@ async def test_no_connection_string_at_all() -> None:
     """Without configuration, the client's error names where a connection string can come from."""
     finished = await run("relay_client", "--ports", "5678")
     assert_one_sentence(finished, "relay-client", 3, "no connection string", "RELAY_CONNECTION_STRING_FILE")
+
+
+@pytest.mark.parametrize(
+    ("option", "is_default"), [(["--json"], True), (["--ui"], False), (["--forward", "6006"], False)]
+)
+async def test_the_default_port(option: list[str], is_default: bool) -> None:
+    """Without a port, the client uses the port that a job has by default, and logs it; the page alone needs none."""
+    finished = await run("relay_client", *option)
+    assert 3 == finished.status, finished.stderr  # there is no connection string
+    assert is_default == ("relay-client: no --ports: using 5678, the default port of a job\n" in finished.stderr)
 
 
 async def test_a_connection_string_on_the_command_line_warns(relay: LocalRelay, good: dict[str, str]) -> None:
