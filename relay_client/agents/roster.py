@@ -114,6 +114,10 @@ class Roster:
     def __iter__(self) -> Iterator[AgentInfo]:
         return iter([entry.info for entry in self._entries.values()])
 
+    def ports(self) -> tuple[int, ...]:
+        """Return the logical ports of all targets, in order."""
+        return tuple(sorted({target.port for agent in self for target in agent.targets}))
+
     def put(self, info: AgentInfo, now: float) -> AgentInfo | None:
         """Store an announcement and return the agent's previous one, or None if the agent is new."""
         entry = self._entries.get(info.id)

@@ -6,12 +6,12 @@ import time
 
 from relay_client.agents.announcement_changes import describe_agent
 from relay_client.agents.roster import Destination, Roster
+from relay_client.ui.text import CHECK_PORTS
 from relay_core.errors import NoListener
 from relay_core.net.session.client import LinkStatus
 
 __all__ = ["NotForwarded", "describe_agents", "disconnected_error", "no_agent_error"]
 
-CHECK_PORTS = "check --ports against the job's --debug-port"
 SPAWNED = (
     "a worker that the job starts itself, for example with torch.multiprocessing.spawn, has a port only if it calls "
     "start_remote_debugging_from_args() after it has set RANK and WORLD_SIZE"

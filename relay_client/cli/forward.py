@@ -17,13 +17,14 @@ from relay_client.cli.common import (
     run_with_tunnels,
 )
 from relay_client.cli.running.events import print_own_events
-from relay_client.ui.text import format_ports
+from relay_client.ui.text import CHECK_PORTS, format_ports
 from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.program.console import print_error
 from relay_core.program.options import argument_type
 from relay_core.value_parsers import named, parse_port
 
 if TYPE_CHECKING:
+    from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
     from relay_client.ports.forwarder import Forwarder
     from relay_client.ports.local_port import LocalPort
@@ -240,6 +241,16 @@ async def forward(
     await run_controlled("forward", tunnels, forwarder, body, idle_exit=idle_exit, watch=watch, ui_port=ui_port)
 
 
+def _warn_of_other_ports(roster: Roster, forwarder: Forwarder) -> None:
+    """Log a warning if processes are registered, but none of them has one of the ports in `--ports`."""
+    destinations = [local.destination for local in (*forwarder.ports, *forwarder.editor_ports)]
+    wanted = [each.port for each in destinations if not (each.is_forward or each.is_all_ranks)]
+    if wanted and (registered := roster.ports()) and not set(wanted).intersection(registered):
+        logger.warning(
+            "no agent serves %s; registered: %s. hint: %s", format_ports(wanted), format_ports(registered), CHECK_PORTS
+        )
+
+
 async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
     import asyncio
 
@@ -259,6 +270,7 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
         async with forwarder:
             opened = format_ports(forwarder.opened) if forwarder.opened else "no port"
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
+            _warn_of_other_ports(tunnels.roster, forwarder)
             tunnels.keep_searching()
             async with TaskSet() as tasks, live_table(tunnels.roster):
                 tasks.spawn(forwarder.check_forwards(), name="check --forward")

@@ -35,6 +35,8 @@ class JobView:
     """True if the agent announces why a target has ended."""
     ending: Ending | None = None
     """How the target has ended."""
+    other_ports: tuple[int, ...] = ()
+    """The logical ports of the registered processes, as long as none of them has had this port."""
     pushes: int = 0
     """Number of times that the target's code has been replaced."""
 

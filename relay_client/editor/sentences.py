@@ -6,7 +6,7 @@ import ntpath
 
 from relay_client.editor.job_view import JobView
 from relay_client.ui.endings import how_ended
-from relay_client.ui.text import duration
+from relay_client.ui.text import CHECK_PORTS, duration, format_ports
 from relay_core.agent_api.ending import Ending
 
 __all__ = [
@@ -36,7 +36,8 @@ GUARDED = "detached; the job continues (to let an editor terminate the job, star
 def waiting_text(view: JobView, reason: str, seconds: float) -> str:
     """Return what a connection is waiting for, how long, and why: `waiting for rank 0 on 'myhc' (35 s so far): ...`."""
     where = f" on '{view.hybrid_connection}'" if view.hybrid_connection and " on " not in view.name else ""
-    return f"waiting for {view.name}{where} ({duration(seconds)} so far): {reason or 'looking for its agent'}"
+    others = f"; registered: {format_ports(view.other_ports)}. hint: {CHECK_PORTS}" if view.other_ports else ""
+    return f"waiting for {view.name}{where} ({duration(seconds)} so far): {reason or 'looking for its agent'}{others}"
 
 
 def interrupted_text(view: JobView) -> str:

@@ -54,7 +54,10 @@ class JobViews:
         is_running = claim is not None and (
             self._agent is None or (claim.agent.id, claim.target.pid) == (self._agent, self._pid)
         )
-        self._view = replace(self._view, is_running=is_running)
+        is_unknown = claim is None and not self._view.label
+        self._view = replace(
+            self._view, is_running=is_running, other_ports=self._tunnels.roster.ports() if is_unknown else ()
+        )
         if claim is not None and is_running:
             self._view = _described(self._view, claim.agent, claim.target)
         if self._agent is not None and (agent := self._tunnels.roster.agent(self._agent)):

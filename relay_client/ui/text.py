@@ -7,8 +7,20 @@ from collections.abc import Iterable
 
 from relay_core.ranges import format_ranges
 
-__all__ = ["MAX_TEXT", "MINUTE", "clock", "duration", "format_ports", "format_ranks", "in_plural", "printable"]
+__all__ = [
+    "CHECK_PORTS",
+    "MAX_TEXT",
+    "MINUTE",
+    "clock",
+    "duration",
+    "format_ports",
+    "format_ranks",
+    "in_plural",
+    "printable",
+]
 
+CHECK_PORTS = "check --ports against the job's --debug-port"
+"""The hint for a port that no process has, while others are registered."""
 MAX_TEXT = 200
 """Maximum number of characters in a text from another machine, such as an exception message."""
 _PLURALS = {"is": "are", "has": "have", "was": "were"}

@@ -81,6 +81,20 @@ async def test_an_editor_that_comes_before_the_job_is_shown_what_it_waits_for(
             assert "supportsConfigurationDoneRequest" in await answer
 
 
+async def test_a_port_that_differs_from_that_of_the_job(relay: LocalRelay, tmp_path: Path) -> None:
+    """The terminal at the start, and the editor that waits, show the ports that the job has, with a hint."""
+    port, others = free_port(), "registered: port 5999. hint: check --ports against the job's --debug-port"
+    async with (
+        running_agent(relay, {5999: PortTarget(5999, free_port(), dap_only=True)}, tunnel_key=None),
+        running_client(relay, tmp_path, "--ports", str(port)) as client,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
+    ):
+        await client.line(f"warning: no agent serves port {port}; {others}")
+        waiting = asyncio.ensure_future(editor.request("initialize", VSCODE, within=DEADLINE))
+        assert (await output(editor, "waiting for")).endswith(f": no agent on 'myhc' serves port {port}; {others}")
+        waiting.cancel()
+
+
 async def test_a_child_that_is_not_followed_is_explained(relay: LocalRelay) -> None:
     """What a debugged process is refused reaches the log and the editor, although no other message follows."""
     child = {"name": "Subprocess 7", "type": "node", "request": "attach", "subProcessId": 7}
