@@ -159,6 +159,14 @@ class SocketTables:
             raise OwnersNotShown
         return listener_owners(self._read(port), port)
 
+    def listener_inodes(self, port: int) -> set[int]:
+        """Return the inodes of the sockets that listen on a local port.
+
+        Raises:
+            OSError: the tables cannot be read, or have an unknown form.
+        """
+        return {row.inode for row in self._read(port) if row.is_listening and row.local[1] == port and row.inode}
+
     def has_connection(self, port: int) -> bool:
         """Return whether a process has accepted a connection on `port` and has not closed it.
 

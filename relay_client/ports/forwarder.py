@@ -21,6 +21,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.agents.unreachable import NotForwarded
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.listening_editors.forwarder import Editor, ReverseForwarder, editor_on
+from relay_client.ports.listening_editors.program import program_on
 from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked, PortOwner
 from relay_client.ports.waiting_connection import PortLog, carry
@@ -35,6 +36,8 @@ from relay_core.socket_tables import ROOT, own_user, shared_tables
 __all__ = ["LOCAL_HOST", "Forwarder"]
 
 LOCAL_HOST = "127.0.0.1"
+DEBUGPY = "debugpy"
+"""Part of the name of the program with which VS Code listens."""
 LOCAL_HOST_IPV6 = "::1"
 """Programs whose settings name `localhost` may try this address first, and some try no other."""
 MAX_TRIES = 10
@@ -232,8 +235,15 @@ class Forwarder:
         if editor is Editor.FOREIGN:
             raise _in_use(port, "another user")
         if editor is Editor.OWN:
-            logger.info(
-                "port %d is in use: if a listening editor is using it, the job will connect to that editor", port
+            program = program_on(port)
+            level = logging.INFO if DEBUGPY in program or not program else logging.WARNING
+            by = f" by {program}" if program else ""
+            logger.log(
+                level,
+                "port %d is in use%s: if that is a listening editor, the job will connect to it; otherwise, stop it or "
+                "choose other ports with --ports",
+                port,
+                by,
             )
         elif self._trust_unknown:
             logger.warning("port %d is in use by an unknown program: the job will connect to it", port)
@@ -322,7 +332,7 @@ def _free_port() -> int:
 
 def _listen_error(port: int, error: OSError) -> RelayDebugError:
     if error.errno == errno.EADDRINUSE:
-        return _in_use(port, "")
+        return _in_use(port, program_on(port))
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} needs administrator rights", hint="use port 1024 or higher")
     return LocalPortInUse(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import time
@@ -390,7 +391,7 @@ async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, s
         program("relay_client", "--ports", str(port), env=env) as client,
     ):
         await client.line(
-            f"port {port} is in use: if a listening editor is using it, the job will connect to that editor"
+            f"(pid {os.getpid()}): if that is a listening editor, the job will connect to it; otherwise, stop it or "
         )
         _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
         await stream.write(b"hello\n")

@@ -135,7 +135,7 @@ async def test_no_connection_string_at_all() -> None:
 async def test_the_default_port(option: list[str], is_default: bool) -> None:
     """Without a port, the client uses the port that a job has by default, and logs it; the page alone needs none."""
     finished = await run("relay_client", *option)
-    assert 3 == finished.status, finished.stderr  # there is no connection string
+    assert 3 == finished.status, finished.stderr  # before a port is opened, because no connection string is configured
     assert is_default == ("relay-client: no --ports: using 5678, the default port of a job\n" in finished.stderr)
 
 

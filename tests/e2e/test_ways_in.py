@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import signal
 import sys
 from pathlib import Path
@@ -68,7 +69,9 @@ async def test_listening_editor(relay: LocalRelay, script: Path, ranks: str) -> 
         listening_editor(port, script, LINE) as session,
         running_client(relay, script.parent, "--ports", str(port)) as client,
     ):
-        assert f"port {port} is in use: if a listening editor is using it" in client.stderr
+        assert re.search(
+            rf"(?<!warning: )port {port} is in use by .*debugpy.* \(pid \d+\): if that is a listening", client.stderr
+        )
         await session.until_stopped()
         first = int(await session.value("step"))
         await session.leave()
