@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from relay_agent.exceptions import unexpected
-from relay_agent.settings.arguments import misspelt_arguments, parse_step_arguments
+from relay_agent.settings.arguments import misspelt_arguments, misspelt_switch, parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
 from relay_agent.settings.table import SETTINGS, as_text, read_settings
 from relay_agent.start_directory import start_directory  # noqa: F401 - importing it records the directory
@@ -287,8 +287,12 @@ def _read_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
         UsageError: a value is invalid.
     """
     settings = parse_step_arguments(argv)
-    if settings is not None and (misspelt := misspelt_arguments(argv)):
-        from relay_agent.ranks.identity import identify  # noqa: PLC0415 - in debug runs only
+    if settings is not None:
+        misspelt = misspelt_arguments(argv)
+    else:
+        misspelt = {switch: "--is-debug"} if (switch := misspelt_switch(argv)) else {}
+    if misspelt:
+        from relay_agent.ranks.identity import identify  # noqa: PLC0415 - for these warnings only
 
         if identify(os.environ).is_master:
             for argument, similar in misspelt.items():

@@ -22,9 +22,10 @@ from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
 from relay_core.value_parsers import closest, named, parse_flag, read_flag
 
-__all__ = ["JoinAction", "add_debug_arguments", "misspelt_arguments", "parse_step_arguments"]
+__all__ = ["JoinAction", "add_debug_arguments", "misspelt_arguments", "misspelt_switch", "parse_step_arguments"]
 
 _PREFIX = "--debug-"
+_SWITCH = "--is-debug"
 _HC = "--debug-relay-connection-name"
 _SECRET = "--debug-relay-connection-string-secret"  # noqa: S105 - the name of an argument
 _NAMES = frozenset({_HC, _SECRET, *(setting.option for setting in SETTINGS)})
@@ -50,7 +51,7 @@ def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | N
     parser = _QuietParser(add_help=False, allow_abbrev=False)
     _add_arguments(parser, flag=str)
     found = vars(parser.parse_known_args(sys.argv[1:] if argv is None else list(argv))[0])
-    with named("--is-debug"):
+    with named(_SWITCH):
         if not parse_flag(found["is_debug"]):
             return None
     access = AccessSettings(
@@ -74,6 +75,22 @@ def misspelt_arguments(argv: Sequence[str] | None = None) -> dict[str, str]:
         if argument not in _NAMES and name.startswith(_PREFIX) and (similar := closest(name[len(_PREFIX) :], known)):
             found[argument] = known[similar]
     return found
+
+
+def misspelt_switch(argv: Sequence[str] | None = None) -> str:
+    """Return the argument that was probably meant as `--is-debug`; "" if there is none.
+
+    There can be one only if `argv` has another debugging argument, but not `--is-debug`; one with the value false has
+    no effect either way.
+    """
+    given = [text.partition("=") for text in (sys.argv[1:] if argv is None else argv)]
+    names = [name for name, *_ in given]
+    if _SWITCH in names or _NAMES.isdisjoint(names):
+        return ""
+    for (name, is_set, value), following in zip(given, [*names[1:], "true"], strict=True):
+        if name.startswith("--is") and closest(name[2:].replace("_", "-"), [_SWITCH[2:]]):
+            return "" if read_flag(value if is_set else following) is False else name
+    return ""
 
 
 class JoinAction(argparse.Action):
@@ -103,7 +120,7 @@ def _add_arguments(parser: argparse.ArgumentParser, *, flag: Callable[[str], obj
     def add_flag(option: str, text: str) -> None:
         add(option, "FLAG", f"{text} (true if given without a value)", default="false", bare=flag("true"), type=flag)
 
-    add_flag("--is-debug", "debug this run")
+    add_flag(_SWITCH, "debug this run")
     add(_HC, "NAME", "hybrid connection (default: the EntityPath in the connection string)")
     add(_SECRET, "NAME", "Key Vault secret that contains the connection string")
     for setting in SETTINGS:

@@ -198,6 +198,26 @@ async def test_misspelt_arguments(arguments, warnings, tmp_path):
     assert "warning" not in (await run_job(CALL, *arguments))[2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_meant"),
+    [
+        ("--is_debug true --debug-port 5678", True),
+        ("--isdebug --debug-relay-connection-name=myhc", True),
+        ("--is_debug=1 --debug-port 5678", True),
+        ("--is_debug false --debug-port 5678", False),
+        ("--is_debug true --is-debug false --debug-port 5678", False),
+        ("--is_debug true --debug", False),
+        ("--debug --debug-port 5678", False),
+    ],
+)
+def test_misspelt_switch(arguments, is_meant, capfd):
+    """With other debugging arguments, one that was probably meant as `--is-debug` is not ignored silently."""
+    assert not start_remote_debugging_from_args(arguments.split())
+    name = arguments.split()[0].partition("=")[0]
+    warning = f"relay-agent: warning: unknown argument {name}; did you mean --is-debug?\n"
+    assert (warning if is_meant else "") == capfd.readouterr().err
+
+
 async def test_nobody_comes(relay, tmp_path):
     """The wait ends after `--debug-wait` seconds; the job runs at full speed, and can be attached to later."""
     code = CALL + "sys.stdin.readline(); names = [*sys.modules]; print('debugpy' in names, "
