@@ -253,7 +253,7 @@ async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:
 
 
 def _ring_bell() -> None:
-    """Ring the terminal's bell, if stderr is a terminal."""
-    if sys.stderr.isatty():
-        sys.stderr.write("\a")
-        sys.stderr.flush()
+    """Ring the terminal's bell, if stderr is a terminal; the live table replaces `sys.stderr` by a stream of lines."""
+    if (terminal := sys.__stderr__) is not None and terminal.isatty():
+        terminal.write("\a")
+        terminal.flush()

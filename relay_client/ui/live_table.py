@@ -113,6 +113,7 @@ class ScreenTable:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._file = console.file  # `sys.stderr` itself, which is another stream while the table is shown
         self._rows: list[Row] = []
         self._size = (0, 0)
         self._cursor_is_below = os.environ.get("TERM_PROGRAM") == "vscode"
@@ -167,8 +168,8 @@ class ScreenTable:
         return _WRAP_OFF + "\n".join(lines) + _WRAP_ON + back
 
     def _write(self, text: str) -> None:
-        self._console.file.write(text)
-        self._console.file.flush()
+        self._file.write(text)
+        self._file.flush()
 
 
 class _AboveTable:
@@ -188,6 +189,9 @@ class _AboveTable:
     def flush(self) -> None:
         pass
 
+    def isatty(self) -> bool:
+        return True
+
 
 @contextlib.contextmanager
 def _lines_above(table: ScreenTable) -> Iterator[None]:
@@ -197,7 +201,10 @@ def _lines_above(table: ScreenTable) -> Iterator[None]:
     for handler in handlers:
         handler.setStream(stream)
     try:
-        with contextlib.redirect_stdout(stream) if sys.stdout.isatty() else contextlib.nullcontext():
+        with (
+            contextlib.redirect_stdout(stream) if sys.stdout.isatty() else contextlib.nullcontext(),
+            contextlib.redirect_stderr(stream),
+        ):
             yield
     finally:
         for handler in handlers:
