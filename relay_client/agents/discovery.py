@@ -361,9 +361,8 @@ class EndedSearch:
     @property
     def has_timed_out(self) -> bool:
         """Whether no agent was found for `UNUSABLE_TIMEOUT`, for a reason that takes a long time to detect."""
-        if self.unusable is None or not self.unusable.retryable:
-            return False
-        return asyncio.get_running_loop().time() - self.since >= UNUSABLE_TIMEOUT
+        is_slow = self.unusable is not None and self.unusable.retryable
+        return is_slow and asyncio.get_running_loop().time() - self.since >= UNUSABLE_TIMEOUT
 
 
 def conclude(

@@ -134,4 +134,6 @@ def _discard_unread_output(probe: str = "") -> bool:
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return True
+    except (OSError, ValueError):  # the disk is full, or stdout is closed; the interpreter reports that
+        return False
     return False

@@ -43,7 +43,7 @@ def test_released_memory():
 
 
 def test_mapped_file_that_has_become_shorter(tmp_path: Path):
-    """Memory behind which there is no file any more has no text; an ordinary access to it would end the process."""
+    """Memory whose file was truncated has no text; an ordinary access to it would end the process."""
     numpy = pytest.importorskip("numpy", reason="numpy is missing", exc_type=ImportError)
     file = tmp_path / "data"
     file.write_bytes(bytes(8192))
