@@ -17,6 +17,8 @@ PAGE = (ROOT / "README.md").read_text().partition(TITLE)[2].partition("\n## ")[0
 FENCES = re.findall(r"^```(\w+)\n((?:.*\n)*?)```$", PAGE, re.MULTILINE)
 RELAY, JOB, LAPTOP = [text for language, text in FENCES if language == "sh"]
 (BEGINNING,) = [text for language, text in FENCES if language == "python"]
+PROJECT = "my-project"
+"""The folder of the script, in the home directory."""
 SCRIPT = """
 def train(steps):
     total = sum(range(steps))
@@ -31,8 +33,11 @@ def terminal(tmp_path):
     """What opens a terminal of the reader in the folder of the script."""
 
     def open_terminal(block: str) -> AbstractAsyncContextManager[Running]:
-        without_pip = re.sub(r"^pip install .*$", "", block, flags=re.MULTILINE)
-        return running("bash", "-euc", without_pip, cwd=tmp_path, env=environment(HOME=str(tmp_path)))
+        without_pip = re.sub(r"(&& )?pip install .*$", "", block, flags=re.MULTILINE)
+        return running("bash", "-euc", without_pip, cwd=tmp_path / PROJECT, env=environment(HOME=str(tmp_path)))
+
+    for folder in ("relay-debug", PROJECT):
+        (tmp_path / folder).mkdir()
 
     return open_terminal
 
@@ -40,7 +45,7 @@ def terminal(tmp_path):
 @pytest.mark.e2e
 async def test_from_a_script_to_a_breakpoint(terminal, tmp_path: Path) -> None:
     """A relay, a script with two more lines and relay-client, set up as the page describes, meet at a breakpoint."""
-    script = tmp_path / "train.py"
+    script = tmp_path / PROJECT / "train.py"
     script.write_text(BEGINNING + SCRIPT)
     relay_port, port = free_port(), free_ports(1)
     start_relay = RELAY.replace("--hc myhc", f"--hc myhc --port {relay_port}")
