@@ -126,6 +126,7 @@ async def test_a_change_of_one_node(relay: LocalRelay, tab: Page) -> None:
     """Only the node that has changed is drawn again, and the focus stays on the rank."""
     async with running_job_of(relay, 4, 2) as job, served_page(relay) as page:
         await opened(tab, page, 4)
+        await tab.locator(".node:not(.away)").nth(1).wait_for()  # a node is drawn again once its tunnel is connected
         await tile(tab, 1).focus()
         await tab.evaluate(f"""for (const port of [{BASE_PORT}, {BASE_PORT + 2}])
             document.querySelector(`.tile[data-port='${{port}}']`).wasDrawnBefore = true;""")
