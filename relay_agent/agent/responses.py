@@ -24,7 +24,7 @@ from relay_core.agent_api.requests import (
     parse_message,
     stream_name,
 )
-from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.stream import SessionStream
 from relay_core.records import encode
 
@@ -37,6 +37,7 @@ Answer = Callable[[Any], Awaitable[Response | None]]
 
 MAX_BODY = 128 * 1024
 """Maximum size in bytes of the JSON in an evaluation request; each character may take up to four bytes."""
+BODY = "the request body"
 PUSH_STEPS = {
     push.Phase.PREPARE: "preparing the new code",
     push.Phase.HOLD: "holding the main threads",
@@ -57,10 +58,10 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
     """
     try:
         if isinstance(request, Evaluate):
-            request = Evaluate.parse_body(await _read_body(stream))
+            request = Evaluate.parse_body(decode_body(await stream.read_all(MAX_BODY, BODY)))
             _log_evaluation(request, user)
         elif isinstance(request, Push):
-            request = Push.parse_body(await _read_body(stream, push.MAX_BODY), user)
+            request = Push.parse_body(decode_body(await stream.read_all(push.MAX_BODY, BODY)), user)
             logger.info("push by %s to %s: %s", user, describe_ranks(request.ranks), PUSH_STEPS[request.phase])
         result = await answer(request)
         if result is None:
@@ -73,20 +74,6 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
     with contextlib.suppress(ConnectionLost):
         await stream.write(json.dumps(response).encode())
         await stream.close()
-
-
-async def _read_body(stream: SessionStream, limit: int = MAX_BODY) -> object:
-    """Read a client's side of the stream to the end, and return the JSON that it contains.
-
-    Raises:
-        ProtocolError: the body is too long, or is not JSON.
-    """
-    received = bytearray()
-    while data := await stream.read():
-        received += data
-        if len(received) > limit:
-            raise ProtocolError("the request body is too long")
-    return decode_body(received)
 
 
 async def respond_to_message(

@@ -13,7 +13,6 @@ from relay_core.agent_api.requests import Evaluate, Failure, NodeRequest, Push
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.session.exchanges import MAX_BODY
-from relay_core.net.session.stream import SessionStream
 from relay_core.records import encode, parse_or_none
 
 __all__ = ["send_request", "send_step"]
@@ -51,7 +50,7 @@ async def send_request(
             if isinstance(request, Evaluate | Push):
                 await stream.write(json.dumps(encode(request)).encode())
             await stream.write_eof()
-            response = _decode(await _read_all(stream), request.name)
+            response = _decode(await stream.read_all(MAX_RESPONSE, "the agent's response"), request.name)
     except TIMEOUT_ERRORS:
         stream.abort("no response in time")
         raise _late(within, request.name) from None
@@ -101,15 +100,6 @@ def _checked(response: Mapping[str, object]) -> Mapping[str, object]:
 
 def _clean(text: str) -> str:
     return printable(text, MAX_SENTENCE)
-
-
-async def _read_all(stream: SessionStream) -> bytes:
-    received = bytearray()
-    while data := await stream.read():
-        received += data
-        if len(received) > MAX_RESPONSE:
-            raise ProtocolError("the agent's response is too long")
-    return bytes(received)
 
 
 def _decode(data: bytes, request: str) -> Mapping[str, object]:

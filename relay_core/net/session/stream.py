@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from relay_core.errors import ConnectionLost
+from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.stream import PeerHandler
 from relay_core.tunnel.outcomes import ResetCode
 
@@ -154,6 +154,15 @@ class SessionStream:
         data = self._next()
         self._unconsumed = len(data)
         return data
+
+    async def read_all(self, limit: int, what: str) -> bytes:
+        """Return all bytes until the peer ends its direction; raises ProtocolError if `what` is longer than `limit`."""
+        received = bytearray()
+        while data := await self.read():
+            received += data
+            if len(received) > limit:
+                raise ProtocolError(f"{what} is too long")
+        return bytes(received)
 
     async def write(self, data: bytes) -> None:
         """Send bytes; return when the session has accepted them all."""

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from relay_core.errors import ConnectionLost
+from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.session.stream import SMALL
 from tests.support.streams import Sink, stream_pair
 
@@ -40,6 +40,20 @@ async def test_detached_it_is_read() -> None:
     ours.send(b"for the reader")
     assert b"for the reader" == await theirs.read()
     assert b"" == sink.data
+
+
+@pytest.mark.parametrize("limit", [7, 8])
+async def test_read_to_the_end(limit: int) -> None:
+    """All bytes up to the end of the peer's direction are returned, unless there are more than the limit."""
+    ours, theirs = stream_pair()
+    ours.send(b"one ")
+    ours.send(b"two ")
+    ours.send_eof()
+    if limit == 8:
+        assert b"one two " == await theirs.read_all(limit, "the body")
+    else:
+        with pytest.raises(ProtocolError, match="^the body is too long$"):
+            await theirs.read_all(limit, "the body")
 
 
 async def test_a_paused_handler_stops_the_peer_after_one_window() -> None:
