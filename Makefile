@@ -118,11 +118,13 @@ soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 14400 -n 2 tests/unit/relay_core/tunnel
 
 # Hostile input for every parser of untrusted bytes, for FUZZ_SECONDS each: with atheris if it can be installed,
-# otherwise with hypothesis. FUZZ="request_head session" selects parsers. `make test` includes a short run.
+# otherwise with hypothesis. FUZZ="request_head session" selects parsers. Then new examples for each property test, for
+# 20 minutes. `make test` includes a short run of both.
 FUZZ_SECONDS ?= 60
 fuzz: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0 || echo "atheris cannot be installed"
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
+	$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile search tests/unit
 
 # Two minutes. As root also with full disks and with another user of the machine.
 faults: $(READY)

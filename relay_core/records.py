@@ -313,8 +313,8 @@ def read_link(value: object, clean: Clean) -> object:
 
 
 def read_non_empty(value: object, clean: Clean) -> object:
-    """Return a text that is not empty, or `MISSING`."""
-    return clean(value) if isinstance(value, str) and value else MISSING
+    """Return a text in which `clean` leaves at least one character, or `MISSING`."""
+    return (clean(value) or MISSING) if isinstance(value, str) else MISSING
 
 
 Port = Annotated[int, Wire(read=read_port, is_required=True)]

@@ -124,11 +124,12 @@ def test_all_passed(tmp_path: Path) -> None:
     assert (0, "") == (run_script("run_tests.py", tmp_path, passes=PASSES).returncode, report(tmp_path))
 
 
-def test_failing_examples_are_kept() -> None:
-    """The second run of a property test begins with the example that failed, also where the variable CI is set."""
-    current = hypothesis.settings()
-    assert isinstance(current.database, DirectoryBasedExampleDatabase)
-    assert not current.derandomize
+def test_examples_of_property_tests() -> None:
+    """Each run tries the same ones; the profile of `make fuzz` tries others, and keeps those that fail."""
+    search = hypothesis.settings.get_profile("search")
+    assert hypothesis.settings().derandomize
+    assert not search.derandomize
+    assert isinstance(search.database, DirectoryBasedExampleDatabase)
 
 
 def test_flaky(tmp_path: Path) -> None:

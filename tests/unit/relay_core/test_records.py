@@ -172,3 +172,4 @@ def test_text_that_must_not_be_empty() -> None:
         name: NonEmpty
 
     assert (None, None, Named("x")) == tuple(parse_or_none(Named, {"name": name}) for name in ("", 1, "x"))
+    assert parse_or_none(Named, {"name": " "}, str.strip) is None

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay_client.ui.text import printable
@@ -170,6 +170,7 @@ def test_round_trip_of_a_target(target: TargetInfo) -> None:
     assert target == parse_or_none(TargetInfo, encode(target))
 
 
+@example({"host": " "})
 @given(
     JSON
     | st.dictionaries(st.sampled_from(FIELDS), JSON)
