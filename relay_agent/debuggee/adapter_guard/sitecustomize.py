@@ -12,14 +12,20 @@ the sessions of disconnected editors have ended, instead of being refused. With 
 names differ, debugpy's own functions run.
 
 The adapter also answers the request with which a debugged process asks whether its output was passed on.
+
+debugpy's adapter waits without limit until a process connects to it, and it holds the job's output open. A process that
+ends before it connects would leave an adapter forever, and whoever reads the job's output to its end would wait for it.
+So the wait is over when the process has ended.
 """
 
 import contextlib
 import errno
 import os
+import select
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -33,6 +39,8 @@ PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, er
 ACCEPT_INTERVAL = 0.1
 RECEIPT = "relayAgentReceipt"
 """Command of the request for a receipt; as in `pydevd_patches.messages.relay_debug_output`."""
+EXIT_INTERVAL = 1.0
+"""Seconds between two checks for the end of the process on a system that does not report it."""
 SEND_BUFFER = 256 * 1024
 """Size of the send buffer of each connection in bytes. Output that is in the buffer has been passed on, and the
 responses after it must wait for it; Linux's default is ten times as large."""
@@ -46,6 +54,7 @@ def guard_sockets() -> None:
 
     del sys.path[0]
     tables, accept = shared_tables(), socket.socket.accept
+    watcher = ExitWatcher()
 
     def is_own(connection: socket.socket) -> bool:
         try:
@@ -56,6 +65,7 @@ def guard_sockets() -> None:
             return False
 
     def accept_own_user(self: socket.socket) -> tuple[socket.socket, Any]:
+        watcher.start()
         guard_clients()
         answer_receipts()
         while True:
@@ -73,6 +83,39 @@ def guard_sockets() -> None:
             connection.close()
 
     socket.socket.accept = accept_own_user  # type: ignore[method-assign] # the purpose of this file
+
+
+class ExitWatcher:
+    """Ends the adapter's wait for a first connection when the process that started it has ended."""
+
+    def __init__(self) -> None:
+        """The adapter has not forked yet: its parent is that process, which waits for it."""
+        self._pid = os.getppid()
+        self._descriptor: int | None = None
+        with contextlib.suppress(AttributeError, OSError):  # not Linux, before 5.3, or forbidden in this container
+            self._descriptor = os.pidfd_open(self._pid)
+        self._lock = threading.Lock()
+        self._has_started = False
+
+    def start(self) -> None:
+        """Start the thread, once; the adapter must have forked, because a fork has no other threads."""
+        with self._lock:
+            if not self._has_started:
+                self._has_started = True
+                threading.Thread(target=self._watch, name="relay-agent process exit", daemon=True).start()
+
+    def _watch(self) -> None:
+        if self._descriptor is None:
+            with contextlib.suppress(OSError):  # it has ended
+                while True:
+                    os.kill(self._pid, 0)
+                    time.sleep(EXIT_INTERVAL)
+        else:
+            end = select.poll()
+            end.register(self._descriptor, select.POLLIN)
+            end.poll()
+        # The adapter continues to wait for processes that have connected, such as a child of this one.
+        sys.modules["debugpy.adapter.servers"].dont_wait_for_first_connection()
 
 
 def guard_clients() -> None:
