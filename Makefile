@@ -118,8 +118,8 @@ soak: $(READY)
 	$(BIN)/python -m pytest -m soak --timeout 14400 -n 2 tests/unit/relay_core/tunnel
 
 # Hostile input for every parser of untrusted bytes, for FUZZ_SECONDS each: with atheris if it can be installed,
-# otherwise with hypothesis. FUZZ="request_head session" selects parsers. Then new examples for each property test, for
-# 20 minutes. `make test` includes a short run of both.
+# otherwise with hypothesis. FUZZ="request_head session" selects parsers. Then new examples for the property tests, which
+# takes four minutes on two cores. `make test` includes a short run of both.
 FUZZ_SECONDS ?= 60
 fuzz: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0 || echo "atheris cannot be installed"
