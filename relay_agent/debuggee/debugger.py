@@ -266,13 +266,17 @@ class Debugger:
         return True
 
     def end(self, reason: str) -> None:
-        """End the debugger, even in a debug session; the editor and the job's log show the reason."""
+        """End the debugger, even in a debug session; the editor and the job's log show the reason.
+
+        Its threads have exited when this returns, or have not responded for `recovery.END_TIMEOUT`: a library that is
+        about to replace functions of `threading` does not do so while they run.
+        """
         with self._lock:
             found = pydevd_debugger()
             if found is None:
                 return
             attached.show(f"the debugger has ended: {reason}")
-            if recovery.end_debugger(found):
+            if recovery.end_debugger(found, threads=True):
                 self._store_state()
                 if tracing.stop_tracing():
                     self._move(Event.RELEASE)

@@ -14,7 +14,8 @@ __all__ = ["end_debugger", "is_abandoned"]
 LOCK_TIMEOUT = 1.0
 """Timeout in seconds for acquiring pydevd's lock, which pydevd usually holds for milliseconds."""
 END_TIMEOUT = 3.0
-"""Timeout in seconds for pydevd to stop its threads; pydevd waits 0.5 s for each of two conditions."""
+"""Timeout in seconds for pydevd to stop its threads, and for their exit; pydevd waits 0.5 s for each of two
+conditions."""
 POLL_INTERVAL = 0.01
 
 
@@ -27,10 +28,14 @@ def is_abandoned(port: int) -> bool:
         return False
 
 
-def end_debugger(debugger: Any) -> bool:
+def end_debugger(debugger: Any, *, threads: bool = False) -> bool:
     """Shut down pydevd's debugger, which resumes the job's threads; return whether that was possible.
 
     Its adapter exits when the connection closes. The next debugger gets a new adapter.
+
+    Args:
+        debugger: pydevd's.
+        threads: Whether to wait for the exit of its threads as well. pydevd's own wait ends before that.
     """
     if not RECOVERY.is_available():
         return False
@@ -39,6 +44,7 @@ def end_debugger(debugger: Any) -> bool:
     import pydevd  # noqa: PLC0415
 
     with RECOVERY.guarded():
+        running = list(debugger.created_pydb_daemon_threads) if threads else []
         with contextlib.suppress(OSError):  # already closed
             debugger.writer.sock.shutdown(socket.SHUT_RDWR)
         # A hung thread may be holding the lock, which all other threads need in order to resume.
@@ -50,5 +56,7 @@ def end_debugger(debugger: Any) -> bool:
         deadline = time.monotonic() + END_TIMEOUT
         while pydevd.get_global_debugger() is debugger and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)
+        for thread in running:
+            thread.join(max(0.0, deadline - time.monotonic()))
         return True
     return False

@@ -353,6 +353,7 @@ RECOVERY = Feature(
     WRITER,
     LOCK,
     Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "called", "ends the debugger and resumes the job"),
+    Internal("pydevd:PyDB.created_pydb_daemon_threads", "read", "the debugger's threads", True),
 )
 
 FEATURES = (

@@ -1,5 +1,6 @@
 """Jobs that start a debugger, and the adapters of their debuggers."""
 
+import asyncio
 import textwrap
 
 import psutil
@@ -33,9 +34,19 @@ def armed(code: str) -> str:
 
 def adapter(port: int) -> int:
     """Return the process id of the adapter that listens on a port."""
-    listeners = [found for found in psutil.net_connections("tcp") if found.status == psutil.CONN_LISTEN]
-    (pid,) = {found.pid for found in listeners if found.laddr.port == port}
+    (pid,) = _listeners(port)
     return pid
+
+
+async def until_adapter_has_ended(port: int) -> None:
+    """Wait until no process listens on a port, without a connection, which the adapter would take for a debugger's."""
+    while _listeners(port):
+        await asyncio.sleep(0.05)
+
+
+def _listeners(port: int) -> set[int]:
+    sockets = [found for found in psutil.net_connections("tcp") if found.status == psutil.CONN_LISTEN]
+    return {found.pid for found in sockets if found.pid and found.laddr and found.laddr.port == port}
 
 
 def adapter_ports(port: int) -> list[int]:

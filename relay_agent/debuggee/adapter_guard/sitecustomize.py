@@ -13,9 +13,10 @@ names differ, debugpy's own functions run.
 
 The adapter also answers the request with which a debugged process asks whether its output was passed on.
 
-debugpy's adapter waits without limit until a process connects to it, and it holds the job's output open. A process that
-ends before it connects would leave an adapter forever, and whoever reads the job's output to its end would wait for it.
-So the wait is over when the process has ended.
+debugpy's adapter inherits the job's output and keeps it open, although it never writes to it. Whoever reads the output
+to its end, such as a launcher or `| tee`, would wait for the adapter, which stays while an editor is connected. So the
+inherited streams are replaced. The adapter also waits without limit for a process to connect to it; this wait ends with
+the process.
 """
 
 import contextlib
@@ -48,6 +49,7 @@ responses after it must wait for it; Linux's default is ten times as large."""
 
 def guard_sockets() -> None:
     """Replace `socket.accept` in this process."""
+    streams = [number for number in range(3) if is_open(number)]  # before anything is opened here
     del os.environ["PYTHONPATH"]  # the directory is for this process only, not for its children
     sys.path.insert(0, str(Path(__file__).parents[3]))
     from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables  # noqa: PLC0415 - now in `sys.path`
@@ -65,7 +67,8 @@ def guard_sockets() -> None:
             return False
 
     def accept_own_user(self: socket.socket) -> tuple[socket.socket, Any]:
-        watcher.start()
+        if watcher.start():
+            replace_streams(streams)
         guard_clients()
         answer_receipts()
         while True:
@@ -97,12 +100,17 @@ class ExitWatcher:
         self._lock = threading.Lock()
         self._has_started = False
 
-    def start(self) -> None:
-        """Start the thread, once; the adapter must have forked, because a fork has no other threads."""
+    def start(self) -> bool:
+        """Start the thread, once, and return whether this call has done so.
+
+        The adapter must have forked, because a fork has no other threads.
+        """
         with self._lock:
-            if not self._has_started:
-                self._has_started = True
-                threading.Thread(target=self._watch, name="relay-agent process exit", daemon=True).start()
+            if self._has_started:
+                return False
+            self._has_started = True
+        threading.Thread(target=self._watch, name="relay-agent process exit", daemon=True).start()
+        return True
 
     def _watch(self) -> None:
         if self._descriptor is None:
@@ -116,6 +124,22 @@ class ExitWatcher:
             end.poll()
         # The adapter continues to wait for processes that have connected, such as a child of this one.
         sys.modules["debugpy.adapter.servers"].dont_wait_for_first_connection()
+
+
+def is_open(number: int) -> bool:
+    """Return whether a file descriptor is in use; if the job has closed it, the adapter may use it for a socket."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def replace_streams(numbers: list[int]) -> None:
+    """Let file descriptors refer to the null device; debugpy has closed Python's objects for them, but not these."""
+    with Path(os.devnull).open("r+b", buffering=0) as null:
+        for number in numbers:
+            os.dup2(null.fileno(), number, inheritable=False)
 
 
 def guard_clients() -> None:

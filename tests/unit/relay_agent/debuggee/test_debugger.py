@@ -10,7 +10,7 @@ from relay_client.dap.client import DapClient
 from relay_core.compat import timeout
 from tests.support.armed import REARMED, adapter_ports, armed
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT, job, run_job
+from tests.support.jobs import job, run_job
 from tests.support.listening import listening_editor
 from tests.support.other_user import connecting_stranger, lying_stranger, needs_second_user
 from tests.support.ports import free_port
@@ -181,30 +181,28 @@ async def test_endpoints_file_of_another_debuggee_is_left_alone(tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("are_reported", [True, False], ids=["reported", "not-reported"])
-async def test_process_that_ends_before_it_connects(tmp_path, are_reported):
-    """Its adapter ends with it, so the output of the job ends too, whether or not the system reports exits."""
-    guard = ROOT / "relay_agent/debuggee/adapter_guard"
-    if not are_reported:
-        path = str(guard / "sitecustomize.py")
-        guard = tmp_path
-        (guard / "sitecustomize.py").write_text(
-            "import os\n"
-            "os.__dict__.pop('pidfd_open', None)\n"
-            f"exec(open({path!r}).read(), {{'__name__': 'sitecustomize', '__file__': {path!r}}})\n"
-        )
-    code = f"""
-        import os
-        from pathlib import Path
-        from relay_agent.debuggee import debugpy_start
-        debugpy_start.ADAPTER_GUARD = Path({str(guard)!r})
-        debugpy = debugpy_start.load(follow_children=False)
-        from debugpy.server import api
-        api._settrace = lambda **_: os._exit(3)  # as if it were killed after it has started the adapter
-        print("ready", flush=True)
-        debugpy_start.listen(debugpy)
+async def test_threads_have_exited_after_the_end():
+    """`end` returns after pydevd's threads have exited, even if that takes them some time."""
+    code = """
+        import pydevd, time
+        exit = threading.Thread._delete
+        def exit_slowly(thread):
+            time.sleep(0.5)
+            exit(thread)
+        print(port, flush=True)
+        debugger.wait_for_attach(3600, threading.Event())
+        threads = list(pydevd.get_global_debugger().created_pydb_daemon_threads)
+        threading.Thread._delete = exit_slowly
+        debugger.end("a reason")
+        print(len(threads) >= 2, [thread.name for thread in threads if thread.is_alive()])
     """
-    assert await run_job(code) == (3, ["ready"], "")
+    async with (
+        job(armed(code)) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
+    ):
+        await client.attach({}, within=DEADLINE)
+        status, out, err = await running.finish()
+    assert (0, ["True []"]) == (status, out), err
 
 
 async def test_arm_twice():

@@ -1,0 +1,79 @@
+"""Facts about the end of debugpy's adapter; `test_debugger` has those about who may connect to it."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap.client import DapClient
+from tests.support.armed import adapter, armed, until_adapter_has_ended
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import ROOT, job, run_job
+
+
+async def test_output_ends_with_the_job():
+    """Whoever reads the job's output to its end does not wait for an editor that is still connected."""
+    code = """
+        print(port, flush=True)
+        print(debugger.wait_for_attach(3600, threading.Event()))
+    """
+    async with (
+        job(armed(code)) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
+    ):
+        await client.attach({}, within=DEADLINE)
+        assert await running.finish() == (0, ["True"], "")
+
+
+async def test_job_without_standard_streams():
+    """The adapter's own descriptors, which then have the numbers of the streams, are left alone."""
+    code = """
+        import os, threading
+        os.close(0)
+        os.close(2)
+        from relay_agent.debuggee.debugger import debugger
+        print(debugger.arm(), flush=True)
+        print(debugger.wait_for_attach(3600, threading.Event()))
+    """
+    async with job(code) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
+            assert ["1"] == null_descriptors(adapter(port))
+            assert await running.finish() == (0, ["True"], "")
+
+
+def null_descriptors(pid: int) -> list[str]:
+    """Return the numbers of the descriptors that refer to the null device (proc(5))."""
+    return [path.name for path in Path(f"/proc/{pid}/fd").iterdir() if path.readlink() == Path(os.devnull)]
+
+
+@pytest.mark.parametrize("are_reported", [True, False], ids=["reported", "not-reported"])
+async def test_process_that_ends_before_it_connects(tmp_path, are_reported):
+    """Its adapter ends with it, whether or not the system reports exits."""
+    guard = ROOT / "relay_agent/debuggee/adapter_guard"
+    if not are_reported:
+        path = str(guard / "sitecustomize.py")
+        guard = tmp_path
+        (guard / "sitecustomize.py").write_text(
+            "import os\n"
+            "os.__dict__.pop('pidfd_open', None)\n"
+            f"exec(open({path!r}).read(), {{'__name__': 'sitecustomize', '__file__': {path!r}}})\n"
+        )
+    code = f"""
+        import os
+        from pathlib import Path
+        from relay_agent.debuggee import debugpy_start
+        debugpy_start.ADAPTER_GUARD = Path({str(guard)!r})
+        debugpy = debugpy_start.load(follow_children=False)
+        from debugpy.server import api
+        def end(port, **_):  # as if it were killed after it has started the adapter
+            print(port, flush=True)
+            os._exit(3)
+        api._settrace = end
+        debugpy_start.listen(debugpy)
+    """
+    status, out, err = await run_job(code)
+    assert 3 == status, err
+    await asyncio.wait_for(until_adapter_has_ended(int(out[0])), DEADLINE)
