@@ -21,6 +21,7 @@ the process.
 
 import contextlib
 import errno
+import functools
 import os
 import select
 import signal
@@ -41,7 +42,7 @@ ACCEPT_INTERVAL = 0.1
 RECEIPT = "relayAgentReceipt"
 """Command of the request for a receipt; as in `pydevd_patches.messages.relay_debug_output`."""
 EXIT_INTERVAL = 1.0
-"""Seconds between two checks for the end of the process on a system that does not report it."""
+"""Seconds between two checks whether the process has exited, on a system that does not report exits."""
 SEND_BUFFER = 256 * 1024
 """Size of the send buffer of each connection in bytes. Output that is in the buffer has been passed on, and the
 responses after it must wait for it; Linux's default is ten times as large."""
@@ -56,7 +57,15 @@ def guard_sockets() -> None:
 
     del sys.path[0]
     tables, accept = shared_tables(), socket.socket.accept
-    watcher = ExitWatcher()
+    process = os.getppid()  # the adapter has not forked yet: the process that is starting it
+    descriptor = open_process(process)
+
+    @functools.cache
+    def begin() -> None:
+        """Do once what must follow the adapter's fork, which has no other threads; twice is harmless."""
+        with contextlib.suppress(OSError, RuntimeError):  # without resources, the accepting thread continues anyway
+            replace_streams(streams)
+            threading.Thread(target=end_wait_at_exit, args=(process, descriptor), daemon=True).start()
 
     def is_own(connection: socket.socket) -> bool:
         try:
@@ -67,8 +76,7 @@ def guard_sockets() -> None:
             return False
 
     def accept_own_user(self: socket.socket) -> tuple[socket.socket, Any]:
-        if watcher.start():
-            replace_streams(streams)
+        begin()
         guard_clients()
         answer_receipts()
         while True:
@@ -88,42 +96,28 @@ def guard_sockets() -> None:
     socket.socket.accept = accept_own_user  # type: ignore[method-assign] # the purpose of this file
 
 
-class ExitWatcher:
-    """Ends the adapter's wait for a first connection when the process that started it has ended."""
+def open_process(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when a process exits, or None if the system has none."""
+    with contextlib.suppress(AttributeError, OSError):  # not Linux, before 5.3, or forbidden in this container
+        return os.pidfd_open(pid)
+    return None
 
-    def __init__(self) -> None:
-        """The adapter has not forked yet: its parent is that process, which waits for it."""
-        self._pid = os.getppid()
-        self._descriptor: int | None = None
-        with contextlib.suppress(AttributeError, OSError):  # not Linux, before 5.3, or forbidden in this container
-            self._descriptor = os.pidfd_open(self._pid)
-        self._lock = threading.Lock()
-        self._has_started = False
 
-    def start(self) -> bool:
-        """Start the thread, once, and return whether this call has done so.
+def end_wait_at_exit(pid: int, descriptor: int | None) -> None:
+    """End the adapter's wait for a first connection when a process has exited.
 
-        The adapter must have forked, because a fork has no other threads.
-        """
-        with self._lock:
-            if self._has_started:
-                return False
-            self._has_started = True
-        threading.Thread(target=self._watch, name="relay-agent process exit", daemon=True).start()
-        return True
-
-    def _watch(self) -> None:
-        if self._descriptor is None:
-            with contextlib.suppress(OSError):  # it has ended
-                while True:
-                    os.kill(self._pid, 0)
-                    time.sleep(EXIT_INTERVAL)
-        else:
-            end = select.poll()
-            end.register(self._descriptor, select.POLLIN)
-            end.poll()
-        # The adapter continues to wait for processes that have connected, such as a child of this one.
-        sys.modules["debugpy.adapter.servers"].dont_wait_for_first_connection()
+    The adapter continues to wait for processes that have connected, such as a child of this one.
+    """
+    if descriptor is None:
+        with contextlib.suppress(OSError):  # it has exited
+            while True:
+                os.kill(pid, 0)
+                time.sleep(EXIT_INTERVAL)
+    else:
+        exit_poll = select.poll()
+        exit_poll.register(descriptor, select.POLLIN)
+        exit_poll.poll()
+    sys.modules["debugpy.adapter.servers"].dont_wait_for_first_connection()
 
 
 def is_open(number: int) -> bool:

@@ -11,6 +11,16 @@ from tests.support.armed import adapter, armed, until_adapter_has_ended
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT, job, run_job
 
+GUARD = ROOT / "relay_agent/debuggee/adapter_guard"
+
+
+def changed_guard(directory: Path, change: str) -> Path:
+    """Return a directory with a `sitecustomize` that first changes the module `os` of its adapter."""
+    path = str(GUARD / "sitecustomize.py")
+    run = f"exec(open({path!r}).read(), {{'__name__': 'sitecustomize', '__file__': {path!r}}})\n"
+    (directory / "sitecustomize.py").write_text(f"import os\n{change}\n{run}")
+    return directory
+
 
 async def test_output_ends_with_the_job():
     """Whoever reads the job's output to its end does not wait for an editor that is still connected."""
@@ -44,6 +54,25 @@ async def test_job_without_standard_streams():
             assert await running.finish() == (0, ["True"], "")
 
 
+async def test_adapter_without_resources(tmp_path):
+    """The adapter accepts editors even if its streams could not be replaced."""
+    guard = changed_guard(tmp_path, "def fail(*_, **named): raise OSError(24, 'too many')\nos.dup2 = fail")
+    code = f"""
+        import threading
+        from pathlib import Path
+        from relay_agent.debuggee import debugpy_start
+        from relay_agent.debuggee.debugger import debugger
+        debugpy_start.ADAPTER_GUARD = Path({str(guard)!r})
+        print(debugger.arm(), flush=True)
+        print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
+    """
+    async with job(code) as running:
+        async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE)
+            assert "True" == await running.line()
+        assert (0, [], "") == await running.finish()
+
+
 def null_descriptors(pid: int) -> list[str]:
     """Return the numbers of the descriptors that refer to the null device (proc(5))."""
     return [path.name for path in Path(f"/proc/{pid}/fd").iterdir() if path.readlink() == Path(os.devnull)]
@@ -52,15 +81,7 @@ def null_descriptors(pid: int) -> list[str]:
 @pytest.mark.parametrize("are_reported", [True, False], ids=["reported", "not-reported"])
 async def test_process_that_ends_before_it_connects(tmp_path, are_reported):
     """Its adapter ends with it, whether or not the system reports exits."""
-    guard = ROOT / "relay_agent/debuggee/adapter_guard"
-    if not are_reported:
-        path = str(guard / "sitecustomize.py")
-        guard = tmp_path
-        (guard / "sitecustomize.py").write_text(
-            "import os\n"
-            "os.__dict__.pop('pidfd_open', None)\n"
-            f"exec(open({path!r}).read(), {{'__name__': 'sitecustomize', '__file__': {path!r}}})\n"
-        )
+    guard = GUARD if are_reported else changed_guard(tmp_path, "os.__dict__.pop('pidfd_open', None)")
     code = f"""
         import os
         from pathlib import Path
