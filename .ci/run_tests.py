@@ -2,8 +2,8 @@
 """Runs the tests, and repeats failed tests once, alone. The arguments are those of pytest.
 
 More than a thousand tests start real processes. If each of them failed once in ten thousand runs because a machine was
-slow, every tenth run would fail although nothing is wrong. A fault of the code fails twice: the second run
-has the same fixtures and checks as the first, and hypothesis tries the same examples in each run.
+slow, every tenth run would fail although nothing is wrong. A fault of the code fails twice: the second run has the same
+fixtures and checks as the first, and hypothesis tries the same examples in each run.
 
     first run                          second run        exit status
     all passed                         none              0

@@ -33,8 +33,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile(
     "search",
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    hypothesis.settings.get_profile("same"),
     max_examples=2000,
     derandomize=False,
     database=hypothesis.database.DirectoryBasedExampleDatabase(".hypothesis/examples"),

@@ -397,4 +397,4 @@ def conclude(
         if not has_found:
             return unusable
         return NoListener(f"no agent on '{path}' can be used at the moment: {unusable.sentence}")
-    return NoListener(f"there are no other agents on '{path}'")
+    return NoListener(f"no other agent is listening on '{path}'")

@@ -161,7 +161,7 @@ class AgentSearch:
                 await self.find(lambda: None, effort)
             except RelayDebugError as error:
                 logger.debug("searched for agents: %s", error)
-                # If the last agent was removed in the meantime, the error may date from before: "no other agents".
+                # If the last agent was removed in the meantime, the error may date from before: "no other agent".
                 if not len(roster) and roster.removed == removed:
                     reported = _report(error, reported)
             effort = BACKGROUND

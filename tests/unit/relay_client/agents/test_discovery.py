@@ -268,7 +268,7 @@ async def test_listeners_that_take_long_to_fail(monkeypatch: pytest.MonkeyPatch,
 
     relay.begin = begin
     ended = await relay.discovery().search(lambda: THOROUGH)
-    assert ("there are no other agents on 'myhc'" if others else "closed") == str(ended)
+    assert ("no other agent is listening on 'myhc'" if others else "closed") == str(ended)
     assert 1 + 2 * MAX_PROBES >= relay.probes
 
 

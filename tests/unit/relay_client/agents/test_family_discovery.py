@@ -62,7 +62,7 @@ async def test_the_agents_of_all_hybrid_connections_are_found(selects: bool) -> 
     error = await family.search()
     assert set(agents) == family.known.keys()
     assert isinstance(error, NoListener)
-    assert "there are no other agents on 'alice'" == error.sentence
+    assert "no other agent is listening on 'alice'" == error.sentence
 
 
 async def test_the_number_of_connection_attempts_is_limited() -> None:

@@ -46,7 +46,7 @@ class Leaving:
 
     def __init__(self, roster: Roster) -> None:
         self.roster = roster
-        self.texts = iter(["there are no other agents on 'myhc'", "no agent is listening on 'myhc'"])
+        self.texts = iter(["no other agent is listening on 'myhc'", "no agent is listening on 'myhc'"])
         self.searched = asyncio.Event()
         """Set when the outcome of both searches has been dealt with."""
         roster.put(AgentInfo(AgentId("a"), "node-0"), 0.0)

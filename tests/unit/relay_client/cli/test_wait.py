@@ -46,7 +46,7 @@ def test_missing_ranks(state: str, missing: list[int]) -> None:
 )
 def test_what_is_shown_while_waiting(state: str, ranks: list[int], text: str) -> None:
     """The line states what is awaited, and in what state the ranks are."""
-    assert text == waiting_text(ranks, TARGETS, state, NoListener("there are no other agents on 'myhc'"))
+    assert text == waiting_text(ranks, TARGETS, state, NoListener("no other agent is listening on 'myhc'"))
 
 
 def test_why_no_rank_is_found() -> None:
