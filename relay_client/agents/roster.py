@@ -11,19 +11,22 @@ for example because the job was restarted. After `AWAY_LIMIT`, it loses a port t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.metadata import PortConflict
 
-__all__ = ["Claim", "Conflict", "Destination", "Roster"]
+__all__ = ["Claim", "Conflict", "Destination", "PortOwners", "Roster"]
 
 AWAY_LIMIT = 10.0
 """Seconds after which an unreachable agent loses a port to a reachable one: longer than it takes to replace a
 transport."""
 LAST = 1 << 62
 """Sort key for agents without a node rank, which come after those with one."""
+
+PortOwners = Mapping[tuple[str, int], str]
+"""Display name of the process that owns a port, by the agent and port of each target that claims it in vain."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,10 @@ class Roster:
                 if self._is_reachable(kept) and self._is_reachable(other)
             ]
         return found
+
+    def port_owners(self, now: float) -> PortOwners:
+        """Return who owns the port of each target that is unreachable because another target owns the port."""
+        return {(one.refused.agent.id, one.port): one.kept.owner for one in self.conflicts(now)}
 
     def targets(self, now: float) -> list[Claim]:
         """Return the owning claim of each claimed port, by port."""

@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import (
@@ -23,6 +24,7 @@ from relay_client.cli.common import (
     add_quiet,
     run_controlled,
     run_with_tunnels,
+    table_rows,
 )
 from relay_client.cli.running.common import only_client, running
 from relay_client.number_lists import parse_ranks
@@ -239,7 +241,7 @@ async def _attach_all(
     async def attach_all() -> None:
         async with tunnels, forwarder:
             tunnels.keep_searching()
-            async with live_table(tunnels.roster):
+            async with live_table(partial(table_rows, tunnels)):
                 await run_together(*(_attach(tunnels, forwarder, rank, arguments.port, show) for rank in ranks))
 
     await run_controlled("attach", tunnels, forwarder, attach_all(), idle_exit=arguments.idle_exit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import (
@@ -15,6 +16,7 @@ from relay_client.cli.common import (
     add_prefetch_option,
     run_controlled,
     run_with_tunnels,
+    table_rows,
 )
 from relay_client.cli.running.events import print_own_events
 from relay_client.ui.text import CHECK_PORTS, format_ports
@@ -274,6 +276,6 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
             logger.info("ready on %s, %s: %s", LOCAL_HOST, opened, seen)
             _warn_of_other_ports(tunnels.roster, forwarder)
             tunnels.keep_searching()
-            async with TaskSet() as tasks, live_table(tunnels.roster):
+            async with TaskSet() as tasks, live_table(partial(table_rows, tunnels)):
                 tasks.spawn(forwarder.check_forwards(), name="check --forward")
                 await asyncio.Event().wait()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
+from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels, table_rows
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -32,7 +31,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a table, or JSON."""
-    from relay_client.ui.target_table import as_json, by_node, plain_table, rows, run_lines
+    from relay_client.ui.target_table import as_json, by_node, plain_table, run_lines
 
     async def show(tunnels: Tunnels) -> None:
         async with tunnels:
@@ -41,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print(json.dumps(as_json(agents), indent=2))
             return
-        if not _print_rich_table(lines := rows(agents, time.time())):
+        if not _print_rich_table(lines := table_rows(tunnels)):
             print(plain_table(lines))
         print("".join(f"\n{line}" for line in run_lines(agents)), end="\n" if run_lines(agents) else "")
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from relay_client.agents.roster import Claim
+from relay_client.agents.roster import PortOwners
 from relay_client.agents.tunnels import Tunnels
 from relay_client.control.state import (
     Allocator,
@@ -46,7 +46,7 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
         + [_port(local, is_editor=True) for local in forwarder.editor_ports]
     )
     connections = tuple(record.describe() for record in forwarder.connections)
-    owners = {claim.target.port: claim for claim in tunnels.roster.targets(now)}
+    owners = tunnels.roster.port_owners(now)
     nodes = tuple(_node(agent, tunnels, owners, ports, connections) for agent in by_node(tunnels.roster))
     return Status(client, now, nodes, ports, connections)
 
@@ -59,13 +59,13 @@ def _port(local: LocalPort, *, is_on_demand: bool = False, is_editor: bool = Fal
 def _node(
     agent: AgentInfo,
     tunnels: Tunnels,
-    owners: dict[int, Claim],
+    owners: PortOwners,
     ports: Sequence[Port],
     connections: Sequence[Connection],
 ) -> Node:
     link = tunnels.link(AgentId(agent.id))
     targets = tuple(
-        _target(found, agent, ports if _owns(owners, agent, found) else (), connections) for found in agent.targets
+        _target(found, agent, owners.get((agent.id, found.port), ""), ports, connections) for found in agent.targets
     )
     return Node(
         agent=agent.id,
@@ -93,13 +93,12 @@ def _usage(agent: AgentInfo) -> Usage | None:
     return Usage(found.time, found.cpu, found.cores, found.memory, found.total, gpus)
 
 
-def _owns(owners: dict[int, Claim], agent: AgentInfo, target: TargetInfo) -> bool:
-    """Return True if a target's port leads to that target, and not to another target that claims the same port."""
-    owner = owners.get(target.port)
-    return owner is not None and owner.agent.id == agent.id
-
-
-def _target(found: TargetInfo, agent: AgentInfo, ports: Sequence[Port], connections: Sequence[Connection]) -> Target:
+def _target(
+    found: TargetInfo, agent: AgentInfo, port_owner: str, ports: Sequence[Port], connections: Sequence[Connection]
+) -> Target:
+    """Return the state of a target; `port_owner` is the owner of its port if that is another target."""
+    if port_owner:
+        ports = ()
     leading = [port for port in ports if port.remote_port == found.port and not port.is_forward]
     mine = [
         connection
@@ -108,7 +107,7 @@ def _target(found: TargetInfo, agent: AgentInfo, ports: Sequence[Port], connecti
     ]
     used = agent.usage.of(found.port) if agent.usage else None
     stop = _latest(mine)
-    view = rank_view(found, stop)
+    view = rank_view(found, stop, port_owner=port_owner)
     return Target(
         port=found.port,
         rank=found.rank,

@@ -18,13 +18,11 @@ import os
 import re
 import signal
 import sys
-import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from relay_client.ui.console import rich_console
-from relay_client.ui.target_table import Row, by_node, most_important, rich_table, rows, summary
-from relay_core.agent_api.announcement import AgentInfo
+from relay_client.ui.target_table import Row, most_important, rich_table, summary
 from relay_core.compat import timeout
 from relay_core.net.tasks import TaskSet
 
@@ -53,13 +51,13 @@ _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 @contextlib.asynccontextmanager
-async def live_table(agents: Iterable[AgentInfo]) -> AsyncIterator[None]:
+async def live_table(rows: Callable[[], list[Row]]) -> AsyncIterator[None]:
     """Show a table on stderr, below the log lines, during a block.
 
     Do nothing if stderr is not a terminal, or if only warnings are logged.
 
     Args:
-        agents: The current agents; iterated at each update.
+        rows: Returns the current rows; called at each update.
     """
     console = _terminal()
     if console is None:
@@ -68,14 +66,14 @@ async def live_table(agents: Iterable[AgentInfo]) -> AsyncIterator[None]:
     table = ScreenTable(console)
     with table.shown(), _lines_above(table):
         async with TaskSet() as tasks:
-            tasks.spawn(_update(table, agents), name="live table")
+            tasks.spawn(_update(table, rows), name="live table")
             yield
 
 
-async def _update(table: ScreenTable, agents: Iterable[AgentInfo]) -> None:
+async def _update(table: ScreenTable, rows: Callable[[], list[Row]]) -> None:
     with _resizes() as resized:
         while True:
-            table.update(rows(by_node(agents), time.time()))
+            table.update(rows())
             with contextlib.suppress(asyncio.TimeoutError):
                 async with timeout(REFRESH_INTERVAL):
                     await resized.wait()

@@ -24,6 +24,8 @@ class Kind(enum.Enum):
     WAITING = "waiting"
     """Waiting for a debugger."""
     RUNNING = "running"
+    UNREACHABLE = "unreachable"
+    """Its port leads to another target, because two jobs use the same port."""
     UNKNOWN = "unknown"
     """Its agent does not announce it, as for a port of `relay-agent serve`."""
 
@@ -42,7 +44,7 @@ class RankView:
     kind: Kind
     text: str = ""
     """`crashed: ValueError: no`, `stopped at train.py:41`, `waiting for a debugger`, `running`, `attached` if its agent
-    does not announce more, or "" if unknown."""
+    does not announce more, `unreachable: port 5678 leads to node-0 pid 12`, or "" if unknown."""
     place: str = ""
     """File name and line of a stop, as in `train.py:41`; "" if the target is running or the place is unknown."""
     since: float | None = None
@@ -54,13 +56,16 @@ class RankView:
         return self.text if self.kind is Kind.CRASHED else f"is {self.text or 'registered'}"
 
 
-def rank_view(target: TargetInfo, stop: _Stop | None = None) -> RankView:
+def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str = "") -> RankView:
     """Return what a target is doing.
 
     Args:
         target: Its announcement.
         stop: Where an editor of this user has stopped it, which may be newer than the announcement.
+        port_owner: Display name of the process to which the target's port leads instead; "" if it leads to the target.
     """
+    if port_owner:
+        return RankView(Kind.UNREACHABLE, f"unreachable: port {target.port} leads to {port_owner}")
     attached = target.attachment
     is_stopped = stop is not None or (attached is not None and attached.is_stopped is True)
     place = (stop.place if stop is not None else "") or (attached.stopped_at if attached is not None else "")
@@ -77,6 +82,5 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None) -> RankView:
     if target.state is State.WAITING:
         detail = f" ({target.detail})" if target.detail else ""
         return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", target.since)
-    if target.state is State.RUNNING:
-        return RankView(Kind.RUNNING, "running", "", target.since)
-    return RankView(Kind.UNKNOWN, "", "", target.since)
+    is_running = target.state is State.RUNNING
+    return RankView(Kind.RUNNING if is_running else Kind.UNKNOWN, "running" if is_running else "", "", target.since)

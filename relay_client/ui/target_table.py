@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from relay_client.ui.column_widths import column_widths, columns_to_show
-from relay_client.ui.rank_view import Kind, rank_view
+from relay_client.ui.rank_view import Kind, RankView, rank_view
 from relay_client.ui.text import duration
 from relay_client.ui.usage_cells import USAGE_COLUMNS, usage_cells
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
@@ -49,11 +50,21 @@ def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
     return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
 
 
-def rows(agents: Sequence[AgentInfo], now: float) -> list[Row]:
-    """Return one row for each target, and one for each agent without targets."""
+def rows(
+    agents: Sequence[AgentInfo], now: float, port_owners: Mapping[tuple[str, int], str] = MappingProxyType({})
+) -> list[Row]:
+    """Return one row for each target, and one for each agent without targets.
+
+    Args:
+        agents: The agents in the order of the table.
+        now: The current Unix time.
+        port_owners: The display name of the process to which a target's port leads instead, by agent and port.
+    """
     found: list[Row] = []
     for agent in agents:
-        found += [_row(agent, target, now) for target in sorted(agent.targets, key=lambda target: target.port)]
+        for target in sorted(agent.targets, key=lambda target: target.port):
+            view = rank_view(target, port_owner=port_owners.get((agent.id, target.port), ""))
+            found.append(_row(agent, target, view, now))
         if not agent.targets:
             forwards = ", ".join(map(str, agent.forwards))
             state = f"forwards {forwards}" if forwards else "no targets"
@@ -88,8 +99,8 @@ def _urgency(row: Row) -> int:
     return 2 if row.is_attached else 3
 
 
-def _row(agent: AgentInfo, target: TargetInfo, now: float) -> Row:
-    attached, view = target.attachment, rank_view(target)
+def _row(agent: AgentInfo, target: TargetInfo, view: RankView, now: float) -> Row:
+    attached = target.attachment
     held = f"{attached.user}{_ago(attached.since, now, ', ')}" if attached else ""
     numbers = (target.rank, target.port, target.pid)
     rank, port, pid = ("" if number is None else str(number) for number in numbers)

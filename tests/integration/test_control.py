@@ -226,13 +226,25 @@ async def test_release_keeps_a_port_of_the_command_line(relay: LocalRelay, tmp_p
         assert f"rank:{port}" == await who_serves(port, DAP_START)
 
 
+async def test_two_ranks_with_one_port(relay: LocalRelay, tmp_path: Path) -> None:
+    """The state shows for the later rank that the port leads to the earlier one, and no local port."""
+    port = free_port()
+    async with (
+        node_of(relay, port, fields={"host": "first"}, rank=0, pid=1, state="running", since=50.0),
+        node_of(relay, port, fields={"host": "second"}, rank=0, pid=2, state="running", since=60.0),
+        running(relay, tmp_path / "own", port) as here,
+    ):
+        await request(here.client, Subscribe())
+        while len((status := await request(here.client, GetStatus())).nodes) < 2:
+            await here.until("connected")
+        found = {(target.text, target.local_ports) for node in status.nodes for target in node.targets}
+        assert {("running", (port,)), (f"unreachable: port {port} leads to first pid 1", ())} == found
+
+
 async def test_a_port_in_use_is_replaced(relay: LocalRelay, tmp_path: Path) -> None:
     """If the logical port is taken on this machine, a free one leads to the rank; a chosen port must be free."""
     port = free_port()
-    async with (
-        node_of(relay, port, name="rank", rank=3),
-        running(relay, tmp_path / "own") as here,
-    ):
+    async with node_of(relay, port, name="rank", rank=3), running(relay, tmp_path / "own") as here:
         with socket.create_server(("127.0.0.1", port)):
             attached = await request(here.client, Attach(3, wait=True))
             assert port != attached.local_port
@@ -339,10 +351,7 @@ async def test_without_unix_sockets(relay: LocalRelay, tmp_path: Path, monkeypat
     monkeypatch.delattr("socket.AF_UNIX")
     monkeypatch.delattr("asyncio.start_unix_server")
     port = free_port()
-    async with (
-        node_of(relay, port, name="rank", rank=3),
-        running(relay, tmp_path / "own") as here,
-    ):
+    async with node_of(relay, port, name="rank", rank=3), running(relay, tmp_path / "own") as here:
         (address,) = here.directory.addresses()
         assert isinstance(address, TcpAddress)
         await request(here.client, Subscribe(("opened",)))

@@ -23,6 +23,16 @@ from tests.support.run_job import access
 from tests.support.vscode.editor import Editor, running_editor
 from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
 from tests.support.vscode.jobs import RANKS_PROGRAM, RANKS_SCRIPT, waiting_job
+from tests.support.vscode.parts import (
+    choices,
+    choose,
+    close_dialog,
+    open_url,
+    ranks,
+    run_command,
+    status_bar,
+    write_settings,
+)
 from tests.support.vscode.window import Window
 from tests.support.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT, attach
 
@@ -136,28 +146,6 @@ async def test_four_ranks_in_one_session(editor: Editor, relay: LocalRelay, tmp_
         await window.until_shown(window.page.locator(".editor-instance .view-line"), "ranks 0-3")
 
 
-def status_bar(window: Window):
-    return window.page.locator('[id="relay-debug.relay-debug.relayDebug.ranks"]')
-
-
-def ranks(window: Window):
-    return window.page.locator('.pane:has([aria-label="Ranks Section"]) .monaco-list-row')
-
-
-def choices(window: Window):
-    return window.page.locator(".quick-input-list .monaco-list-row")
-
-
-async def choose(window: Window, text: str) -> None:
-    """Choose an entry of the list that is shown at the top."""
-    await choices(window).filter(has_text=text).first.click()
-
-
-async def run_command(window: Window, command: str, *parameters: object) -> "asyncio.Task[None]":
-    """Run a command that may ask something before it returns."""
-    return asyncio.ensure_future(window.command(command, *parameters))
-
-
 async def test_the_package_is_small() -> None:
     """It has no dependencies, and loads in no time."""
     if not EXTENSION.exists():
@@ -177,6 +165,25 @@ async def test_ranks_are_in_the_run_drop_down(editor: Editor, relay: LocalRelay,
         await window.until_stopped()
         await window.until_shown(window.call_stack, f"step {SCRIPT} {BREAKPOINT}:1")
         await choosing
+
+
+async def test_two_jobs_with_one_port(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """The rank to which the port does not lead is shown as unreachable; attaching to it is an error."""
+    port = free_port()
+    env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
+    async with (
+        waiting_job(editor.workspace, relay, tmp_path / "first", port) as first,
+        waiting_job(editor.workspace, relay, tmp_path / "second", port),
+        program("relay_client", "--hc", HC, "--ports", str(free_port()), env=env),
+        editor.window() as window,
+    ):
+        await window.until_shown(status_bar(window), "2 ranks")
+        await status_bar(window).click()
+        row = ranks(window).filter(has_text=f"unreachable: port {port} leads to ")
+        await row.hover()
+        await row.locator('.action-label[aria-label="Attach to Rank"]').click()
+        await window.until_shown(window.notifications, "Give one of the jobs a different --debug-port.")
+        assert first.process.returncode is None
 
 
 async def test_the_tree_and_release(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
@@ -307,12 +314,6 @@ async def test_nothing_is_listening(editor: Editor, relay: LocalRelay, tmp_path:
             await close_dialog(window)
 
 
-async def close_dialog(window: Window) -> None:
-    """Close the dialog in which VS Code shows "connect ECONNREFUSED"."""
-    await window.page.locator(".monaco-dialog-box", has_text="ECONNREFUSED").wait_for()
-    await window.page.keyboard.press("Escape")
-
-
 async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """They open as a text in a tab that stays, and not in the preview tab."""
     async with job_and_client(editor, relay, tmp_path) as (window, *_):
@@ -333,16 +334,6 @@ async def test_a_link_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path
         await window.until_shown(window.notifications, "rank 7 is not registered.")
         await open_url(window, f"vscode://relay-debug.relay-debug/attach?rank=0&hc={HC}")
         await window.until_stopped()
-
-
-async def open_url(window: Window, url: str) -> None:
-    """Open a link as another program does, and allow the extension to handle it."""
-    opening = await run_command(window, "workbench.action.url.openUrl")
-    field = window.page.locator(".quick-input-box input")
-    await field.fill(url)
-    await field.press("Enter")
-    await window.dialog.get_by_text("Open", exact=True).click()
-    await opening
 
 
 async def test_a_line_in_a_terminal_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
@@ -388,12 +379,3 @@ async def test_start_and_stop(editor: Editor, relay: LocalRelay, tmp_path: Path)
         await window.command("relayDebug.stop")
         await status_bar(window).wait_for(state="hidden")
         assert before >= {*editor.client_directory.glob("control-*")}  # sockets of killed clients may have been removed
-
-
-async def write_settings(window: Window, settings: dict[str, object]) -> None:
-    """Write .vscode/settings.json, and wait until VS Code has read it; the next window has none."""
-    (window.workspace.folder / ".vscode" / "settings.json").write_text(json.dumps(settings))
-    async with timeout(DEADLINE):
-        for name, value in settings.items():
-            while value != await window.control.call("setting", name=name):
-                await asyncio.sleep(0.05)

@@ -8,9 +8,11 @@ import { describe, label, type Endpoint, type Rank, type Status } from './state'
 // The field of this extension's configurations that, until they are resolved, names the rank to attach to, or all ranks.
 const MARK = 'relayDebug';
 const ALL = 'all';
+const UNREACHABLE = 'unreachable'; // the kind of a rank whose port leads to the rank of another job
 
 interface Mark {
   client: string;
+  agent: string | undefined; // of the rank; undefined for all ranks
   port: number | typeof ALL;
 }
 
@@ -19,12 +21,12 @@ type Marked = vscode.DebugConfiguration & { [MARK]?: Mark; rank?: unknown; hc?: 
 export function configurationOf(rank: Rank, folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration {
   const { client, node, target } = rank;
   const port = target.local_ports[0] ?? target.port;
-  return configuration(`${label(target)} on ${node.host}`, { client: client.id, port: target.port }, port, folder);
+  return configuration(`${label(target)} on ${node.host}`, { client: client.id, agent: node.agent, port: target.port }, port, folder);
 }
 
 export function configurationOfAll({ client, ports }: Status, folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration {
   const port = ports.find(({ is_all_ranks }) => is_all_ranks)?.port ?? 0;
-  return configuration(`all ranks on '${client.hc}'`, { client: client.id, port: ALL }, port, folder);
+  return configuration(`all ranks on '${client.hc}'`, { client: client.id, agent: undefined, port: ALL }, port, folder);
 }
 
 function configuration(
@@ -54,7 +56,7 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     if (!folder && vscode.workspace.workspaceFolders?.length) return [];
     const jobs = this.clients.statuses.filter(({ nodes }) => nodes.flatMap(({ targets }) => targets).length > 1);
     return [
-      ...this.clients.ranks.map((rank) => configurationOf(rank, folder)),
+      ...this.clients.ranks.filter(({ target }) => target.kind !== UNREACHABLE).map((rank) => configurationOf(rank, folder)),
       ...jobs.map((status) => configurationOfAll(status, folder)),
     ];
   }
@@ -92,20 +94,22 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
   // A launch.json may name a rank instead of a port: "rank": 3 or "rank": "all", and "hc" if several hybrid connections are in use.
   private markOf({ rank, hc, connect }: Marked): Mark | undefined {
     if (connect !== undefined || (rank !== ALL && typeof rank !== 'number')) return undefined;
-    const found = this.clients.ranks.find(({ client, target }) =>
-      (rank === ALL || target.rank === rank) && (hc === undefined || client.hc === hc));
+    const matching = this.clients.ranks.filter(({ client, target }) => target.rank === rank && (hc === undefined || client.hc === hc));
+    const found = matching.find(({ target }) => target.kind !== UNREACHABLE) ?? matching[0];
     const any = this.clients.statuses.find(({ client }) => hc === undefined || client.hc === hc);
-    if (rank === ALL && any) return { client: any.client.id, port: ALL };
-    return { client: found?.client.id ?? '', port: found?.target.port ?? 0 };
+    if (rank === ALL && any) return { client: any.client.id, agent: undefined, port: ALL };
+    return { client: found?.client.id ?? '', agent: found?.node.agent, port: found?.target.port ?? 0 };
   }
 
-  private async open({ client, port }: Mark, name: string): Promise<Endpoint> {
+  private async open({ client, agent, port }: Mark, name: string): Promise<Endpoint> {
     const status = this.clients.statuses.find((each) => each.client.id === client);
     if (status && port === ALL) return this.clients.attachAll(status.client);
-    const rank = this.clients.ranks.find((each) => each.client.id === client && each.target.port === port);
+    const rank = this.clients.ranks.find((each) =>
+      each.client.id === client && each.target.port === port && (agent === undefined || each.node.agent === agent));
     if (!rank || port === ALL) {
       throw new Error(`Cannot start '${name}': no relay-client can reach ${port === ALL ? 'these ranks' : 'this rank'}.`);
     }
+    if (rank.target.kind === UNREACHABLE) throw new Error(unreachable(rank));
     return this.clients.attach(rank.client, port);
   }
 }
@@ -126,6 +130,10 @@ export async function attach(rank: Rank): Promise<void> {
   }
   const [folder] = vscode.workspace.workspaceFolders ?? [];
   await vscode.debug.startDebugging(folder, configurationOf(rank, folder));
+}
+
+function unreachable({ node, target }: Rank): string {
+  return `${label(target)} on ${node.host} is ${target.text}. Give one of the jobs a different --debug-port.`;
 }
 
 function showMissingDebugger(): void {

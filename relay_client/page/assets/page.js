@@ -39,7 +39,7 @@ const nameOf = (node) => (node.node_rank === undefined ? node.host : `node ${nod
 const labelOf = (target) => (target.rank === undefined ? `port ${target.port}` : `rank ${target.rank}`);
 
 function kindOf(node, target) {
-  if (node.link !== 'connected') return 'lost';
+  if (node.link !== 'connected' || target.kind === 'unreachable') return 'lost';
   return target.kind === 'running' && target.holder ? 'debugged' : target.kind;
 }
 

@@ -47,6 +47,7 @@ def test_the_earlier_claim_wins_whichever_was_found_first() -> None:
     (conflict,) = roster.conflicts(102)
     assert PortConflict(PORT, "early pid 101", "late pid 108") == conflict.report()
     assert [True, True, False] == [conflict.concerns(name) for name in ("early", "late", "other")]
+    assert {("late", PORT): "early pid 101"} == roster.port_owners(102)
 
 
 def test_without_times_the_first_agent_found_wins() -> None:

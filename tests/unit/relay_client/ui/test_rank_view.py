@@ -59,6 +59,13 @@ def test_crashed_target_with_a_debugger(attachment: Attachment) -> None:
     )
 
 
+@pytest.mark.parametrize("target", [RUNNING, WAITING, CRASHED, replace(RUNNING, attachment=STOPPED)])
+def test_a_target_whose_port_leads_elsewhere(target: TargetInfo) -> None:
+    """It is unreachable, whatever its process is doing, and the process that has the port is named."""
+    text = f"unreachable: port {target.port} leads to node-0 pid 12"
+    assert RankView(Kind.UNREACHABLE, text) == rank_view(target, port_owner="node-0 pid 12")
+
+
 def test_stop_of_this_user() -> None:
     """It is newer than the announcement, which has the place until the editor asks for it."""
     stop = StopReport("breakpoint", 960.0, "/home/bob/data.py", 7)

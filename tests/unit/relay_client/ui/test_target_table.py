@@ -42,6 +42,14 @@ def test_one_row_for_each_target() -> None:
     ] == [row.cells for row in rows([NODE, SERVE, EMPTY], NOW)]
 
 
+def test_a_target_whose_port_leads_elsewhere() -> None:
+    """Of two targets with the same port, the one to which the port does not lead is shown as unreachable."""
+    owners = {(NODE.id, 5680): "box pid 7"}
+    first, second = rows([NODE], NOW, owners)
+    assert "unreachable: port 5680 leads to box pid 7" in first.cells
+    assert "attached" in second.cells
+
+
 def test_the_plain_table_is_aligned() -> None:
     """Each column begins where its heading does."""
     heading, first, *_ = plain_table(rows([NODE, SERVE], NOW)).splitlines()
