@@ -58,7 +58,14 @@ class Stops:
         stop = next(reversed(self._of_streams.values()), None)
         if stop is None:
             return Attachment(user, since, is_stopped=False, resumed_since=self.resumed_since)
-        return Attachment(user, since, is_stopped=True, stopped_at=stop.at, stopped_since=stop.since)
+        return Attachment(
+            user,
+            since,
+            is_stopped=True,
+            stopped_at=stop.at,
+            uncaught=stop.observed.uncaught,
+            stopped_since=stop.since,
+        )
 
 
 class StopAnnouncer:

@@ -36,11 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     async def show(tunnels: Tunnels) -> None:
         async with tunnels:
             await tunnels.discover_all()
-            agents = by_node(tunnels.roster)
+            agents, lines = by_node(tunnels.roster), table_rows(tunnels)
         if arguments.json:
             print(json.dumps(as_json(agents), indent=2))
             return
-        if not _print_rich_table(lines := table_rows(tunnels)):
+        if not _print_rich_table(lines):
             print(plain_table(lines))
         print("".join(f"\n{line}" for line in run_lines(agents)), end="\n" if run_lines(agents) else "")
 

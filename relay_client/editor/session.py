@@ -12,6 +12,7 @@ beginning.
     initialize                  answered with a failure if the job cannot be reached and waiting cannot help
     attach, setBreakpoints      `attaching`: mappings, children, who holds the job, breakpoints that are not set
     disconnect, terminate       `disconnect_guard`: only detach by default; answered here if no debugger is connected
+    stopped                     the message of an exception moves to where it does not hide the name of the session
     terminated                  `ending`: delayed until the agent has announced how the job has ended
 """
 
@@ -28,6 +29,7 @@ from relay_client.editor.mappings import FindRoot
 from relay_client.editor.messages import IMPORTANT
 from relay_client.editor.notices import InterruptionNotices, WaitingNotices
 from relay_client.editor.outbox import Outbox
+from relay_core.dap.exceptions import with_short_description
 from relay_core.dap.messages import Request
 from relay_core.dap.parsing import arguments_of
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
@@ -37,7 +39,7 @@ __all__ = ["EditorSession"]
 
 _COMMANDS = frozenset({"initialize", "attach", "disconnect", "terminate", "setBreakpoints"})
 """Requests whose responses are read."""
-_READ = _COMMANDS | {"terminated"}
+_READ = _COMMANDS | {"stopped", "terminated"}
 
 
 class State(enum.Enum):
@@ -234,6 +236,9 @@ class EditorSession(Layer):
         """Return what the editor receives in place of a message."""
         if self._is_held(piece, now):
             return []
+        if (event := piece.event()) is not None and piece.name == "stopped" and event.get("body"):
+            body = with_short_description(event["body"])
+            return [piece if body is event["body"] else ToLocal.of({**event, "body": body})]
         if (response := piece.response()) is None:
             return [piece]
         if self._disconnect_guard.responded(response["request_seq"]) or self._attach.responded(response, self._view):

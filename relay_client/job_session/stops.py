@@ -14,6 +14,7 @@ from relay_client.job_session.members import Member, Members, Place, Stop, numbe
 from relay_client.job_session.translation import GONE, Translation
 from relay_client.job_session.view.summary import UNKNOWN, summary
 from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
+from relay_core.dap.exceptions import with_short_description
 from relay_core.dap.messages import Arguments, Body, Request, Response
 
 __all__ = ["SUMMARY_DELAY", "Stops"]
@@ -95,7 +96,7 @@ class Stops:
         self._has_focus = True
         if member.number == self._returns:
             self._returns = None
-        changed = {**body, **({"hitBreakpointIds": hit} if hit else {})}
+        changed = {**with_short_description(body), **({"hitBreakpointIds": hit} if hit else {})}
         stop = member.stop = Stop(thread if isinstance(thread, int) else member.main_thread, changed)
         if takes_focus:
             self._members.chosen = member.number

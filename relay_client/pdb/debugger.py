@@ -12,6 +12,7 @@ from relay_client.pdb.child_processes import Connect, release_child
 from relay_client.pdb.screen import Screen
 from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
 from relay_client.pdb.source import Source
+from relay_core.dap.exceptions import exception_of
 from relay_core.errors import RelayDebugError, UsageError
 
 __all__ = ["PAUSE_TIMEOUT", "Debugger"]
@@ -150,10 +151,8 @@ class Debugger:
         await session.select_stopped_thread()
         self.listed = 0
         await self.breakpoints.clear_hit(self._hit_breakpoints())
-        if session.reason.get("reason") == "exception":
-            info = await session.request("exceptionInfo", threadId=session.thread)
-            kind = str(info.get("exceptionId", "exception")).split()[0]  # omit debugpy's note about other frames
-            self.screen.show(f"*** {kind}: {info.get('description')}")
+        if (found := exception_of(session.reason)) is not None:
+            self.screen.show(f"*** {found}")
         name = (await session.threads()).get(session.thread, "")
         if name != "MainThread":
             self.screen.show(f"in thread {session.thread}, {name}; enter 'threads' to list all threads")

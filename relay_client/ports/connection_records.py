@@ -94,10 +94,11 @@ class ConnectionRecord:
         if self._stop is None:
             return None
         reason, place = printable(self._stop.reason), self._stop.place
+        uncaught = printable(self._stop.uncaught) or None
         if place is None:
-            return StopReport(reason, self._stopped_at)
+            return StopReport(reason, self._stopped_at, uncaught=uncaught)
         file, function = printable(place.file, MAX_PATH), printable(place.function)
-        return StopReport(reason, self._stopped_at, file or None, place.line, function or None)
+        return StopReport(reason, self._stopped_at, file or None, place.line, function or None, uncaught)
 
     def _set(self, state: str, reason: str = "") -> None:
         if state != self._state:

@@ -19,6 +19,8 @@ class StopReport:
     """None until the editor has requested the stack; a path on this machine if `pathMappings` map it to one."""
     line: int | None = None
     function: str | None = None
+    uncaught: str | None = None
+    """The exception at which the process is stopped, if no code catches it, as in `ValueError: no`."""
 
     @property
     def place(self) -> str:

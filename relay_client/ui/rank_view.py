@@ -18,7 +18,7 @@ class Kind(enum.Enum):
     """What a target is doing, for an icon, a color or an order."""
 
     CRASHED = "crashed"
-    """Held at an uncaught exception, even while a debugger is attached."""
+    """Held at an uncaught exception, by its agent or by a debugger."""
     STOPPED = "stopped"
     """Stopped by a debugger."""
     WAITING = "waiting"
@@ -33,6 +33,8 @@ class Kind(enum.Enum):
 class _Stop(Protocol):
     @property
     def place(self) -> str: ...
+    @property
+    def uncaught(self) -> str | None: ...
     @property
     def since(self) -> float: ...
 
@@ -66,21 +68,21 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str 
     """
     if port_owner:
         return RankView(Kind.UNREACHABLE, f"unreachable: port {target.port} leads to {port_owner}")
-    attached = target.attachment
+    attached, is_held = target.attachment, target.state is State.CRASHED
     is_stopped = stop is not None or (attached is not None and attached.is_stopped is True)
     place = (stop.place if stop is not None else "") or (attached.stopped_at if attached is not None else "")
-    if target.state is State.CRASHED:
-        text = f"crashed{f': {target.detail}' if target.detail else ''}"
-        return RankView(Kind.CRASHED, text, place if is_stopped else "", target.since)
+    reported = attached if stop is None else stop
+    uncaught = reported.uncaught if reported is not None else ""
+    since = stop.since if stop is not None and not is_held else target.activity_since
+    if is_held or uncaught:
+        why = target.detail if is_held else uncaught
+        return RankView(Kind.CRASHED, f"crashed{f': {why}' if why else ''}", place if is_stopped else "", since)
     if is_stopped:
-        since = stop.since if stop is not None else target.activity_since
         return RankView(Kind.STOPPED, f"stopped{f' at {place}' if place else ''}", place, since)
     if attached is not None:
-        return RankView(
-            Kind.RUNNING, "attached" if attached.is_stopped is None else "running", "", target.activity_since
-        )
+        return RankView(Kind.RUNNING, "attached" if attached.is_stopped is None else "running", "", since)
     if target.state is State.WAITING:
         detail = f" ({target.detail})" if target.detail else ""
-        return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", target.since)
+        return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", since)
     is_running = target.state is State.RUNNING
-    return RankView(Kind.RUNNING if is_running else Kind.UNKNOWN, "running" if is_running else "", "", target.since)
+    return RankView(Kind.RUNNING if is_running else Kind.UNKNOWN, "running" if is_running else "", "", since)

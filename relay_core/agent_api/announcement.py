@@ -49,6 +49,9 @@ class Attachment:
     """Whether the debugger has stopped the process; None if the agent does not announce it."""
     stopped_at: str = ""
     """File name and line, as in `train.py:41`; "" if unknown."""
+    uncaught: str = ""
+    """The uncaught exception at which the process is stopped, as in `ValueError: no`; "" if it is not at one, or if the
+    agent cannot determine whether any code catches the exception."""
     stopped_since: float | None = None
     """Unix time by the node's clock."""
     resumed_since: float | None = None

@@ -4,6 +4,7 @@
     editor     stackTrace       of the stopped thread, from its top
     debugger   response         the top frame: file, line and function
     editor     continue, ...    it is running
+    editor     setExceptionBreakpoints: whether a stop at an exception means that no code catches the exception
 
 Every byte is passed on immediately and unchanged. Most stops end a step, and their place is not needed. The messages
 that contain a stack are therefore parsed only when the place is needed. File names are those of the editor, because
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from relay_core.dap import prefetch
+from relay_core.dap.exceptions import exception_of, stops_only_at_uncaught
 from relay_core.dap.messages import Event, Request, Response
 from relay_core.dap.parsing import arguments_of, is_message
 from relay_core.dap.prefetch import RESUMING
@@ -27,9 +29,12 @@ __all__ = ["ObservedStop", "Place", "StopObserver"]
 
 MAX_KEPT = 8
 """Maximum number of messages that are kept until the place is needed; a prefetched stop has two."""
+MAX_EXCEPTION = 200
+"""Maximum number of characters that are kept of an exception."""
 _ENDS = frozenset({"continued", "exited", "terminated"})
 _WITH_STACK = frozenset({"stackTrace", prefetch.PREFETCH_EVENT})
-_OF_EDITOR = RESUMING | {"stackTrace"}
+_FILTERS = "setExceptionBreakpoints"
+_OF_EDITOR = RESUMING | {"stackTrace", _FILTERS}
 _OF_DEBUGGER = _ENDS | _WITH_STACK | {"stopped"}
 
 
@@ -48,10 +53,12 @@ class ObservedStop:
         reason: As the debugger reports it.
         thread: The id of the thread.
         place: Where the thread is stopped, if that is known.
+        uncaught: The exception at which the thread has stopped, if no code catches it; else "".
     """
 
-    def __init__(self, reason: str, thread: int | None = None, place: Place | None = None) -> None:
+    def __init__(self, reason: str, thread: int | None = None, place: Place | None = None, uncaught: str = "") -> None:
         self.reason = reason
+        self.uncaught = uncaught
         self._thread = thread
         self._place = place
         self._pending: set[int] = set()
@@ -129,6 +136,7 @@ class StopObserver(Layer):
         self._on_change = on_change
         self._is_editor_local = is_editor_local
         self._stop: ObservedStop | None = None
+        self._stops_only_at_uncaught = False
 
     def __repr__(self) -> str:
         return f"<StopObserver {self._stop}>"
@@ -146,24 +154,28 @@ class StopObserver(Layer):
 
     def _take(self, piece: Piece, *, is_of_editor: bool) -> None:
         if is_of_editor:
-            if self._stop is not None and (request := piece.request()):
-                self._editor_sent(self._stop, request)
+            if (self._stop is not None or piece.name == _FILTERS) and (request := piece.request()):
+                self._editor_sent(request)
         elif piece.name == "stopped" and (event := piece.event()):
             self._stopped(event, piece)
         elif self._stop is not None:
             self._debugger_sent(self._stop, piece)
 
-    def _editor_sent(self, stop: ObservedStop, request: Request) -> None:
-        if request["command"] in RESUMING:
+    def _editor_sent(self, request: Request) -> None:
+        if request["command"] == _FILTERS:
+            self._stops_only_at_uncaught = stops_only_at_uncaught(arguments_of(request))
+        elif request["command"] in RESUMING:
             self._set(None)
-        elif request["command"] == "stackTrace":
-            stop.requested(request)
+        elif request["command"] == "stackTrace" and self._stop is not None:
+            self._stop.requested(request)
 
     def _stopped(self, event: Event, piece: Piece) -> None:
         match event:
             case {"body": {"reason": str(reason), **rest}}:
                 thread = rest.get("threadId")
-                stop = ObservedStop(reason, thread if isinstance(thread, int) else None)
+                found = exception_of(event["body"]) if self._stops_only_at_uncaught else None
+                uncaught = str(found)[:MAX_EXCEPTION] if found else ""
+                stop = ObservedStop(reason, thread if isinstance(thread, int) else None, uncaught=uncaught)
                 if prefetch.PREFETCH_EVENT in rest:  # then the stack is already in the event, and nobody requests it
                     stop.received(piece)
                 self._set(stop)

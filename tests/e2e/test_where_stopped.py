@@ -25,6 +25,12 @@ for number in itertools.count():
     time.sleep(0.02)
     double = number + number
 """
+CRASH = """\
+import os, time
+while not os.path.exists("crash"):
+    time.sleep(0.02)
+raise ValueError("no")
+"""
 
 
 async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -> None:
@@ -76,4 +82,24 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
             assert found["stopped_since"] < (await shown("running"))["resumed_since"]
         async with timeout(DEADLINE):
             while (await shown("running"))["holder"] is not None:
+                pass
+
+
+async def test_another_client_sees_the_crash(relay: LocalRelay, tmp_path: Path) -> None:
+    """A rank that a debugger holds at an uncaught exception is shown as crashed, with the exception."""
+    script = tmp_path / "train.py"
+    script.write_text(CRASH)
+    port = free_port()
+    async with (
+        running_job(relay, script, "--port", str(port), "--wait", "0", cwd=tmp_path),
+        running_client(relay, tmp_path, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
+    ):
+        await editor.attach({}, exceptions=["uncaught"], within=DEADLINE)
+        (tmp_path / "crash").touch()
+        stop = (await editor.wait_for_event("stopped", within=DEADLINE))["body"]
+        assert ("exception", "ValueError", "ValueError: no") == (stop["reason"], stop["description"], stop["text"])
+        async with timeout(DEADLINE):
+            send = access(relay, tmp_path, "send")
+            while "crashed: ValueError: no" not in (await run("relay_client", "--hc", HC, "targets", env=send)).stdout:
                 pass

@@ -33,6 +33,7 @@ export interface StopReport {
   file?: string;
   line?: number;
   function?: string;
+  uncaught?: string;
 }
 
 export interface Allocator {

@@ -1,4 +1,4 @@
-// The status bar entry: the number of ranks, and how many are stopped.
+// The status bar entry: the number of ranks, and how many of them have crashed or are stopped.
 
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
@@ -21,10 +21,10 @@ export class StatusBar implements vscode.Disposable {
     const { statuses, ranks } = this.clients;
     void vscode.commands.executeCommand('setContext', 'relayDebug.running', statuses.length > 0);
     if (!statuses.length) return this.item.hide();
-    const stopped = ranks.filter(({ target }) => target.kind === 'stopped' || target.kind === 'crashed').length;
+    const counts = ['crashed', 'stopped'].map((kind) => [ranks.filter(({ target }) => target.kind === kind).length, kind] as const);
     const away = statuses.some(({ nodes }) => nodes.some(({ link }) => link !== 'connected' && link !== 'connecting'));
     const count = `${ranks.length} rank${ranks.length === 1 ? '' : 's'}`;
-    this.item.text = `$(${away ? 'warning' : 'server'}) ${count}${stopped ? `, ${stopped} stopped` : ''}`;
+    this.item.text = `$(${away ? 'warning' : 'server'}) ${count}${counts.map(([number, kind]) => (number ? `, ${number} ${kind}` : '')).join('')}`;
     const nodes = statuses.flatMap((status) => status.nodes.map((node) => `${nodeLabel(node)}: ${describeNode(node)}`));
     this.item.tooltip = nodes.length ? nodes.join('\n') : 'relay-client is running; no agent is connected';
     this.item.show();

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from relay_client.job_session.members import Member
 from relay_client.stacks.places import COLLECTIVES
+from relay_core.dap.exceptions import exception_of
 from relay_core.ranges import format_ranges
 
 __all__ = ["UNKNOWN", "names_of", "summary"]
@@ -51,8 +52,8 @@ def _where(member: Member, running_in: Mapping[int, str]) -> str:
     stop = member.stop
     if stop is None:
         return running_in.get(member.number) or "running"
-    what = f" ({stop.body.get('text') or 'exception'})" if stop.body.get("reason") == "exception" else ""
-    return f"at {stop.place or UNKNOWN}{what}"
+    found = exception_of(stop.body)
+    return f"at {stop.place or UNKNOWN}{f' ({found.name})' if found else ''}"
 
 
 def names_of(members: Iterable[Member]) -> str:

@@ -36,6 +36,15 @@ def test_the_latest_of_several_stops_counts() -> None:
     assert "train.py:1" == stops.attachment("ann@a", 1.0).stopped_at
 
 
+def test_the_exception_of_a_stop() -> None:
+    """An uncaught exception is part of the attachment while the process is stopped at it."""
+    stops = Stops()
+    stops.set("stream", ObservedStop("exception", 1, uncaught="ValueError: no"))
+    assert "ValueError: no" == stops.attachment("ann@a", 1.0).uncaught
+    stops.set("stream", None)
+    assert "" == stops.attachment("ann@a", 1.0).uncaught
+
+
 async def test_changes_in_a_quick_sequence_are_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The announcement follows the last change, and a later change is announced again."""
     monkeypatch.setattr(stop_announcements, "ANNOUNCE_DELAY", 0.05)

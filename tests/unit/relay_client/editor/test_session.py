@@ -84,6 +84,16 @@ def test_nothing_is_shown_once_the_debugger_has_answered() -> None:
     assert [] == editor.received
 
 
+def test_the_message_of_an_exception_does_not_hide_the_name_of_the_session() -> None:
+    """VS Code shows the description of a stop in its place: it receives the type of the exception there."""
+    editor = attached()
+    body = {"reason": "exception", "threadId": 1, "text": "ValueError", "description": "no"}
+    editor.answer({"seq": 9, "type": "event", "event": "stopped", "body": body})
+    (event,) = editor.received
+    assert {**body, "text": "ValueError: no", "description": "ValueError"} == event["body"]
+    assert 9 == event["seq"]
+
+
 def test_a_job_that_will_not_come_fails_initialize() -> None:
     """`initialize` is answered with the sentence, once."""
     editor = Editor()

@@ -66,6 +66,17 @@ def test_a_target_whose_port_leads_elsewhere(target: TargetInfo) -> None:
     assert RankView(Kind.UNREACHABLE, text) == rank_view(target, port_owner="node-0 pid 12")
 
 
+def test_stop_at_an_uncaught_exception() -> None:
+    """The target has crashed, whether this user's editor or somebody else's debugger has stopped it there."""
+    crashed = RankView(Kind.CRASHED, "crashed: KeyError: 7", "train.py:41", 940.0)
+    theirs = replace(STOPPED, uncaught="KeyError: 7")
+    assert crashed == rank_view(replace(RUNNING, attachment=theirs))
+    mine = StopReport("exception", 960.0, "/home/bob/train.py", 41, uncaught="KeyError: 7")
+    assert replace(crashed, since=960.0) == rank_view(replace(RUNNING, attachment=RESUMED), mine)
+    later = StopReport("step", 970.0, "/home/bob/train.py", 42)
+    assert "stopped at train.py:42" == rank_view(replace(RUNNING, attachment=theirs), later).text
+
+
 def test_stop_of_this_user() -> None:
     """It is newer than the announcement, which has the place until the editor asks for it."""
     stop = StopReport("breakpoint", 960.0, "/home/bob/data.py", 7)

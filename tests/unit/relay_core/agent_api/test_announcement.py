@@ -43,6 +43,7 @@ TARGET = {
     "held_since": 200.0,
     "stopped": True,
     "stopped_at": "train.py:41",
+    "uncaught": "ZeroDivisionError: division by zero",
     "stopped_since": 250.0,
 }
 """The wire format: agents and clients of other versions rely on these names."""
@@ -80,7 +81,13 @@ INFO = AgentInfo(
             detail="ZeroDivisionError: division by zero",
             since=100.5,
             until=2000.0,
-            attachment=Attachment("bob@laptop", 200.0, is_stopped=True, stopped_at="train.py:41", stopped_since=250.0),
+            attachment=Attachment(
+                *("bob@laptop", 200.0),
+                is_stopped=True,
+                stopped_at="train.py:41",
+                uncaught="ZeroDivisionError: division by zero",
+                stopped_since=250.0,
+            ),
         ),
     ),
     forwards=(6006,),

@@ -68,6 +68,19 @@ def test_a_stop_and_its_place() -> None:
     assert [STOP, PLACED, None] == session.seen
 
 
+@pytest.mark.parametrize(
+    ("filters", "uncaught"), [(["uncaught"], "ValueError: no"), (["uncaught", "raised"], ""), (None, "")]
+)
+def test_a_stop_at_an_exception(filters: list[str] | None, uncaught: str) -> None:
+    """It is at an uncaught exception only if the editor has asked for no other exceptions."""
+    session, found = Session(), []
+    session.observer.layer._on_change = found.append
+    if filters is not None:
+        session.editor(request(4, "setExceptionBreakpoints", filters=filters))
+    session.debugger(event("stopped", reason="exception", threadId=1, text="ValueError", description="no"))
+    assert [uncaught] == [stop.uncaught for stop in found]
+
+
 def test_only_the_top_of_the_stopped_thread_counts() -> None:
     """Other threads, and further frames of this one, do not."""
     session = Session()
