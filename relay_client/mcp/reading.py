@@ -34,6 +34,8 @@ __all__ = ["Items", "Reading", "chosen_ranks", "places_in"]
 Items = list[dict[str, Any]]
 
 NAME_HINT = "call 'variables' to list the variables of the functions that a rank is executing"
+PER_PROCESS = frozenset({"ports", "pids", "hosts"})
+"""Fields of a group that identify its processes in other ways than by rank."""
 WAITS = 3
 """Checks after which a rank in a collective operation counts as waiting for the stopped ranks."""
 POLL_INTERVAL = 0.3
@@ -101,7 +103,7 @@ class Reading:
         found = grouped_stacks(
             await collect_stacks(self._tunnels, chosen, with_locals=False), ranks=chosen, all_threads=all_threads
         )
-        return _required(found, chosen)
+        return _required(_named_by_rank(found), chosen)
 
     async def verdict(self) -> Items:
         """Return the verdict on each job."""
@@ -124,14 +126,14 @@ class Reading:
         """Return the value of an expression, with equal values grouped."""
         request = self._request(expression, ranks, seconds, None)
         groups = odd_ones_first(await collect_values(self._tunnels, request))
-        return _required(_with_hints(groups, as_objects(groups)), chosen_ranks(ranks))
+        return _required(_named_by_rank(_with_hints(groups, as_objects(groups))), chosen_ranks(ranks))
 
     async def compare(self, expression: str, ranks: str, seconds: float) -> Items:
         """Return which ranks differ in a value, and the first difference."""
         request = self._request(expression, ranks, seconds, Selection())
         groups = odd_ones_first(await collect_values(self._tunnels, request))
         items = as_objects(groups, await find_differences(self._tunnels, request, groups))
-        return _required(_with_hints(groups, items), chosen_ranks(ranks))
+        return _required(_named_by_rank(_with_hints(groups, items)), chosen_ranks(ranks))
 
     async def wait_for_stop(self, ranks: str, seconds: float, *, wait_for_all: bool) -> Items:
         """Return where the chosen ranks are once one or all of them are stopped, or once the time has expired."""
@@ -196,6 +198,16 @@ def _with_hints(groups: Sequence[Value], items: Items) -> Items:
     return [
         {**item, **({"hint": NAME_HINT} if hint_for([group]) else {})}
         for group, item in zip(groups, items, strict=True)
+    ]
+
+
+def _named_by_rank(items: Items) -> Items:
+    """Leave out how else each process is identified, if all processes of a group have ranks: `ranks` returns that."""
+    return [
+        {name: value for name, value in item.items() if name not in PER_PROCESS}
+        if len(item["ranks"]) == len(item["ports"])
+        else item
+        for item in items
     ]
 
 

@@ -161,6 +161,7 @@ async def test_planted_bug_is_found_by_reading(relay: LocalRelay, tmp_path: Path
         assert [0, 1, 2, 3] == [item["rank"] for item in await call(client, "ranks")]
         stacks = await call(client, "stacks")
         assert {0, 1, 2, 3} == {rank for group in stacks for rank in group["ranks"]}
+        assert not {"ports", "pids", "hosts"} & {name for group in stacks for name in group}
         assert [["ranks 0-3: torch is not imported"]] == [job["text"] for job in await call(client, "hang_verdict")]
         odd, others = await call(client, "compare", expression="model.weights")
         assert [WRONG] == odd["ranks"]

@@ -1,4 +1,4 @@
-"""Facts about samples/hybrid_connections: both programs work behind a real relay."""
+"""Facts about samples/hybrid_connections: the programs work behind a real relay."""
 
 import asyncio
 import contextlib
@@ -64,3 +64,21 @@ async def test_web_app(relay: LocalRelay, size: int) -> None:
     ):
         assert 200 == answer.status
         assert {"path": "/myhc/a/b c", "via": "1.1 localhost", "body": "x" * size} == await answer.json()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("server", "kind", "shown"), [("echo_server.py", "ws", "hello"), ("web_app.py", "http", "200 ")]
+)
+async def test_sender(relay: LocalRelay, server: str, kind: str, shown: str) -> None:
+    """The sender prints what each server answers."""
+    async with running(server, relay):
+        sender = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(SAMPLE / "send.py"), kind, "hello"),
+            stdout=asyncio.subprocess.PIPE,
+            env=environment(RELAY_SEND=relay.connection_string("send"), RELAY_CA_FILE=str(relay.ca_file)),
+        )
+        output, _ = await asyncio.wait_for(sender.communicate(), DEADLINE)
+        assert 0 == sender.returncode
+        assert output.decode().startswith(shown)
+        assert "hello" in output.decode()

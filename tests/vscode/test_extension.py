@@ -100,12 +100,12 @@ a view that is opened for the first time. Both are in one page, so a slow page d
 
 
 async def test_four_ranks_in_one_session(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """The view shows all ranks at once; in one session they stop and step together or in groups, and are compared."""
+    """All ranks are shown; in one session they stop, step together or in groups, and are compared; an ending stays."""
     editor.workspace.write_script(RANKS_SCRIPT, RANKS_PROGRAM)
     node = editor.workspace.copy(tmp_path / "job")
     env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
     async with (
-        Ranks(relay, node / RANKS_SCRIPT, 4),
+        Ranks(relay, node / RANKS_SCRIPT, 4) as job,
         program("relay_client", "--hc", HC, "--ports", str(free_port()), env=env),
         editor.window() as window,
     ):
@@ -144,6 +144,8 @@ async def test_four_ranks_in_one_session(editor: Editor, relay: LocalRelay, tmp_
         )
         await window.command("relayDebug.hang")
         await window.until_shown(window.page.locator(".editor-instance .view-line"), "ranks 0-3")
+        job.kill(3)
+        await window.until_shown(ranks(window), f"port {job.ports[3]}was killed by SIGKILL")
 
 
 async def test_the_package_is_small() -> None:

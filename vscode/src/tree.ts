@@ -2,12 +2,13 @@
 
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
-import { describe, describeNode, describeShortly, label, nodeLabel, type Node, type Rank, type Status } from './state';
+import { describe, describeNode, describeShortly, label, nodeLabel, type Ended, type Node, type Rank, type Status } from './state';
 
 export type Item =
   | { kind: 'client'; status: Status }
   | { kind: 'node'; status: Status; node: Node }
-  | { kind: 'rank'; rank: Rank };
+  | { kind: 'rank'; rank: Rank }
+  | { kind: 'ended'; status: Status; node: Node; how: string };
 
 // A row keeps its `Item` as long as it exists, and only rows that look different are refreshed: VS Code forgets the items
 // of a refreshed tree until it has requested them again; clicking a row in the meantime runs its command without the item.
@@ -79,10 +80,19 @@ function rootsOf(statuses: readonly Status[]): Item[] {
 
 function childrenOf(item: Item): Item[] {
   if (item.kind === 'client') return nodesOf(item.status);
-  if (item.kind === 'rank') return [];
-  const { status: { client }, node } = item;
+  if (item.kind !== 'node') return [];
+  const { status, node } = item;
   const targets = [...node.targets].sort((one, other) => one.port - other.port);
-  return targets.map((target) => ({ kind: 'rank', rank: { client, node, target } }));
+  const endings = new Set(ended(node).map(({ how }) => how));
+  return [
+    ...targets.map((target): Item => ({ kind: 'rank', rank: { client: status.client, node, target } })),
+    ...[...endings].map((how): Item => ({ kind: 'ended', status, node, how })),
+  ];
+}
+
+// The processes that have ended and whose ports lead to no other process.
+function ended(node: Node): Ended[] {
+  return node.ended.filter(({ port }) => node.targets.every((target) => target.port !== port));
 }
 
 function nodesOf(status: Status): Item[] {
@@ -92,11 +102,13 @@ function nodesOf(status: Status): Item[] {
 function idOf(item: Item): string {
   if (item.kind === 'client') return item.status.client.id;
   if (item.kind === 'node') return `${item.status.client.id}/${item.node.agent}`;
+  if (item.kind === 'ended') return `${item.status.client.id}/${item.node.agent}/${item.how}`;
   return `${item.rank.client.id}/${item.rank.node.agent}/${item.rank.target.port}`;
 }
 
 function treeItem(item: Item): vscode.TreeItem {
   if (item.kind === 'client') return clientItem(item.status);
+  if (item.kind === 'ended') return endedItem(item);
   return item.kind === 'node' ? nodeItem(item.status, item.node) : rankItem(item);
 }
 
@@ -133,6 +145,17 @@ function rankItem(row: Item & { kind: 'rank' }): vscode.TreeItem {
   if (target.stop?.file) {
     item.command = { command: 'relayDebug.openPlace', title: 'Go to Where the Rank Is Stopped', arguments: [row] };
   }
+  return item;
+}
+
+function endedItem(row: Item & { kind: 'ended' }): vscode.TreeItem {
+  const ports = ended(row.node).filter(({ how }) => how === row.how).map(({ port }) => port).sort((one, other) => one - other);
+  const item = new vscode.TreeItem(`port${ports.length > 1 ? 's' : ''} ${ports.join(', ')}`);
+  item.id = idOf(row);
+  item.description = row.how;
+  item.tooltip = `${String(item.label)}: ${row.how}`;
+  item.iconPath = new vscode.ThemeIcon('circle-slash');
+  item.contextValue = 'ended';
   return item;
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relay_client.control.state import Connection, Node, Port, Status, Target
 from relay_client.ui.rank_view import Kind
-from relay_client.ui.text import clock, duration
+from relay_client.ui.text import clock, duration, format_ports, in_plural
 
 __all__ = ["status_text"]
 
@@ -18,6 +18,7 @@ def status_text(status: Status) -> str:
     for node in status.nodes:
         lines.append(f"  {_node(node, status.time)}")
         lines += [f"    {_target(target, status.time)}" for target in node.targets]
+        lines += [f"    {text}" for text in _endings(node)]
     lines += dict.fromkeys(f"  run {node.run}: {node.run_url}" for node in status.nodes if node.run_url)
     if not status.nodes:
         lines.append("  no agent is connected")
@@ -56,6 +57,15 @@ def _node(node: Node, now: float) -> str:
         return f"{node.label}: connected{round_trip}"
     because = f": {node.link_reason}" if node.link_reason else ""
     return f"{node.label}: {node.link} for {duration(now - node.link_since)}{because}"
+
+
+def _endings(node: Node) -> list[str]:
+    """Return how processes have ended whose ports are not in use again: `ports 5679-5680 ended with status 1`."""
+    ports: dict[str, list[int]] = {}
+    for ended in node.ended:
+        if all(ended.port != target.port for target in node.targets):
+            ports.setdefault(ended.how, []).append(ended.port)
+    return [f"{format_ports(found)} {how if len(found) == 1 else in_plural(how)}" for how, found in ports.items()]
 
 
 def _target(target: Target, now: float) -> str:

@@ -3,7 +3,7 @@
 import time
 
 from relay_client.cli.running.status_text import status_text
-from relay_client.control.state import ClientId, Connection, Node, Port, Status, Target
+from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Target
 from relay_client.ports.connection_state import StopReport
 from relay_client.ui.text import clock
 
@@ -41,6 +41,16 @@ def test_editors_that_listen() -> None:
         "  127.0.0.1:5680: an editor is listening: no agent is listening yet",
         "  127.0.0.1:5681: the job has connected to an editor (2)",
     ] == status_text(Status(CLIENT, NOW, (), ports, connections)).splitlines()[1:-1]
+
+
+def test_how_processes_have_ended() -> None:
+    """Endings of a port that leads to another process now are not shown; equal ones are in one line."""
+    how = "was killed by SIGKILL (the usual cause is lack of memory)"
+    ended = (Ended(5678, "ended with status 1"), *(Ended(port, how) for port in (5679, 5680)), Ended(5690, how))
+    node = Node("a", "node-0", "connected", NOW, targets=(Target(5690, kind="running", text="running"),), ended=ended)
+    *_, first, second = status_text(Status(CLIENT, NOW, (node,))).splitlines()
+    assert "    port 5678 ended with status 1" == first
+    assert "    ports 5679-5680 were killed by SIGKILL (the usual cause is lack of memory)" == second
 
 
 def test_nodes_and_ranks() -> None:
