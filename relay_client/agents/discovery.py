@@ -11,8 +11,7 @@ client then probes again, with several simultaneous probes:
 A 421 from an agent that the headers excluded shows that the relay ignores them.
 
 An unusable listener, such as an agent with a different tunnel key, cannot be excluded, because its id is unknown. The
-relay may pick it repeatedly, and there may be several such listeners, so more probes are used once one of them has
-been reached.
+relay may pick it repeatedly, and there may be several, so more probes are used once one of them has been reached.
 """
 
 from __future__ import annotations
@@ -329,6 +328,7 @@ class Discovery:
             except Rejected as rejected:
                 if rejected.status != MISDIRECTED:
                     raise
+                logger.debug("%s", rejected.sentence)
                 agent = refusing_agent(rejected.reason)
                 if agent is not None:
                     self._on_seen(agent)

@@ -1,6 +1,7 @@
 """Facts about discovery through a relay that honours the listener selection headers, and one that picks at random."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -139,6 +140,13 @@ async def test_a_relay_that_picks_at_random_gets_enough_probes(count: int, seed:
     assert discovery.at_random
     assert relay.max_probes <= MAX_PROBES
     assert relay.probes < 700
+
+
+async def test_an_answer_of_another_agent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Only `--verbose` shows that a relay ignores the headers, so each 421 is logged at DEBUG."""
+    caplog.set_level(logging.DEBUG)
+    await Relay(names(2), selects=False).discovery().search(lambda: THOROUGH)
+    assert {"misdirected"} == set(caplog.messages)
 
 
 async def test_an_agent_without_a_network_does_not_hide_the_others() -> None:
