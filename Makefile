@@ -7,6 +7,7 @@
 # make vsix    packs the extension for VS Code
 # make soak    runs the long stress tests;  make fuzz  sends hostile input to the parsers
 # make faults  lets jobs lack resources and another user attack, and prints what was tried and what happened
+# make rehearse-azure  follows docs/guides/azure.md against stand-ins for Azure, and provokes the documented failures
 # PYTHON=python3.12 selects another interpreter; each has its own virtual environment.
 
 PYTHON ?= python3
@@ -27,7 +28,7 @@ PYTEST_FLAGS ?= -n 6 --dist loadgroup
 # The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults bench extras mpi neovim tmux vsix test-pythons clean
+.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults rehearse-azure bench extras mpi neovim tmux vsix test-pythons clean
 
 # The environment of the demo is one for users, without the tools for development, which take a minute longer to install.
 demo: $(DEMO_VENV)/.ready
@@ -129,6 +130,11 @@ fuzz: $(READY)
 # Two minutes. As root also with full disks and with another user of the machine.
 faults: $(READY)
 	$(BIN)/python -m tests.faults
+
+# Takes less than a minute once the Azure ML SDK is installed.
+rehearse-azure: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ml]'
+	$(BIN)/python -m tests.rehearsal
 
 # Takes a quarter of an hour; BENCH=--quick takes fewer measurements, BENCH="--only stepping" runs one benchmark.
 bench: $(READY)

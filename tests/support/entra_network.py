@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -115,21 +116,21 @@ async def azure(
     *,
     namespace: str = NAMESPACE,
     hybrid_connections: tuple[HybridConnection, ...] = (HybridConnection(HC),),
+    **of_relay: Any,
 ) -> AsyncIterator[Azure]:
-    """Run everything; certificates are made once in `directory`."""
+    """Run everything; certificates are made once in `directory`, and `of_relay` replaces fields of RelayConfig."""
     settings = TlsSettings(directory=directory)
     names = (namespace, VAULT_HOST, ENTRA_HOST)
     certificates = server_tls.prepare(settings, names)
     issuer = Issuer()
     keys = {"listen": secrets.new_key(), "send": secrets.new_key()}
-    config = RelayConfig(
-        tls=settings,
-        namespace=namespace,
-        public_address=f"{namespace}:443",
-        hybrid_connections=hybrid_connections,
-        rules=tuple(Rule(name, frozenset({Right(name.capitalize())}), key, None) for name, key in keys.items()),
-        jwt_issuers=(issuer.settings(directory),),
-    )
+    fields: dict[str, Any] = {
+        "public_address": f"{namespace}:443",
+        "rules": tuple(Rule(name, frozenset({Right(name.capitalize())}), key, None) for name, key in keys.items()),
+        "jwt_issuers": (issuer.settings(directory),),
+        **of_relay,
+    }
+    config = RelayConfig(tls=settings, namespace=namespace, hybrid_connections=hybrid_connections, **fields)
     context = server_tls.server_context(certificates)
     vault, entra = FakeKeyVault(issuer, VAULT_HOST), FakeEntra(issuer)
     async with (

@@ -37,9 +37,9 @@ async def behind_a_switch(relay: LocalRelay) -> AsyncIterator[tuple[Endpoint, Ca
 
 
 @contextlib.asynccontextmanager
-async def impostor(certificates: Path, answer: bytes) -> AsyncIterator[int]:
-    """Give every TLS request the same answer, with the certificate of a directory."""
-    context = server_context(prepare(TlsSettings(directory=certificates), ["localhost"]))
+async def impostor(certificates: Path, answer: bytes, *names: str) -> AsyncIterator[int]:
+    """Give every TLS request the same answer, with a certificate of a directory, for localhost or these names."""
+    context = server_context(prepare(TlsSettings(directory=certificates), list(names) or ["localhost"]))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
