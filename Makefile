@@ -4,7 +4,7 @@
 # make flaky   runs the tests with processes several times on a busy machine, and prints which failed how often
 # make lint    style, types, spelling, import layers, language, documentation
 # make bench   prints the figures of docs/benchmarks.md as a table and JSON
-# make vsix    packs the extension for VS Code
+# make vsix    packs the extension for VS Code;  make dist  builds the wheel and the source distribution
 # make soak    runs the long stress tests;  make fuzz  sends hostile input to the parsers
 # make faults  lets jobs lack resources and another user attack, and prints what was tried and what happened
 # make rehearse-azure  follows docs/guides/azure.md against stand-ins for Azure, and provokes the documented failures
@@ -28,7 +28,7 @@ PYTEST_FLAGS ?= -n 6 --dist loadgroup
 # The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults rehearse-azure bench extras mpi neovim tmux vsix test-pythons clean
+.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults rehearse-azure bench extras mpi neovim tmux vsix dist test-pythons clean
 
 # The environment of the demo is one for users, without the tools for development, which take a minute longer to install.
 demo: $(DEMO_VENV)/.ready
@@ -218,6 +218,11 @@ neovim tmux:
 	@rm -rf .nvim-dap
 	@if timeout 60 git clone --quiet --depth 1 --branch 0.6.0 https://github.com/mfussenegger/nvim-dap .nvim-dap \
 	2>/dev/null; then touch $@; else echo "nvim-dap cannot be downloaded: its tests will be skipped"; fi
+
+# Wheel and source distribution, each in a fresh environment with the build backend, for which a network is needed.
+dist: $(READY)
+	@rm -rf dist
+	$(BIN)/python -m build
 
 # The extension for VS Code, built with the versions in vscode/package-lock.json.
 vsix: $(VSIX)

@@ -47,6 +47,12 @@ needs_sdk = pytest.mark.skipif(
 )
 needs_torch = pytest.mark.skipif(not _installed("torch"), reason="torch is missing")
 
+NO_INDEX = re.compile(
+    r"NewConnectionError|ConnectTimeoutError|NameResolutionError|ReadTimeoutError|Max retries exceeded"
+    r"|Failed to fetch|error sending request"
+)
+"""What pip and uv print when they cannot reach their index."""
+
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples"
 
