@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import importlib.util
 import io
-import os
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.failures import provoke
-from tests.rehearsal.guide import Shell
+from tests.rehearsal.guide import CLEAN_UP, GUIDE, Shell
 from tests.rehearsal.walk import Walk
 from tests.samples.kit import ROOT
 from tests.support.az_shim.kit import FakeAzure
@@ -43,6 +42,8 @@ async def rehearse(walk: Walk) -> None:
     line("\nNot rehearsed, because only Azure can show it")
     for row in walk.documents.not_compared:
         line(f"  {row.document.relative_to(ROOT)}: {row.subject}")
+    for command in CLEAN_UP.splitlines()[1:]:
+        line(f"  {GUIDE.relative_to(ROOT)}: {command}")
 
 
 def main() -> int:
@@ -75,5 +76,4 @@ def _completes(walk: Walk) -> bool:
 
 
 if __name__ == "__main__":
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.exit(main())
