@@ -37,14 +37,11 @@ from relay_core.socket_tables import ROOT, own_user
 __all__ = ["PageServer"]
 
 HOST = "127.0.0.1"
+SCRIPTS = ("page", "connection", "elements", "events", "inspect", "map", "rank", "resources", "timeline", "view")
 FILES = {
     "/": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/connection.js": ("connection.js", "text/javascript"),
-    "/resources.js": ("resources.js", "text/javascript"),
-    "/timeline.js": ("timeline.js", "text/javascript"),
-    "/elements.js": ("elements.js", "text/javascript"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in SCRIPTS},
 }
 HEADERS = {
     # No inline script or style, and nothing from other hosts: text from a job can never become code.

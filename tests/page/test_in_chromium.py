@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "page"
 NARROW = {"width": 400, "height": 800}
+GAPS = """[...document.querySelectorAll('#left, #side')].flatMap(({children}) => [...children].slice(1).map(
+    (each, index) => each.getBoundingClientRect().top - children[index].getBoundingClientRect().bottom))"""
+"""The distances between the sections of each column."""
 
 
 def tile(tab: Page, rank: int) -> Locator:
@@ -44,16 +47,17 @@ async def test_a_job(relay: LocalRelay, tab: Page, ranks: int, per_node: int) ->
         job.change(2, state="crashed", detail="ValueError: <b>bad</b>")
         await page.stop(stack, 1)
         await until_labelled(tab, 0, "waiting for a debugger")
-        await until_labelled(tab, 1, "stopped at train.py:10")
+        await until_labelled(tab, 1, "stopped at train.py:10 (pause)")
         await until_labelled(tab, 2, "crashed: ValueError: <b>bad</b>")
         await until_labelled(tab, 3, "running")
         await tile(tab, 1).click()
         await tab.get_by_role("heading", name=f"rank 1 of {ranks} stopped").wait_for()
         assert "1 ‖ stopped" == " ".join((await tab.locator("#counts .stopped").inner_text()).split())
-        stopped = await tab.locator("#stopped").inner_text()
+        crashed, stopped = await tab.locator("#stopped li").all_inner_texts()
+        assert "crashed: ValueError: <b>bad</b>" in crashed
         assert "train.py:10 in train0" in stopped
-        assert "crashed: ValueError: <b>bad</b>" in stopped
         await leaves_and_returns(tab, job, ranks)
+        await only_what_concerns_a_person(tab)
         await pictures(tab, f"{ranks}-ranks")
 
 
@@ -61,17 +65,34 @@ async def leaves_and_returns(tab: Page, job: Job, ranks: int) -> None:
     node, port = job.nodes[0], BASE_PORT + 3 % job.per_node
     rank = port - BASE_PORT
     process = node.processes[port]
-    job.end(rank)
-    await tab.locator("#events", has_text=f"rank {rank} on node-0 has ended").wait_for()
+    await tile(tab, rank).click()
+    job.end(rank, 3)
+    ended = f"rank {rank} on node-0 ended with status 3"
+    for part in ("#events", "#rank", "#announcement"):
+        await tab.locator(part, has_text=ended).wait_for()
+    await tab.locator(".node", has_text=f"rank {rank} ended with status 3").wait_for()
     await tab.locator("#link", has_text=f"{ranks - 1} ranks").wait_for()
     node.put(process)
     await tab.locator("#link", has_text=f"{ranks} ranks").wait_for()
 
 
+async def only_what_concerns_a_person(tab: Page) -> None:
+    """Starts and connections are in a folded list, and each fact is one line."""
+    texts = await tab.locator("#events li span").all_inner_texts()
+    assert [] == [text for text in texts if re.search("port|connected|is running", text)]
+    assert ["rank 1 on node-0 is stopped at train.py:10 (pause)"] == [text for text in texts if "stopped" in text][-1:]
+    assert 1 == len([text for text in texts if "crashed" in text])
+    assert not await tab.locator("#other-events").is_visible()
+    await tab.get_by_text("more: starts and connections").click()
+    await tab.locator("#other-events", has_text="connection 1 is connected to its target").wait_for()
+
+
 async def pictures(tab: Page, name: str) -> None:
-    """Keep pictures; the sections follow each other without a gap, and nothing is wider than a narrow window."""
+    """Keep pictures; both columns are filled without a gap, and nothing is wider than a narrow window."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    assert await top_of(tab, "#stacks-section") - await bottom_of(tab, "#map") < 20
+    assert await bottom_of(tab, "#inspect") == await bottom_of(tab, "#events-section")
+    gaps = await tab.evaluate(GAPS)
+    assert {16} == {round(gap) for gap in gaps}
     await tab.screenshot(path=PICTURES / f"{name}-light.png", full_page=True)
     await tab.emulate_media(color_scheme="dark")
     await tab.screenshot(path=PICTURES / f"{name}-dark.png", full_page=True)
@@ -94,7 +115,10 @@ async def bottom_of(tab: Page, selector: str) -> float:
 
 
 async def test_narrow_window(relay: LocalRelay, tab: Page) -> None:
-    """The stopped ranks are above the map, a chosen rank is scrolled into view, and the times do not overlap."""
+    """The stopped ranks are above the map, a chosen rank is scrolled into view, and the times do not overlap.
+
+    The Tab key reaches one tile, from which the arrow keys reach the one below it and back.
+    """
     await tab.set_viewport_size(NARROW)
     async with running_job_of(relay, 64, 8), served_page(relay) as page:
         await opened(tab, page, 64)
@@ -105,6 +129,18 @@ async def test_narrow_window(relay: LocalRelay, tab: Page) -> None:
         times = await tab.locator("#lanes svg > text[text-anchor]").all()
         boxes = [box for each in times if (box := await each.bounding_box()) is not None]
         assert [] == [one for one, other in pairwise(boxes) if one["x"] + one["width"] > other["x"]]
+        assert 1 == await tab.locator(".tile[tabindex='0']").count()
+        await tile(tab, 1).focus()
+        before = await tile(tab, 1).bounding_box()
+        await tab.keyboard.press("ArrowDown")
+        below = await tab.locator(":focus").bounding_box()
+        assert before is not None
+        assert below is not None
+        assert (True, before["x"]) == (below["y"] > before["y"], below["x"])
+        await tab.keyboard.press("ArrowUp")
+        assert await tile(tab, 1).evaluate("tile => tile === document.activeElement && tile.tabIndex === 0")
+        await tab.keyboard.press("Tab")
+        assert "tile" not in (await tab.locator(":focus").get_attribute("class") or "")
 
 
 async def test_keyboard_and_actions(relay: LocalRelay, tab: Page) -> None:
@@ -132,6 +168,7 @@ async def test_a_change_of_one_node(relay: LocalRelay, tab: Page) -> None:
             document.querySelector(`.tile[data-port='${{port}}']`).wasDrawnBefore = true;""")
         job.change(0, state="crashed")
         await until_labelled(tab, 0, "crashed")
+        assert "rank 0 on node-0 crashed" == await tab.locator("#announcement").inner_text()
         assert [None, True] == [await tile(tab, rank).evaluate("tile => tile.wasDrawnBefore") for rank in (0, 2)]
         assert await tile(tab, 1).evaluate("tile => tile === document.activeElement")
 

@@ -49,6 +49,12 @@ async def test_crashed_rank_with_a_debugger(
         job.change(1, state="crashed", detail="ValueError: no")
         await page.stop(stack, 1)
         await tab.get_by_role("button", name=f"rank 1, {TEXT}", exact=True).wait_for()
+        await tab.locator("#events", has_text=f"rank 1 on node-0 {TEXT} (train.py:10)").wait_for()
+        assert 1 == await tab.locator("#events li", has_text="rank 1").filter(has_not_text="held").count()
+        assert TEXT in await tab.locator("#stopped li").first.inner_text()
+        assert ["1 ✕ crashed", "1 ▸ running"] == [
+            " ".join(text.split()) for text in await tab.locator("#counts button").all_inner_texts()
+        ]
         status = await page.service.answer(GetStatus(), subscriber)
         assert isinstance(status, Status)
         (target,) = (found for node in status.nodes for found in node.targets if found.rank == 1)

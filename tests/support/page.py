@@ -17,6 +17,7 @@ from relay_client.control.service import ControlService, Subscriber
 from relay_client.dap.client import DapClient
 from relay_client.page.server import PageServer
 from relay_client.ports.forwarder import Forwarder
+from relay_core.agent_api.ending import Ending
 from relay_core.dap.framing import MessageDecoder, encode
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, Process, agent, tunnels
@@ -90,9 +91,11 @@ class Job:
         """Announce another state of a rank."""
         self.nodes[rank // self.per_node].change(BASE_PORT + rank, **fields)
 
-    def end(self, rank: int) -> None:
-        """Let a rank leave."""
-        self.nodes[rank // self.per_node].remove(BASE_PORT + rank)
+    def end(self, rank: int, status: int) -> None:
+        """Let a rank leave with an exit status."""
+        node = self.nodes[rank // self.per_node]
+        node.fields["endings"] = (Ending(BASE_PORT + rank, 4000 + rank, status),)
+        node.remove(BASE_PORT + rank)
 
 
 @contextlib.asynccontextmanager

@@ -48,8 +48,8 @@ function draw(tag, attributes, ...children) {
   return element;
 }
 
-/** Returns a plot with its current value: `points` are pairs of time and value. */
-function plot(label, points, max, format) {
+/** Returns a plot with its current value: `points` are pairs of time and value, and `limit` is `max` as text. */
+function plot(label, points, max, format, limit = format(max)) {
   const [first] = points[0];
   const [last, value] = points.at(-1);
   const x = (time) => (last === first ? WIDTH : (time - first) / (last - first) * WIDTH);
@@ -61,12 +61,14 @@ function plot(label, points, max, format) {
   const svg = draw('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `${text}, since ${clock(first)}` },
     draw('polyline', { class: 'area', points: `0,${HEIGHT} ${line} ${WIDTH},${HEIGHT}` }),
     draw('polyline', { class: 'line', points: line }));
-  return make('figure', {}, make('figcaption', {}, make('span', {}, label), make('span', {}, format(value))), svg);
+  return make('figure', {}, make('figcaption', {}, make('span', {}, label), make('span', {}, format(value))), make('div', { class: 'axes' },
+    make('div', { class: 'values' }, make('span', {}, String(limit)), make('span', {}, '0')), svg,
+    make('div', { class: 'times' }, make('span', {}, clock(first)), make('span', {}, clock(last)))));
 }
 
 const percent = (total) => (value) => `${(100 * value / (total || 1)).toFixed(0)} % of ${total}`;
 const bytesOf = (total) => (value) => `${(value / GIB).toFixed(value < GIB ? 2 : 1)} of ${(total / GIB).toFixed(0)} GiB`;
-const bytes = (value) => (value < GIB ? `${(value / MIB).toFixed(0)} MiB` : `${(value / GIB).toFixed(1)} GiB`);
+const bytes = (value) => (value < GIB ? `${(value / MIB).toFixed(0)} MiB` : `${(value / GIB).toFixed(value < 10 * GIB ? 1 : 0)} GiB`);
 
 /** Returns the plots of a node; none without samples. */
 export function nodePlots(node) {
@@ -75,11 +77,11 @@ export function nodePlots(node) {
   if (!last) return [];
   const gpus = (last.gpus ?? []).flatMap((gpu, at) => [
     plot(`GPU ${at} ${gpu.name}`, found.map(({ time, gpus: all }) => [time, all[at]?.busy ?? 0]), 1, (value) => `${(100 * value).toFixed(0)} %`),
-    plot(`GPU ${at} memory`, found.map(({ time, gpus: all }) => [time, all[at]?.memory ?? 0]), gpu.total, bytesOf(gpu.total)),
+    plot(`GPU ${at} memory`, found.map(({ time, gpus: all }) => [time, all[at]?.memory ?? 0]), gpu.total, bytesOf(gpu.total), bytes(gpu.total)),
   ]);
   return [
-    plot('processors', found.map(({ time, cpu }) => [time, cpu]), last.cores, percent(last.cores)),
-    plot('memory', found.map(({ time, memory }) => [time, memory]), last.total, bytesOf(last.total)),
+    plot('processors', found.map(({ time, cpu }) => [time, cpu]), last.cores, percent(last.cores), last.cores),
+    plot('memory', found.map(({ time, memory }) => [time, memory]), last.total, bytesOf(last.total), bytes(last.total)),
     ...gpus,
   ];
 }

@@ -7,6 +7,7 @@ const LANE = 18;
 const LEFT = 130;
 const MAX_LANES = 32;
 const MIN_SPAN = 10; // seconds
+const MARKS = ['mark-ended', 'mark-stopped', 'mark-crashed']; // the last one is on top
 const TICK = 90; // pixels, at least, between two times
 
 function draw(tag, attributes, ...children) {
@@ -48,9 +49,10 @@ function lane(node, events, y, x, now) {
     parts.push(draw('rect', { class: 'away', x: x(from), y: y + 3, width: Math.max(2, x(to) - x(from)), height: LANE - 6, rx: 2 },
       draw('title', {}, `no connection from ${clock(from)} to ${clock(to)}`)));
   }
-  for (const event of own) {
-    const mark = markOf(event);
-    if (mark) parts.push(draw('circle', { class: mark, cx: x(event.time), cy: y + LANE / 2, r: 4 }, draw('title', {}, `${clock(event.time)} ${event.text}`)));
+  const marked = own.map((event) => [MARKS.indexOf(markOf(event)), event]).filter(([order]) => order >= 0);
+  for (const [order, event] of marked.sort(([one], [other]) => one - other)) {
+    const mark = MARKS[order];
+    parts.push(draw('circle', { class: mark, cx: x(event.time), cy: y + LANE / 2, r: 4 }, draw('title', {}, `${clock(event.time)} ${event.text}`)));
   }
   return parts;
 }

@@ -1,0 +1,49 @@
+// What the user requests: stacks and missing ranks; neither changes or pauses a rank.
+
+import { Refused, ask } from './connection.js';
+import { copyButton, make, show } from './elements.js';
+import { at } from './view.js';
+
+const note = (text) => make('p', { class: 'quiet' }, text);
+const pre = (text) => make('pre', { class: 'code' }, text);
+
+async function report(path, render) {
+  const result = at('result');
+  result.setAttribute('aria-busy', 'true');
+  show(result, note('The ranks are asked.'));
+  let shown;
+  try {
+    const found = await ask(path);
+    const { error } = found;
+    shown = error ? [note(`${error.sentence}${error.hint ? ` (${error.hint})` : ''}`)] : render(found);
+  } catch (error) {
+    shown = [note(error instanceof Refused ? error.message : 'relay-client did not answer')];
+  }
+  show(result, ...shown);
+  result.removeAttribute('aria-busy');
+  at('announcement').textContent = result.textContent.slice(0, 200);
+}
+
+function groupOf(group) {
+  const names = group.ranks.length ? `rank${group.ranks.length > 1 ? 's' : ''} ${ranges(group.ranks)}` : `port ${group.ports.join(', ')}`;
+  const main = group.threads.find((thread) => thread.main) ?? group.threads[0];
+  const lines = (main?.frames ?? []).map((frame) => `${frame.file}:${frame.line} ${frame.function}`).join('\n');
+  return make('div', { class: 'group' },
+    make('h3', {}, `${names}: ${group.place || group.error || 'no Python code'}`, lines ? copyButton('Copy', lines) : ''),
+    pre(lines));
+}
+
+/** Returns numbers as ranges: 0-2,5. */
+function ranges(numbers) {
+  const sorted = [...numbers].sort((one, other) => one - other);
+  const parts = [];
+  for (const number of sorted) {
+    const last = parts.at(-1);
+    if (last && last[1] === number - 1) last[1] = number;
+    else parts.push([number, number]);
+  }
+  return parts.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(',');
+}
+
+at('stacks-button').addEventListener('click', () => report('/stacks', ({ groups }) => groups.map(groupOf)));
+at('hang-button').addEventListener('click', () => report('/hang', ({ text }) => [pre(text)]));

@@ -1,0 +1,120 @@
+// The map of the job: a count for each state, a card for each node, and a tile for each rank.
+
+import { make, show, showItems } from './elements.js';
+import { STATES, at, describe, keyOf, kindOf, labelOf, labelOfKey, nameOf, ranks, view } from './view.js';
+
+const MANY_RANKS = 64;
+const FEW_NODES = 3; // they leave room below them for the selected rank
+
+function showCounts() {
+  const counts = {};
+  for (const [, , kind] of ranks()) counts[kind] = (counts[kind] ?? 0) + 1;
+  show(at('counts'), ...Object.keys(STATES).filter((kind) => counts[kind] || view.filter === kind).map((kind) => {
+    const [sign, words] = STATES[kind];
+    return make('button', { type: 'button', class: kind, 'data-key': kind, 'data-filter': kind, 'aria-pressed': String(view.filter === kind) },
+      make('strong', {}, String(counts[kind] ?? 0)), `${sign} ${words}`);
+  }));
+}
+
+function tile(node, target) {
+  const kind = kindOf(node, target);
+  const key = keyOf(node, target);
+  const text = `${labelOf(target)}, ${describe(node, target)}`;
+  return make('button', {
+    type: 'button',
+    class: `tile ${kind}${view.filter && view.filter !== kind ? ' faded' : ''}`,
+    'data-key': `tile ${key}`,
+    'data-rank': key,
+    'data-port': String(target.port),
+    'aria-pressed': String(view.selected === key),
+    'aria-label': text,
+    title: text,
+    tabindex: '-1',
+  }, view.isDense && kind === 'running' ? `${target.rank ?? target.port}` : `${STATES[kind][0]}${view.isDense ? '' : ' '}${target.rank ?? target.port}`);
+}
+
+/** Returns the name of the run, with a link to its page if the node announces one. */
+function runLink(node) {
+  if (!/^https:\/\//.test(node.run_url ?? '')) return node.run;
+  return make('a', { href: node.run_url, target: '_blank', rel: 'noopener noreferrer', 'data-key': `run ${node.agent}` }, node.run);
+}
+
+function tripOf(node) {
+  if (node.link !== 'connected') return node.link;
+  return node.round_trip === undefined ? '' : `${(node.round_trip * 1000).toFixed(node.round_trip < 0.01 ? 1 : 0)} ms`;
+}
+
+function nodeCard(node) {
+  const isAway = node.link !== 'connected';
+  return make('div', { class: `node${isAway ? ' away' : ''}`, role: 'group', 'aria-label': nameOf(node) },
+    make('h3', {}, make('span', { title: nameOf(node) }, nameOf(node)), make('span', { class: 'trip', title: 'round trip' }, tripOf(node))),
+    node.run ? make('p', {}, 'run ', runLink(node)) : '',
+    isAway && node.link_reason ? make('p', { class: 'away-text' }, node.link_reason) : '',
+    make('div', { class: 'tiles' }, ...node.targets.map((target) => tile(node, target))),
+    ...(node.ended ?? []).slice(-3).map((ended) => make('p', {}, `${labelOfKey(keyOf(node, ended))} ${ended.how}`)),
+  );
+}
+
+/** Returns a text that changes whenever the card of a node changes, except for its round trip. */
+function cardContent(node) {
+  const isSelected = node.targets.some((target) => keyOf(node, target) === view.selected);
+  const targets = node.targets.map((target) => ({ ...target, cpu: undefined, memory: undefined }));
+  return JSON.stringify([{ ...node, round_trip: undefined, usage: undefined, targets }, isSelected && view.selected, view.filter, view.isDense]);
+}
+
+/** Shows all nodes and ranks; returns the number of ranks. */
+export function showMap() {
+  const { nodes } = view.state;
+  const count = [...ranks()].length;
+  view.isDense = count > MANY_RANKS;
+  at('nodes').classList.toggle('dense', view.isDense);
+  const column = at(nodes.length > FEW_NODES ? 'side' : 'left');
+  if (at('rank').parentElement !== column) column.insertBefore(at('rank'), column.id === 'side' ? at('stopped-section') : at('timeline'));
+  at('empty').hidden = nodes.length > 0;
+  showCounts();
+  showItems(at('nodes'), nodes.map((node) => [node.agent, cardContent(node), () => nodeCard(node)]));
+  nodes.forEach((node, index) => {
+    const trip = at('nodes').children[index].querySelector('.trip');
+    if (trip.textContent !== tripOf(node)) trip.textContent = tripOf(node);
+  });
+  setTabStop();
+  return count;
+}
+
+const tiles = () => [...at('nodes').querySelectorAll('.tile')];
+
+/** Makes one tile the only one that the Tab key reaches: the focused, the selected or the first one. */
+function setTabStop() {
+  const all = tiles();
+  const chosen = all.find((each) => each === document.activeElement) ?? all.find(({ dataset }) => dataset.rank === view.selected) ?? all[0];
+  for (const each of all) each.tabIndex = each === chosen ? 0 : -1;
+}
+
+/** Returns the nearest tile in the next row above or below. */
+function inNextRow(from, all, direction) {
+  const { left, top } = from.getBoundingClientRect();
+  const places = all.map((each) => [each, each.getBoundingClientRect()])
+    .map(([each, box]) => [each, (box.top - top) * direction, Math.abs(box.left - left)]).filter(([, down]) => down > 1);
+  const row = Math.min(...places.map(([, down]) => down));
+  return places.filter(([, down]) => down < row + 1).sort((one, other) => one[2] - other[2])[0]?.[0];
+}
+
+function moveFocus(event) {
+  if (!event.target.classList.contains('tile')) return;
+  const all = tiles();
+  const index = all.indexOf(event.target);
+  const next = {
+    ArrowRight: () => all[index + 1],
+    ArrowLeft: () => all[index - 1],
+    ArrowDown: () => inNextRow(event.target, all, 1),
+    ArrowUp: () => inNextRow(event.target, all, -1),
+    Home: () => all[0],
+    End: () => all.at(-1),
+  }[event.key];
+  if (!next) return;
+  next()?.focus();
+  event.preventDefault();
+}
+
+at('nodes').addEventListener('keydown', moveFocus);
+at('nodes').addEventListener('focusin', setTabStop);
