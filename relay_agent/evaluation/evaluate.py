@@ -17,9 +17,10 @@ from relay_agent.exceptions import describe_exception
 from relay_agent.gevent_originals import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
 from relay_agent.values.fingerprint import fingerprint
+from relay_agent.values.plain import read_plain
 from relay_agent.values.short_repr import short_repr
 from relay_agent.values.static_path import read_path
-from relay_core.agent_api.evaluation import PATH_READER, Evaluate, Value
+from relay_core.agent_api.evaluation import PATH_READER, PLAIN_READER, Evaluate, Value
 
 __all__ = ["evaluate", "start_evaluation"]
 
@@ -28,6 +29,7 @@ MAX_RUNNING = 4
 
 MISSING = (AttributeError, LookupError, TypeError)
 """What a path raises where it does not exist: `self` may be another object in an outer frame."""
+_READERS = {PATH_READER: read_path, PLAIN_READER: read_plain}
 _PATH = (ast.Expression, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.Constant)
 
 
@@ -105,11 +107,11 @@ def _further_out(request: Evaluate, places: Iterable[Place], tried: list[Place])
 
 
 def _is_path(expression: str) -> bool:
-    if expression.startswith(PATH_READER):
+    if expression.startswith(tuple(_READERS)):
         return True
     return all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression.strip(), mode="eval")))
 
 
 def _in_place(request: Evaluate, place: Place) -> Any:
     code = compile(request.expression.strip(), "<relay-client eval>", "eval")
-    return eval(code, {**place.names, PATH_READER: read_path})  # noqa: S307 - what the request is for, with the rights of a debugger
+    return eval(code, {**place.names, **_READERS})  # noqa: S307 - what the request is for, with the rights of a debugger

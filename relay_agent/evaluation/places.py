@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from relay_agent.gevent_originals import threading
 from relay_agent.stacks.in_process import held_frames, running_frames
 from relay_agent.stacks.stopped import stopped_threads
-from relay_core.agent_api.evaluation import PATH_READER
+from relay_core.agent_api.evaluation import PATH_READER, PLAIN_READER
 from relay_core.agent_api.stacks import is_library
 
 __all__ = ["Place", "find_places"]
@@ -50,7 +50,7 @@ def find_places(expression: str) -> Iterator[Place]:
             return
     program = sys.modules.get(MAIN)
     known = dict(vars(program)) if program is not None else {}
-    missing = _names_in(expression) - {*known, *vars(builtins), PATH_READER}
+    missing = _names_in(expression) - {*known, *vars(builtins), PATH_READER, PLAIN_READER}
     count = 0
     for frame in running_frames(main) if missing and main is not None else ():
         if (names := _names_of(frame, missing)) is not None:

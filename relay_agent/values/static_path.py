@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["read_path"]
+__all__ = ["instance_table", "module_tables", "package_of", "read_path", "type_name"]
 
 _C_TYPES = frozenset({"builtins", "numpy", "torch"})
 """Packages whose attributes in C, such as a tensor's `shape`, only read metadata."""
@@ -22,7 +22,8 @@ _ATTEMPTS = 3
 """Searches of a dictionary that the job changes meanwhile."""
 _MISSING = object()
 _mro = vars(type)["__mro__"].__get__
-_name = vars(type)["__name__"].__get__
+type_name = vars(type)["__name__"].__get__
+"""Returns the name of a class."""
 _module = vars(type)["__module__"].__get__
 _namespace = vars(type)["__dict__"].__get__
 
@@ -46,9 +47,9 @@ def read_path(value: Any, *steps: tuple[str, Any]) -> Any:
 def _attribute(value: Any, name: str) -> Any:
     kind = type(value)
     is_class = issubclass(kind, type)
-    if name == "__dict__" and not is_class and (table := _instance_table(value)):
+    if name == "__dict__" and not is_class and (table := instance_table(value)):
         return table
-    own = _in_class(value, name) if is_class else _find(_instance_table(value), name)
+    own = _in_class(value, name) if is_class else _find(instance_table(value), name)
     by_type = _in_class(kind, name)
     has_priority = _has(by_type, "__get__") and (_has(by_type, "__set__") or _has(by_type, "__delete__"))
     if own is not _MISSING and not has_priority:
@@ -73,11 +74,16 @@ def _by_descriptor(value: Any, name: str, found: Any) -> Any:
 
 def _of_module(value: Any, name: str) -> Any:
     """Return a parameter, buffer or submodule of a `torch.nn.Module`."""
-    for table in _MODULE_TABLES:
-        entries = _find(_instance_table(value), table)
-        if issubclass(type(entries), dict) and (found := _find(entries, name)) is not _MISSING:
+    for entries in module_tables(value):
+        if (found := _find(entries, name)) is not _MISSING:
             return found
     raise _no_attribute(name, value)
+
+
+def module_tables(value: Any) -> list[dict[Any, Any]]:
+    """Return the parameters, buffers and submodules of a `torch.nn.Module`, which are three tables."""
+    tables = [_find(instance_table(value), table) for table in _MODULE_TABLES]
+    return [table for table in tables if issubclass(type(table), dict)]
 
 
 def _element(value: Any, key: Any) -> Any:
@@ -85,7 +91,7 @@ def _element(value: Any, key: Any) -> Any:
     kind = type(value)
     if issubclass(kind, dict):
         if (found := _find(value, key)) is _MISSING:
-            raise LookupError(f"the {_name(kind)} has no key {key!r} of type {_name(type(key))}")
+            raise LookupError(f"the {type_name(kind)} has no key {key!r} of type {type_name(type(key))}")
         return found
     if issubclass(kind, list) and type(key) is int:
         return list.__getitem__(value, key)
@@ -95,10 +101,11 @@ def _element(value: Any, key: Any) -> Any:
 
 
 def _is_metadata(value: Any, descriptor: types.GetSetDescriptorType) -> bool:
-    return {_package(type(value)), _package(descriptor.__objclass__)} <= _C_TYPES
+    return {package_of(type(value)), package_of(descriptor.__objclass__)} <= _C_TYPES
 
 
-def _package(kind: type) -> str:
+def package_of(kind: type) -> str:
+    """Return the first part of the name of the module in which a class is defined."""
     module = _find(_namespace(kind), "__module__")
     if module is _MISSING:  # a type in C
         module = _module(kind)
@@ -115,7 +122,7 @@ def _has(value: Any, name: str) -> bool:
     return _in_class(type(value), name) is not _MISSING
 
 
-def _instance_table(value: Any) -> dict[Any, Any]:
+def instance_table(value: Any) -> dict[Any, Any]:
     """Return the `__dict__` of an instance; an empty one if there is none or a class of the job computes it."""
     found = _in_class(type(value), "__dict__")
     if type(found) not in {types.GetSetDescriptorType, types.MemberDescriptorType}:
@@ -150,8 +157,8 @@ def _search(entries: Iterable[tuple[Any, Any]], key: str | int) -> Any:
 
 
 def _no_attribute(name: str, value: Any) -> LookupError:
-    return LookupError(f"{_name(type(value))} has no attribute '{name}' that can be read without executing code")
+    return LookupError(f"{type_name(type(value))} has no attribute '{name}' that can be read without executing code")
 
 
 def _would_execute(what: str, value: Any) -> TypeError:
-    return TypeError(f"reading {what} of {_name(type(value))} would execute code")
+    return TypeError(f"reading {what} of {type_name(type(value))} would execute code")

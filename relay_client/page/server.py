@@ -4,6 +4,7 @@
     POST /session               token in the link -> key
     GET  /updates               state and events (`Feed.updates`) as server-sent events
     GET  /stacks, /hang         results of these requests, as on the control socket
+    GET  /values, /differences  the value of a path in ranks, which is read without executing the job's code
 
 Connections of other users are closed before a request is read. Connections without a request are closed too, and their
 number is limited, so that nobody can use up relay-client's file descriptors.
@@ -22,11 +23,16 @@ from typing import cast
 
 from aiohttp import web
 
+from relay_client.agents.tunnels import Tunnels
+from relay_client.compare.answer import compare_as_text
+from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS
+from relay_client.compare.paths import as_plain_read
 from relay_client.control.codec import encode
 from relay_client.control.messages import Hang, Request, Stacks
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.page.access import PageAccess
 from relay_client.page.feed import Feed
+from relay_core.agent_api.evaluation import Evaluate, Selection
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, RelayDebugError
 from relay_core.net.socket_owner import PeerCheck
@@ -82,12 +88,16 @@ class PageServer:
 
     Args:
         service: Answers the requests.
+        tunnels: Lead to the ranks whose values are read.
         show_link: Called with each new link; the link must not reach a log.
         port: The local port; 0 for a free one.
     """
 
-    def __init__(self, service: ControlService, show_link: Callable[[str], None], port: int = 0) -> None:
+    def __init__(
+        self, service: ControlService, tunnels: Tunnels, show_link: Callable[[str], None], port: int = 0
+    ) -> None:
         self._service = service
+        self._tunnels = tunnels
         self._show_link = show_link
         self._port = port
         self._feed = Feed(service)
@@ -135,6 +145,8 @@ class PageServer:
         application.router.add_get("/updates", self._updates)
         application.router.add_get("/stacks", self._stacks)
         application.router.add_get("/hang", self._hang)
+        application.router.add_get("/values", self._values)
+        application.router.add_get("/differences", self._differences)
         return application
 
     def _protocol(self, runner: web.AppRunner) -> asyncio.BaseProtocol:
@@ -200,11 +212,26 @@ class PageServer:
     async def _hang(self, _request: web.Request) -> web.Response:
         return await self._answer(Hang())
 
+    async def _values(self, request: web.Request) -> web.Response:
+        return await self._read(request, VALUE_SECONDS, None)
+
+    async def _differences(self, request: web.Request) -> web.Response:
+        return await self._read(request, DIFF_SECONDS, Selection())
+
+    async def _read(self, request: web.Request, seconds: float, selection: Selection | None) -> web.Response:
+        """Answer with the table of the values of a path; other expressions are refused before they reach the job."""
+        try:
+            expression = as_plain_read(request.query.get("path", ""), completely=selection is not None)
+            evaluate = Evaluate(expression, "all", seconds, selection, ports=request.query.get("ports", ""))
+            return web.json_response({"text": await compare_as_text(self._tunnels, evaluate.checked())})
+        except RelayDebugError as error:
+            return _error(error)
+
     async def _answer(self, request: Request) -> web.Response:
         try:
             return web.json_response(encode(await self._service.answer(request, self._subscriber)))
         except RelayDebugError as error:
-            return web.json_response({"error": {"sentence": error.sentence, "hint": error.hint}})
+            return _error(error)
 
 
 class _Refused(asyncio.Protocol):
@@ -219,6 +246,10 @@ async def _file(request: web.Request) -> web.Response:
     name, kind = FILES[request.path]
     content = (resources.files(__package__) / "assets" / name).read_bytes()
     return web.Response(body=content, content_type=kind, charset="utf-8")
+
+
+def _error(error: RelayDebugError) -> web.Response:
+    return web.json_response({"error": {"sentence": error.sentence, "hint": error.hint}})
 
 
 def _refusal(sentence: str) -> web.Response:

@@ -23,7 +23,7 @@ from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 from tests.support.streams import echo, local_server
 
-DATA = ("/updates", "/stacks", "/hang")
+DATA = ("/updates", "/stacks", "/hang", "/values?path=x", "/differences?path=x")
 
 
 @pytest_asyncio.fixture
@@ -167,8 +167,9 @@ async def test_other_paths_and_methods(page: ServedPage, http: aiohttp.ClientSes
     headers = await key_of(page, http)
     async with http.get("/../pyproject.toml", headers=headers) as response:
         assert 404 == response.status
-    async with http.post("/stacks", headers=headers) as response:
-        assert 405 == response.status
+    for path in ("/stacks", "/values", "/differences"):
+        async with http.post(path, headers=headers) as response:
+            assert 405 == response.status
     async with http.post("/session", data="x" * 2000) as response:
         assert 413 == response.status
 
@@ -225,18 +226,27 @@ async def test_requests(relay: LocalRelay, page: ServedPage, http: aiohttp.Clien
             assert "text" in await response.json()
 
 
+@pytest.mark.parametrize("kind", ["values", "differences"])
+async def test_refused_expressions(page: ServedPage, http: aiohttp.ClientSession, kind: str) -> None:
+    """What is not a path, or names no ports, is refused without a request to a job."""
+    headers = await key_of(page, http)
+    for query in ({"path": "f()"}, {"path": ""}, {}, {"path": "x", "ports": "x"}):
+        async with http.get(f"/{kind}", params=query, headers=headers) as response:
+            assert (await response.json())["error"]["sentence"]
+
+
 async def test_a_port_in_use(page: ServedPage) -> None:
     """The error names the port."""
     async with local_server(echo) as (port, _):
         with pytest.raises(LocalPortInUse, match=f"cannot listen on port {port}: "):
-            async with PageServer(page.service, page.links.append, port):
+            async with PageServer(page.service, page.tunnels, page.links.append, port):
                 pass
 
 
 async def test_a_chosen_port(page: ServedPage) -> None:
     """The page is served there, and the link names it."""
     port = free_port()
-    async with PageServer(page.service, page.links.append, port):
+    async with PageServer(page.service, page.tunnels, page.links.append, port):
         assert page.links[-1].startswith(f"http://127.0.0.1:{port}/#")
 
 

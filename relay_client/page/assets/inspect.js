@@ -1,8 +1,8 @@
-// What the user requests: stacks and missing ranks; neither changes or pauses a rank.
+// What the user requests: stacks, missing ranks, and values of variables; none of it changes or pauses a rank.
 
 import { Refused, ask } from './connection.js';
 import { copyButton, make, show } from './elements.js';
-import { at } from './view.js';
+import { at, labelOf, selectedRank } from './view.js';
 
 const note = (text) => make('p', { class: 'quiet' }, text);
 const pre = (text) => make('pre', { class: 'code' }, text);
@@ -10,7 +10,7 @@ const pre = (text) => make('pre', { class: 'code' }, text);
 async function report(path, render) {
   const result = at('result');
   result.setAttribute('aria-busy', 'true');
-  show(result, note('The ranks are asked.'));
+  show(result, note('Waiting for the ranks.'));
   let shown;
   try {
     const found = await ask(path);
@@ -45,5 +45,24 @@ function ranges(numbers) {
   return parts.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(',');
 }
 
+function readValue(event) {
+  event.preventDefault();
+  const query = new URLSearchParams({ path: at('path').value });
+  const isComparison = event.submitter?.id === 'compare-button';
+  const port = at('where').value && selectedRank()[1]?.port;
+  if (port && !isComparison) query.set('ports', port);
+  report(`/${isComparison ? 'differences' : 'values'}?${query}`, ({ text }) => [pre(text)]);
+}
+
+/** Shows which rank is meant by the selected one. */
+export function showInspect() {
+  const [, target] = selectedRank();
+  const [all, one] = at('where').options;
+  one.textContent = target ? `in ${labelOf(target)}` : 'in the selected rank';
+  one.disabled = !target;
+  if (!target) all.selected = true;
+}
+
 at('stacks-button').addEventListener('click', () => report('/stacks', ({ groups }) => groups.map(groupOf)));
 at('hang-button').addEventListener('click', () => report('/hang', ({ text }) => [pre(text)]));
+at('read').addEventListener('submit', readValue);

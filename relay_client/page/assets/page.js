@@ -3,7 +3,7 @@
 import { Refused, follow, openSession } from './connection.js';
 import { clock, make, show } from './elements.js';
 import { announce, facts, showEvents } from './events.js';
-import './inspect.js';
+import { showInspect } from './inspect.js';
 import { showMap } from './map.js';
 import { showRank, showStopped } from './rank.js';
 import { hasGpu, keep, nodePlots } from './resources.js';
@@ -42,6 +42,7 @@ function showAll() {
     : `${nodes.length} node${nodes.length === 1 ? '' : 's'}, ${count} rank${count === 1 ? '' : 's'}`;
   showRank();
   showStopped();
+  showInspect();
   showResources();
 }
 

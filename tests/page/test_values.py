@@ -1,0 +1,81 @@
+"""Facts about the values that the page shows, with real processes in a real Chromium."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.ports import consecutive_ports
+from tests.support.programs import program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_job
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+LAUNCH = 'for rank in 0 1; do RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$@" & done; wait'
+TRAIN = """\
+import os, time, pathlib
+import numpy as np
+rank = int(os.environ["RANK"])
+class Trainer:
+    def __init__(self):
+        self.weights = {"fc": np.ones(64)}
+        self.weights["fc"][7] += rank
+        self.name = "<img src=x onerror=alert(1)>"
+    @property
+    def loss(self):
+        pathlib.Path("executed").touch()
+    def __repr__(self):
+        pathlib.Path("executed").touch()
+        return "trainer"
+trainer = Trainer()
+while True:
+    time.sleep(0.01)
+"""
+
+
+async def read(tab: Page, path: str, button: str, *expected: str) -> None:
+    """Request a value, and wait until all these texts are shown."""
+    await tab.get_by_label("Path of a value").fill(path)
+    await tab.get_by_role("button", name=button, exact=True).click()
+    for text in expected:
+        await tab.locator("#result", has_text=text).wait_for()
+
+
+@pytest.mark.job
+async def test_values(relay: LocalRelay, tab: Page, tmp_path: Path) -> None:
+    """A path is read in all ranks or in the selected one, and compared between ranks; no code of the job is executed.
+
+    Values are text, never HTML. Other expressions are refused before they reach the job.
+    """
+    (launch := tmp_path / "launch.sh").write_text(LAUNCH)
+    (script := tmp_path / "train.py").write_text(TRAIN)
+    first, _ = consecutive_ports(2)
+    job = running_job(
+        *(relay, launch, "--port", str(first), "--debug-ranks", "none"),
+        arguments=(sys.executable, str(script)),
+        launcher=("bash",),
+        cwd=tmp_path,
+    )
+    ports = f"{first}-{first + 1}"
+    client = program("relay_client", "--hc", HC, "--ports", ports, "--ui", env=access(relay, tmp_path, "send"))
+    async with job, client as running:
+        await tab.goto((await running.line("works once")).split()[-1])
+        await tab.locator(".tile").nth(1).wait_for()
+        assert await tab.get_by_role("option", name="in the selected rank").is_disabled()
+        await read(tab, "trainer", "Read", "ranks 0-1", "<Trainer object with weights, name>")
+        await read(tab, "trainer.name", "Read", "<img src=x onerror=alert(1)>")
+        assert 0 == await tab.locator("img").count()
+        await read(tab, "trainer.loss", "Read", "reading 'loss' of Trainer would execute code")
+        await read(tab, "trainer.weights['fc']", "Compare", "element 7: ", "reference value")
+        await read(tab, "trainer", "Compare", "compare one of its attributes: weights, name")
+        await read(tab, "trainer.step()", "Read", "'trainer.step()' could execute code in the job")
+        await tab.locator(".tile").nth(1).click()
+        await tab.get_by_label("Ranks", exact=True).select_option("in rank 1")
+        await read(tab, "rank", "Read", "rank 1")
+        assert "rank 0" not in await tab.locator("#result").inner_text()
+        assert not (tmp_path / "executed").exists()
