@@ -185,6 +185,22 @@ async def test_the_link_in_the_address(relay: LocalRelay, tab: Page) -> None:
         await other.get_by_text("this link has already been used or belongs to another relay-client").wait_for()
 
 
+async def test_two_jobs_on_one_port(relay: LocalRelay, tab: Page) -> None:
+    """Only the chosen one of two ranks with the same port is selected; one that cannot be reached offers no attach."""
+    async with running_job_of(relay, 2, 2), running_job_of(relay, 2, 2), served_page(relay) as page:
+        await opened(tab, page, 4)
+        found = []
+        for number in (0, 1):
+            await tile(tab, 0).nth(number).click()
+            await tab.locator("#rank").get_by_role("heading", name="rank 0 of 2").wait_for()
+            assert [number == each for each in (0, 1)] == [
+                await tile(tab, 0).nth(each).get_attribute("aria-pressed") == "true" for each in (0, 1)
+            ]
+            reaches = await tab.get_by_role("link", name="Attach in VS Code").count()
+            found.append((reaches, await tab.locator("#rank").get_by_text("leads to node-0 pid 4000").count()))
+        assert [(0, 1), (1, 0)] == sorted(found)
+
+
 async def test_filter(relay: LocalRelay, tab: Page) -> None:
     """A state that is chosen in the summary fades the other ranks."""
     async with running_job_of(relay, 4, 2) as job, served_page(relay) as page:

@@ -49,8 +49,10 @@ export function showRank() {
       make('dd', { class: name === 'state' && kind === 'crashed' ? 'crash' : undefined }, String(value))))),
     make('div', { class: 'plots' }, ...rankPlots(node, target.port)),
     make('div', { class: 'actions' },
-      make('a', { class: 'button main', href: link(target), 'data-key': 'attach' }, 'Attach in VS Code'),
-      copyButton('Copy command', command),
+      ...(kind === 'unreachable' ? [make('p', { class: 'quiet' }, 'Give one of the jobs a different --debug-port.')] : [
+        make('a', { class: 'button main', href: link(target), 'data-key': 'attach' }, 'Attach in VS Code'),
+        copyButton('Copy command', command),
+      ]),
       target.place ? copyButton('Copy location', stop?.file && stop.line ? `${stop.file}:${stop.line}` : target.place) : '',
     ));
 }

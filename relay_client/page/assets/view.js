@@ -7,6 +7,7 @@ export const STATES = {
   debugged: ['◉', 'running, attached'],
   running: ['▸', 'running'],
   unknown: ['·', 'state not announced'],
+  unreachable: ['○', 'unreachable'],
   lost: ['○', 'no connection'],
 };
 
