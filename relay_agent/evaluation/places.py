@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import symtable
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, NamedTuple
@@ -62,7 +62,15 @@ def find_places(expression: str) -> Iterator[Place]:
 
 def _halted(frame: FrameType) -> Place:
     # One dict for all names; otherwise, a comprehension in the expression would not see locals.
-    return Place(_text(frame), {**frame.f_globals, **frame.f_locals})
+    return Place(_text(frame), {**frame.f_globals, **_locals(frame)})
+
+
+def _locals(frame: FrameType) -> Mapping[str, Any]:
+    """Return the local names of a frame, without a method of a namespace that is of the job's own type."""
+    own = frame.f_locals
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return own
+    return dict(dict.items(own)) if issubclass(type(own), dict) else {}
 
 
 def _text(frame: FrameType, state: str = "") -> str:
@@ -78,9 +86,8 @@ def _names_of(frame: FrameType, missing: set[str]) -> dict[str, Any] | None:
     values in memory until it returns.
     """
     code = frame.f_code
-    if not code.co_flags & inspect.CO_OPTIMIZED:  # a class or module; its namespace may be of the job's own type
-        own = frame.f_locals
-        names = {**frame.f_globals, **(own if type(own) is dict else {})}
+    if not code.co_flags & inspect.CO_OPTIMIZED:  # a class or module
+        names = {**frame.f_globals, **_locals(frame)}
     elif missing <= frame.f_globals.keys():
         names = {**frame.f_globals}
     elif missing <= {*code.co_varnames, *code.co_cellvars, *code.co_freevars, *frame.f_globals}:

@@ -1,0 +1,48 @@
+"""Facts about the names that an expression sees."""
+
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from relay_agent.evaluation import places
+from relay_agent.evaluation.places import find_places
+
+
+class Namespace(dict[str, Any]):
+    """The namespace of a class as the job may define it."""
+
+    @staticmethod
+    def keys() -> Any:
+        raise AssertionError("a method of the job was executed")
+
+    __iter__ = items = keys
+
+
+class Prepared(type):
+    @classmethod
+    def __prepare__(cls, *_arguments: object) -> Namespace:
+        return Namespace()
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        return type.__new__(cls, name, bases, dict(dict.items(namespace)))
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_namespace_of_a_class(monkeypatch: pytest.MonkeyPatch, is_stopped: bool):
+    """The names in the body of a class are read without a method of its namespace, in a halted or a running rank."""
+    found: list[object] = []
+    ident = threading.get_ident()
+    monkeypatch.setattr(places, "stopped_threads", lambda: {ident} if is_stopped else set())
+
+    def find(body: FrameType) -> None:
+        monkeypatch.setattr(places, "held_frames", lambda *_arguments, **_options: [body] * is_stopped)
+        found.extend(place.names["inner"] for place in find_places("inner"))
+
+    class Body(metaclass=Prepared):
+        inner = 3
+        find(sys._getframe())
+
+    assert [3] == found
