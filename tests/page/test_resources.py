@@ -135,6 +135,20 @@ def picture(name: str) -> Path:
     return PICTURES / f"{name}.png"
 
 
+async def test_many_gpus(relay: LocalRelay, tab: Page) -> None:
+    """All GPUs of a node share two plots, with a line for each GPU and the range of the latest values."""
+    gpus = tuple(GpuUsage("H100", number / 10, number * 10 * GIB, 80 * GIB) for number in range(8))
+    async with running_job_of(relay, 2, 2) as job, served_page(relay) as page:
+        await opened(tab, page, 2)
+        use(job, 0, NodeUsage(100.0, 1.0, 16, 8 * GIB, 64 * GIB, gpus))
+        await tab.locator("#usage figure").nth(3).wait_for()
+        load, memory = await tab.locator("#usage figcaption", has_text="GPUs 0-7").all_inner_texts()
+        assert ["GPUs 0-7 H100", "0 to 70 %"] == load.split("\n")
+        assert ["GPUs 0-7 memory", "0.00 to 70.0 of 80 GiB"] == memory.split("\n")
+        assert 8 == await tab.locator("#usage figure").nth(2).locator(".line").count()
+        await tab.screenshot(path=picture("many-gpus"), full_page=True)
+
+
 async def test_a_sample_changes_no_card(relay: LocalRelay, tab: Page) -> None:
     """A new sample of a node updates its plots, but the tiles of its ranks are not drawn again."""
     usage = NodeUsage(100.0, 1.0, 8, GIB, 16 * GIB, processes=(ProcessUsage(BASE_PORT, 0.5, GIB),))

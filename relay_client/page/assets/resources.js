@@ -48,20 +48,28 @@ function draw(tag, attributes, ...children) {
   return element;
 }
 
-/** Returns a plot with its current value: `points` are pairs of time and value, and `limit` is `max` as text. */
-function plot(label, points, max, format, limit = format(max)) {
-  const [first] = points[0];
-  const [last, value] = points.at(-1);
+/**
+ * Returns a plot with its current value, or the range of the current values of several lines. Each line consists of pairs
+ * of time and value, and `limit` is `max` as text.
+ */
+function plot(label, lines, max, format, limit = format(max)) {
+  const [first] = lines[0][0];
+  const [last] = lines[0].at(-1);
+  const values = lines.map((points) => points.at(-1)[1]);
   const x = (time) => (last === first ? WIDTH : (time - first) / (last - first) * WIDTH);
   const y = (number) => HEIGHT - 2 - Math.min(1, number / (max || 1)) * (HEIGHT - 4);
-  const drawn = points.map(([time, number]) => [x(time), y(number)]);
-  if (drawn.length === 1) drawn.unshift([0, y(value)]); // a single sample is a horizontal line
-  const line = drawn.map((point) => point.map((coordinate) => coordinate.toFixed(1)).join()).join(' ');
-  const text = `${label} ${format(value)}`;
-  const svg = draw('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `${text}, since ${clock(first)}` },
-    draw('polyline', { class: 'area', points: `0,${HEIGHT} ${line} ${WIDTH},${HEIGHT}` }),
-    draw('polyline', { class: 'line', points: line }));
-  return make('figure', {}, make('figcaption', {}, make('span', {}, label), make('span', {}, format(value))), make('div', { class: 'axes' },
+  const pathOf = (points) => {
+    const drawn = points.map(([time, number]) => [x(time), y(number)]);
+    if (drawn.length === 1) drawn.unshift([0, drawn[0][1]]); // a single sample is a horizontal line
+    return drawn.map((point) => point.map((coordinate) => coordinate.toFixed(1)).join()).join(' ');
+  };
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const text = least === most ? format(most) : `${format(least).match(/^[\d.]+/)[0]} to ${format(most)}`;
+  const svg = draw('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `${label} ${text}, since ${clock(first)}` },
+    ...lines.map(pathOf).flatMap((path) => [
+      draw('polyline', { class: 'area', points: `0,${HEIGHT} ${path} ${WIDTH},${HEIGHT}` }),
+      draw('polyline', { class: 'line', points: path })]));
+  return make('figure', {}, make('figcaption', {}, make('span', { title: label }, label), make('span', {}, text)), make('div', { class: 'axes' },
     make('div', { class: 'values' }, make('span', {}, String(limit)), make('span', {}, '0')), svg,
     make('div', { class: 'times' }, make('span', {}, clock(first)), make('span', {}, clock(last)))));
 }
@@ -70,19 +78,27 @@ const percent = (total) => (value) => `${(100 * value / (total || 1)).toFixed(0)
 const bytesOf = (total) => (value) => `${(value / GIB).toFixed(value < GIB ? 2 : 1)} of ${(total / GIB).toFixed(0)} GiB`;
 const bytes = (value) => (value < GIB ? `${(value / MIB).toFixed(0)} MiB` : `${(value / GIB).toFixed(value < 10 * GIB ? 1 : 0)} GiB`);
 
+/** Returns a plot for the load and one for the memory of all GPUs of a node, with a line for each GPU. */
+function gpuPlots(found, gpus) {
+  if (!gpus.length) return [];
+  const name = gpus.length > 1 ? `GPUs 0-${gpus.length - 1}` : 'GPU 0';
+  const total = Math.max(...gpus.map((gpu) => gpu.total));
+  const lines = (field) => gpus.map((_, at) => found.map(({ time, gpus: all }) => [time, all?.[at]?.[field] ?? 0]));
+  return [
+    plot(`${name} ${gpus[0].name}`, lines('busy'), 1, (value) => `${(100 * value).toFixed(0)} %`),
+    plot(`${name} memory`, lines('memory'), total, bytesOf(total), bytes(total)),
+  ];
+}
+
 /** Returns the plots of a node; none without samples. */
 export function nodePlots(node) {
   const found = samples.get(node.agent) ?? [];
   const last = found.at(-1);
   if (!last) return [];
-  const gpus = (last.gpus ?? []).flatMap((gpu, at) => [
-    plot(`GPU ${at} ${gpu.name}`, found.map(({ time, gpus: all }) => [time, all[at]?.busy ?? 0]), 1, (value) => `${(100 * value).toFixed(0)} %`),
-    plot(`GPU ${at} memory`, found.map(({ time, gpus: all }) => [time, all[at]?.memory ?? 0]), gpu.total, bytesOf(gpu.total), bytes(gpu.total)),
-  ]);
   return [
-    plot('processors', found.map(({ time, cpu }) => [time, cpu]), last.cores, percent(last.cores), last.cores),
-    plot('memory', found.map(({ time, memory }) => [time, memory]), last.total, bytesOf(last.total), bytes(last.total)),
-    ...gpus,
+    plot('processors', [found.map(({ time, cpu }) => [time, cpu])], last.cores, percent(last.cores), last.cores),
+    plot('memory', [found.map(({ time, memory }) => [time, memory])], last.total, bytesOf(last.total), bytes(last.total)),
+    ...gpuPlots(found, last.gpus ?? []),
   ];
 }
 
@@ -99,7 +115,7 @@ export function rankPlots(node, port) {
   const most = (points) => Math.max(...points.map(([, value]) => value));
   const [cpu, memory] = [values('cpu'), values('memory')];
   return [
-    plot('processors', cpu, Math.max(1, most(cpu)), (value) => value.toFixed(2)),
-    plot('memory', memory, most(memory) * 1.2, bytes),
+    plot('processors', [cpu], Math.max(1, most(cpu)), (value) => value.toFixed(2)),
+    plot('memory', [memory], most(memory) * 1.2, bytes),
   ];
 }
