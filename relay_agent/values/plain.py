@@ -67,7 +67,7 @@ class _Copy:
     def of(self, value: Any, depth: int) -> Any:
         self._parts += 1
         kind = type(value)
-        if kind in _SCALARS or _is_array(value):
+        if any(kind is each for each in _SCALARS) or _is_array(value):  # `in` would call a metaclass's __eq__
             return value
         for base, convert in _CONVERSIONS:
             if issubclass(kind, base):

@@ -125,7 +125,8 @@ def _has(value: Any, name: str) -> bool:
 def instance_table(value: Any) -> dict[Any, Any]:
     """Return the `__dict__` of an instance; an empty one if there is none or a class of the job computes it."""
     found = _in_class(type(value), "__dict__")
-    if type(found) not in {types.GetSetDescriptorType, types.MemberDescriptorType}:
+    kind = type(found)
+    if kind is not types.GetSetDescriptorType and kind is not types.MemberDescriptorType:  # a set would hash the class
         return {}
     try:
         table = found.__get__(value)

@@ -95,8 +95,7 @@ COVERED_BY = {
     ),
     "tests/e2e/test_init.py": "relay_client/cli/init/ vscode_files",
     "tests/e2e/test_compare_ranks.py": (
-        "relay_client/cli/inspection/ evaluate relay_client/compare/ answer collect differences "
-        "relay_agent/evaluation/ places"
+        "relay_client/cli/inspection/ evaluate relay_client/compare/ answer collect differences"
     ),
     "tests/integration/test_missing_ranks.py": "relay_client/push/ missing_ranks",
     "tests/e2e/test_mlflow.py": ("relay_agent/node/in_agent/ set_tag relay_client/tensorboard/ ended_runs server"),

@@ -56,6 +56,15 @@ class TrapArray(np.ndarray):
     __repr__ = __array_finalize__ = trap("a method of an array")
 
 
+class TrapMeta(type):
+    __eq__ = __hash__ = trap("a method of a class")
+
+
+class TrapClass(metaclass=TrapMeta):
+    def __init__(self) -> None:
+        self.step = 3
+
+
 class Color(IntEnum):
     RED = 1
 
@@ -100,6 +109,13 @@ def test_array_of_the_job():
     """An array of a class of the job is described, because its class may change how it is shown."""
     TrapArray.__array_finalize__ = lambda *_arguments: None  # type: ignore[method-assign]  # else numpy cannot make one
     assert "<TrapArray object>" == short_repr(read_plain(101, np.zeros(2).view(TrapArray)))
+
+
+def test_methods_of_a_metaclass():
+    """Neither an object's class nor the class of its class's `__dict__` is compared or hashed."""
+    assert "<TrapClass object with step>" == short_repr(read_plain(101, TrapClass()))
+    hidden = type("Hidden", (), {"__dict__": TrapClass()})
+    assert "<Hidden object>" == short_repr(read_plain(101, hidden()))
 
 
 def test_steps():
