@@ -112,6 +112,8 @@ def _names_in(expression: str) -> set[str]:
     found: set[str] = set()
     for table in tables:
         is_top = table is tables[0]
-        found |= {one.get_name() for one in table.get_symbols() if one.is_referenced() and (is_top or one.is_global())}
+        symbols = (one for one in table.get_symbols() if one.is_referenced())
+        # Since Python 3.12, the variables of comprehensions are assigned in the table around them.
+        found |= {one.get_name() for one in symbols if (not one.is_assigned() if is_top else one.is_global())}
         tables.extend(table.get_children())
     return found
