@@ -6,6 +6,7 @@
 # make bench   prints the figures of docs/benchmarks.md as a table and JSON
 # make vsix    packs the extension for VS Code;  make dist  builds the wheel and the source distribution
 # make soak    runs the long stress tests;  make fuzz  sends hostile input to the parsers
+# make pictures  makes the pictures of README and the guides from the real programs
 # make faults  lets jobs lack resources and another user attack, and prints what was tried and what happened
 # make rehearse-azure  follows docs/guides/azure.md against stand-ins for Azure, and provokes the documented failures
 # PYTHON=python3.12 selects another interpreter; each has its own virtual environment.
@@ -28,7 +29,7 @@ PYTEST_FLAGS ?= -n 6 --dist loadgroup
 # The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults rehearse-azure bench extras mpi neovim tmux vsix dist test-pythons clean
+.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults rehearse-azure pictures bench extras mpi neovim tmux vsix dist test-pythons clean
 
 # The environment of the demo is one for users, without the tools for development, which take a minute longer to install.
 demo: $(DEMO_VENV)/.ready
@@ -135,6 +136,11 @@ faults: $(READY)
 rehearse-azure: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[ml]'
 	$(BIN)/python -m tests.rehearsal
+
+# Two minutes, after `make extras`, as root or where users may make namespaces. PICTURES="page hang" makes only some.
+pictures: $(READY) vsix
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pillow>=10.1'
+	$(BIN)/python -m tests.pictures $(PICTURES)
 
 # Takes a quarter of an hour; BENCH=--quick takes fewer measurements, BENCH="--only stepping" runs one benchmark.
 bench: $(READY)

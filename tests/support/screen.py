@@ -34,10 +34,10 @@ class _Display(pyte.Screen):
 class Screen:
     """What a program has written to its terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = WIDTH, height: int = HEIGHT) -> None:
         self.text = ""
         """All of it, control codes included."""
-        self._display = _Display(WIDTH, HEIGHT)
+        self._display = _Display(width, height)
         self._stream = pyte.ByteStream(self._display)
         self._more = asyncio.Event()
 
@@ -50,6 +50,12 @@ class Screen:
     def lines(self) -> list[str]:
         """What can be read now, without empty lines."""
         return [line.rstrip() for line in self._display.display if line.strip()]
+
+    @property
+    def rows(self) -> list[list[pyte.screens.Char]]:
+        """The cells of all lines, with their colours."""
+        buffer, columns = self._display.buffer, range(self._display.columns)
+        return [[buffer[line][column] for column in columns] for line in range(self._display.lines)]
 
     @property
     def erased_from(self) -> set[int]:
@@ -72,11 +78,11 @@ class Screen:
 
 
 @contextlib.asynccontextmanager
-async def screen() -> AsyncIterator[tuple[Screen, int]]:
-    """Yield what is shown on a pseudo-terminal, and its descriptor for programs."""
+async def screen(width: int = WIDTH, height: int = HEIGHT) -> AsyncIterator[tuple[Screen, int]]:
+    """Yield what is shown on a pseudo-terminal of this size, and its descriptor for programs."""
     ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
-    shown, loop = Screen(), asyncio.get_running_loop()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+    shown, loop = Screen(width, height), asyncio.get_running_loop()
     loop.add_reader(ours, lambda: shown.add(os.read(ours, 65536)))
     try:
         yield shown, theirs

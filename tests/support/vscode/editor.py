@@ -72,6 +72,7 @@ class Editor:
         workspace: The folder that is shown.
         artefacts: A folder for what is kept of windows in which something failed.
         client_directory: RELAY_CLIENT_DIR of its extensions and terminals.
+        scale: How many pixels of a screenshot each pixel of the window has on each side.
     """
 
     def __init__(
@@ -82,11 +83,13 @@ class Editor:
         workspace: Workspace,
         artefacts: Path,
         client_directory: Path,
+        scale: float = 1,
     ) -> None:
         self._url, self._browser, self._controls, self._artefacts = url, browser, controls, artefacts
         self._window: Window | None = None
         self.workspace = workspace
         self.client_directory = client_directory
+        self._scale = scale
 
     @contextlib.asynccontextmanager
     async def window(self, *configurations: dict[str, Any], **more: Any) -> AsyncIterator[Window]:
@@ -113,7 +116,7 @@ class Editor:
             raise
 
     async def _open(self) -> Window:
-        page = await self._browser.new_page(viewport=VIEWPORT, reduced_motion="reduce")
+        page = await self._browser.new_page(viewport=VIEWPORT, device_scale_factor=self._scale, reduced_motion="reduce")
         page.set_default_timeout(DEADLINE * 1000)
         await page.goto(f"{self._url}/?folder={self.workspace.folder}")
         window = Window(page, await self._controls.window(self.workspace.folder), self.workspace)
@@ -128,7 +131,12 @@ def _current_test() -> str:
 
 @contextlib.asynccontextmanager
 async def running_editor(
-    installation: Installation, directory: Path, artefacts: Path, *, extensions: Sequence[Path] = ()
+    installation: Installation,
+    directory: Path,
+    artefacts: Path,
+    *,
+    extensions: Sequence[Path] = (),
+    scale: float = 1,
 ) -> AsyncIterator[Editor]:
     """Run VS Code for a block.
 
@@ -137,6 +145,7 @@ async def running_editor(
         directory: For its data.
         artefacts: A folder for what is kept of windows in which something failed.
         extensions: More packages to install.
+        scale: That of `Editor`.
     """
     from playwright.async_api import async_playwright
 
@@ -153,7 +162,7 @@ async def running_editor(
         )
         try:
             workspace = Workspace(directory / "project")
-            yield Editor(url, browser, controls, workspace, artefacts, _client_directory(directory))
+            yield Editor(url, browser, controls, workspace, artefacts, _client_directory(directory), scale)
         finally:
             await browser.close()
 
