@@ -30,6 +30,6 @@ async def page(stage: Stage) -> None:
             await tab.get_by_role("button", name=re.compile(name)).first.wait_for()
         await tab.get_by_role("button", name=re.compile("rank 1, stopped")).first.click()
         await tab.get_by_role("heading", name=re.compile("rank 1 of 4")).wait_for()
-        await tab.get_by_role("button", name="Show", exact=True).click()
+        await tab.get_by_role("button", name="Stacks").click()
         await tab.get_by_text("read_heights").first.wait_for()
         await write_both("page", tab, full_page=True)
