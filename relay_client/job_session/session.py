@@ -194,7 +194,7 @@ class JobSession:
             if not self._answer(message, now):
                 self._relay(message, now)
         except StaleId as error:
-            self._wire.fail(message, str(error))
+            self._wire.answer_outdated(message, str(error))
         self._after(now)
 
     def _answer(self, request: Request, now: float) -> bool:

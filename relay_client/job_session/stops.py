@@ -180,7 +180,7 @@ class Stops:
             waiting, stop.waiting = stop.waiting, []
             for request in waiting:
                 if not is_current:
-                    self._wire.fail(request, GONE)
+                    self._wire.answer_outdated(request, GONE)
                 elif stop.stack is None:
                     self._wire.fail(request, reason_of(response))
                 else:

@@ -85,6 +85,10 @@ class EndSession:
 Output = ToEditor | ToRank | CloseRank | OpenChild | FindPlaces | AskRanks | EndSession
 
 
+_EMPTY = {"stackTrace": "stackFrames", "scopes": "scopes", "variables": "variables"}
+"""The list in the response to each request that an editor sends for its views, without any action of the user."""
+
+
 class Wire:
     """The outputs of a session, in order, and the requests to ranks that have not been answered yet."""
 
@@ -128,6 +132,17 @@ class Wire:
         error: Body = {"id": 1, "format": reason.replace("{", "(").replace("}", ")"), "showUser": True}
         response = self._response(request, success=False)
         self.put(ToEditor({**response, "message": reason, "body": body or {"error": error}}))
+
+    def answer_outdated(self, request: Request, reason: str) -> None:
+        """Answer a request about a rank that has since continued or ended.
+
+        A request that the editor sends for one of its views succeeds with nothing to show, because the user has not
+        asked for it, and the editor will fill the view again at the next stop. Other requests fail.
+        """
+        if (name := _EMPTY.get(request["command"])) is not None:
+            self.answer(request, {name: []})
+        else:
+            self.fail(request, reason)
 
     def _response(self, request: Request, *, success: bool) -> Response:
         return {

@@ -184,11 +184,12 @@ def test_the_stack_of_a_stop_is_requested_once() -> None:
 
 
 def test_ids_of_a_rank_that_has_continued_are_refused() -> None:
-    """A frame of an earlier stop is not taken for one of the next stop."""
+    """A frame of an earlier stop is not taken for one of the next stop; a view is empty, and a user's request fails."""
     stage, _ = stopped(0, 1)
     frame = stage.ask("stackTrace", threadId=stage.thread(1))["stackFrames"][0]["id"]
     stage.ask("next", threadId=stage.thread(0))
-    assert "has since continued" in stage.refusal("scopes", frameId=frame)
+    assert {"scopes": []} == stage.ask("scopes", frameId=frame)
+    assert "has since continued" in stage.refusal("evaluate", expression="loss", frameId=frame)
 
 
 def test_a_rank_that_is_lost_leaves() -> None:
