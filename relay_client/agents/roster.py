@@ -179,8 +179,7 @@ class Roster:
     def conflicts(self, now: float) -> list[Conflict]:
         """Return the conflicts between reachable agents, by port."""
         found: list[Conflict] = []
-        ports = sorted({port for entry in self._entries.values() for port in entry.claims})
-        for port in ports:
+        for port in self._claimed():
             kept, *others = self._ranked(port, now)
             found += [
                 Conflict(port, kept, other)
@@ -191,12 +190,12 @@ class Roster:
 
     def port_owners(self, now: float) -> PortOwners:
         """Return who owns the port of each target that is unreachable because another target owns the port."""
-        return {(one.refused.agent.id, one.port): one.kept.owner for one in self.conflicts(now)}
+        ranked = ((port, self._ranked(port, now)) for port in self._claimed())
+        return {(other.agent.id, port): kept.owner for port, (kept, *others) in ranked for other in others}
 
     def targets(self, now: float) -> list[Claim]:
         """Return the owning claim of each claimed port, by port."""
-        ports = sorted({port for entry in self._entries.values() for port in entry.claims})
-        owners = (self.owner(port, now) for port in ports)
+        owners = (self.owner(port, now) for port in self._claimed())
         return [owner for owner in owners if owner is not None]
 
     def route(self, destination: Destination, now: float) -> AgentId | None:
@@ -216,6 +215,9 @@ class Roster:
         as_forward = [entry.info for entry in forwards]
         as_target = [claim.agent for claim in self._ranked(port, now)]
         return as_forward + as_target if destination.is_forward else as_target + as_forward
+
+    def _claimed(self) -> list[int]:
+        return sorted({port for entry in self._entries.values() for port in entry.claims})
 
     def _ranked(self, port: int, now: float) -> list[Claim]:
         """Return the claims to a port, the owner first."""

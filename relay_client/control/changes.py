@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from relay_client.control.messages import Event
-from relay_client.control.state import Connection, Node, Status, Target
+from relay_client.control.state import Connection, Node, Status, StopReport, Target
 from relay_core.agent_api.announcement import shared_labels
 
 __all__ = ["changes"]
@@ -80,10 +80,17 @@ def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterato
         text = f"{name} is free: {known.holder} has disconnected"
         yield replace(about, event="free", text=text, holder=known.holder)
     if new.stop is not None and new.stop != known.stop:
-        text = f"{name} is stopped{f' at {new.place}' if new.place else ''} ({new.stop.reason})"
-        yield replace(about, event="stopped", text=text, reason=new.stop.reason, file=new.stop.file, line=new.stop.line)
+        yield _stopped(new, new.stop, about)
     elif new.stop is None and known.stop is not None:
         yield replace(about, event="continued", text=f"{name} continues")
+
+
+def _stopped(target: Target, stop: StopReport, about: Event) -> Event:
+    what = f"is stopped{f' at {target.place}' if target.place else ''} ({stop.reason})"
+    text = f"{about.text} {target.clause if stop.uncaught else what}"
+    return replace(
+        about, event="stopped", text=text, reason=stop.reason, file=stop.file, line=stop.line, detail=stop.uncaught
+    )
 
 
 def _port_changes(before: Status, after: Status) -> Iterator[Event]:

@@ -30,7 +30,7 @@ from relay_client.editor.messages import IMPORTANT
 from relay_client.editor.notices import InterruptionNotices, WaitingNotices
 from relay_client.editor.outbox import Outbox
 from relay_core.dap.exceptions import with_short_description
-from relay_core.dap.messages import Request
+from relay_core.dap.messages import Event, Request
 from relay_core.dap.parsing import arguments_of
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
@@ -236,9 +236,8 @@ class EditorSession(Layer):
         """Return what the editor receives in place of a message."""
         if self._is_held(piece, now):
             return []
-        if (event := piece.event()) is not None and piece.name == "stopped" and event.get("body"):
-            body = with_short_description(event["body"])
-            return [piece if body is event["body"] else ToLocal.of({**event, "body": body})]
+        if piece.name == "stopped" and (event := piece.event()) is not None:
+            return [_with_short_description(piece, event)]
         if (response := piece.response()) is None:
             return [piece]
         if self._disconnect_guard.responded(response["request_seq"]) or self._attach.responded(response, self._view):
@@ -282,3 +281,10 @@ class EditorSession(Layer):
     def _returning_client(self) -> object:
         """The editor's `clientID`; None if the editor must not attach again, or if its adapter makes that decision."""
         return None if self._attach.is_child or self._listens else arguments_of(self._initialize or {}).get("clientID")
+
+
+def _with_short_description(piece: ToLocal, stopped: Event) -> ToLocal:
+    body = stopped.get("body")
+    if not isinstance(body, dict) or (changed := with_short_description(body)) is body:
+        return piece
+    return ToLocal.of({**stopped, "body": changed})

@@ -3,7 +3,8 @@
 The first stop after a `continue` or a step is shown immediately and takes the focus. The stops of the other ranks
 follow with `preserveFocusHint`, except the stop of the rank that the user has stepped, which takes the focus back. When
 all ranks have stopped, or `SUMMARY_DELAY` after the first stop or after a step, one line sums up where all ranks are,
-even if some of them are still running.
+even if some of them are still running. Those may soon wait for the stopped ranks in a collective operation, which
+causes no event. So they are looked at again, ever less often, and another line is shown once they wait.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 
 from relay_client.job_session.members import Member, Members, Place, Stop, numbers_of
 from relay_client.job_session.translation import GONE, Translation
-from relay_client.job_session.view.summary import UNKNOWN, summary
+from relay_client.job_session.view.summary import UNKNOWN, WAITING, summary
 from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
 from relay_core.dap.exceptions import with_short_description
 from relay_core.dap.messages import Arguments, Body, Request, Response
@@ -23,6 +24,8 @@ SUMMARY_DELAY = 1.0
 """Seconds from the first stop or a step to the summary; ranks doing the same work stop within 50 ms of each other."""
 PLACES_DELAY = 1.5
 """Seconds to wait for the places of ranks that have not stopped."""
+FIRST_LOOK, LAST_LOOK = 2.0, 60.0
+"""Seconds until running ranks are looked at again; they double each time, up to the second number."""
 STACK: Arguments = {"startFrame": 0, "levels": 20}
 """Arguments that equal those of VS Code's call stack requests, so that one response can answer both requests."""
 
@@ -61,6 +64,11 @@ class Stops:
         """The members at the last summary."""
         self._running_in: Mapping[int, str] = {}
         """What running ranks were doing at the last summary."""
+        self._look_at: float | None = None
+        """When to look again at running ranks, which may be waiting by then."""
+        self._look_delay = FIRST_LOOK
+        self._is_looking = False
+        """True while their places are awaited for that reason."""
 
     def __repr__(self) -> str:
         return f"<Stops awaited={sorted(self._awaited)}>"
@@ -77,7 +85,7 @@ class Stops:
         """
         self._awaited, self._was_resumed = numbers_of(members), True
         self._has_focus, self._returns = False, lead.number
-        self._places_until = None
+        self._places_until = self._look_at = None
         self._due_at = step_began + SUMMARY_DELAY if step_began is not None else None
         self._last_summary = ""
 
@@ -132,11 +140,14 @@ class Stops:
         if self._places_until is not None:
             self._places_until = None
             self._show(places)
+        elif self._is_looking and WAITING in summary(self._members, places):
+            self._show(places)
+        self._is_looking = False
         self._answer_questions(places)
 
     def next_deadline(self) -> float | None:
         """Return when the summary is due."""
-        deadlines = (self._due_at, self._places_until, self._questions_until)
+        deadlines = (self._due_at, self._places_until, self._questions_until, self._look_at)
         return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -147,6 +158,8 @@ class Stops:
             self._answer_questions({})
         if self._due_at is not None and now >= self._due_at:
             self._sum_up(now)
+        if self._look_at is not None and now >= self._look_at:
+            self._look(now)
 
     def sum_up_if_complete(self, now: float) -> None:
         """Show the summary if no more stops are awaited, and find places for console commands."""
@@ -196,9 +209,18 @@ class Stops:
     def _sum_up(self, now: float) -> None:
         """Show the summary, once it is known what running ranks are doing."""
         self._due_at = None
-        self._places_until = now + PLACES_DELAY if self._find_places() else None
-        if self._places_until is None:
+        is_incomplete = self._find_places()
+        self._places_until = now + PLACES_DELAY if is_incomplete else None
+        self._look_at, self._look_delay = now + FIRST_LOOK if is_incomplete else None, FIRST_LOOK
+        if not is_incomplete:
             self._show({})
+
+    def _look(self, now: float) -> None:
+        """Find out whether the running ranks wait for the stopped ones by now, unless the last summary names that."""
+        is_any_stopped = any(member.stop is not None for member in self._members)
+        self._is_looking = is_any_stopped and WAITING not in self._last_summary and self._find_places()
+        self._look_delay = min(2 * self._look_delay, LAST_LOOK)
+        self._look_at = now + self._look_delay if self._is_looking else None
 
     def _find_places(self) -> bool:
         """Find out what running ranks are doing; return False if none is running."""

@@ -9,9 +9,11 @@ from relay_client.stacks.places import COLLECTIVES
 from relay_core.dap.exceptions import exception_of
 from relay_core.ranges import format_ranges
 
-__all__ = ["UNKNOWN", "names_of", "summary"]
+__all__ = ["UNKNOWN", "WAITING", "names_of", "summary"]
 
 UNKNOWN = "an unknown place"
+WAITING = ", waiting for "
+"""In a summary: running ranks wait in a collective operation for stopped ones."""
 TOGETHER = "Continue brings them together"
 MAX_CHILDREN = 4
 """Maximum number of child processes that are named one by one."""
@@ -30,7 +32,7 @@ def summary(members: Iterable[Member], running_in: Mapping[int, str]) -> str:
             continue  # a data loader is idle most of the time
         groups.setdefault(_where(member, running_in), []).append(member)
     waited_for = _waited_for(groups)
-    reason = f", waiting for {names_of(waited_for)}" if waited_for else ""
+    reason = f"{WAITING}{names_of(waited_for)}" if waited_for else ""
     parts = [f"{names_of(found)} {where}{reason if _is_waiting(where) else ''}" for where, found in groups.items()]
     has_exception = any(member.stop.body.get("reason") == "exception" for member in waited_for if member.stop)
     return "; ".join([*parts, *([TOGETHER] if waited_for and not has_exception else [])])

@@ -6,7 +6,8 @@ import { at, view } from './view.js';
 const MAX_ROWS = 200; // of the newest events
 const CONCERNING = ['held', 'free', 'stopped', 'ended', 'lost', 'resumed'];
 
-const isCrash = (event) => event.event === 'state' && event.state === 'crashed';
+/** Returns whether an event is a crash: a rank is held at an uncaught exception, by its agent or by a debugger. */
+export const isCrash = (event) => (event.event === 'state' && event.state === 'crashed') || (event.event === 'stopped' && Boolean(event.detail));
 
 /** Returns whether an event concerns a person: a rank needs somebody, has ended or is held, or a node was lost. */
 function concerns(event) {

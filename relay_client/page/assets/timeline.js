@@ -1,6 +1,7 @@
 // The timeline: one lane for each node with its tunnel, and marks where ranks stopped, crashed or ended.
 
 import { clock } from './elements.js';
+import { isCrash } from './events.js';
 
 const NAMESPACE = 'http://www.w3.org/2000/svg';
 const LANE = 18;
@@ -33,8 +34,8 @@ function outages(events, now) {
 }
 
 function markOf(event) {
+  if (isCrash(event)) return 'mark-crashed';
   if (event.event === 'stopped') return 'mark-stopped';
-  if (event.event === 'state' && event.state === 'crashed') return 'mark-crashed';
   return event.event === 'ended' && event.port !== undefined ? 'mark-ended' : undefined;
 }
 

@@ -92,6 +92,14 @@ def test_a_rank_stops_and_continues() -> None:
     assert [("continued", "rank 3 on host-1 continues")] == texts(placed, BEFORE)
 
 
+def test_a_rank_stops_at_an_uncaught_exception() -> None:
+    """The event has the exception, which is what its text states."""
+    why = "ValueError: no"
+    crashed = with_rank(stop=StopReport("exception", 11.0, uncaught=why), kind="crashed", text=f"crashed: {why}")
+    (event,) = changes(BEFORE, crashed)
+    assert ("stopped", f"rank 3 on host-1 crashed: {why}", why) == (event.event, event.text, event.detail)
+
+
 def test_ports_open_and_close() -> None:
     """Each port is one event."""
     more = replace(BEFORE, ports=(*BEFORE.ports, Port(6006, 6006, is_forward=True)))

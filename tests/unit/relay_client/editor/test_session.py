@@ -92,6 +92,8 @@ def test_the_message_of_an_exception_does_not_hide_the_name_of_the_session() -> 
     (event,) = editor.received
     assert {**body, "text": "ValueError: no", "description": "ValueError"} == event["body"]
     assert 9 == event["seq"]
+    editor.answer({"seq": 10, "type": "event", "event": "stopped", "body": ["odd"]})
+    assert ["odd"] == editor.received[-1]["body"]
 
 
 def test_a_job_that_will_not_come_fails_initialize() -> None:

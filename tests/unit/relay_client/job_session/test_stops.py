@@ -23,6 +23,25 @@ def test_ranks_that_are_not_stepped_are_named_with_what_they_are_doing() -> None
     ] == lines
 
 
+def test_ranks_that_wait_later_are_named() -> None:
+    """Running ranks are looked at again, ever less often; once they wait for the stopped rank, a line names them."""
+    stage, ranks = attached(0, 1)
+    ranks[1].stop()
+    stage.settle()
+    shown = []
+    for place, seconds in (("in forward", 1), ("in backward", 2), ("in all_reduce", 4)):
+        stage.wait(seconds - 0.5)
+        assert not stage.wanted_places
+        stage.wait(0.5)
+        stage.session.places_found(dict.fromkeys(stage.wanted_places.pop(), place))
+        stage.flush()
+        shown.append(stage.lines()[-1])
+    waiting = "rank 0 in all_reduce, waiting for rank 1; rank 1 at train.py:10; Continue brings them together"
+    assert ["rank 0 in forward; rank 1 at train.py:10"] * 2 + [waiting] == shown
+    stage.wait(1000)
+    assert not stage.wanted_places
+
+
 def test_ranks_that_join_after_the_first_stop_are_summed_up() -> None:
     """If other ranks are stopped when a rank joins, another line shows what that rank is doing."""
     stage, _ranks = stopped(0, 1)
