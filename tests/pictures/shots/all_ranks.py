@@ -31,9 +31,9 @@ SHOWN = 1800
 
 
 async def all_ranks(stage: Stage) -> None:
-    """F5 in a running job, a stop of all ranks, and steps over an all_reduce."""
+    """F5 in a job that waits for a debugger, a stop of all ranks, and steps over an all_reduce."""
     async with (
-        stage.job(TRAINING, "--debug-ranks", "none"),
+        stage.job(TRAINING, "--debug-ranks", "all"),
         stage.client("--all-ranks", str(PORT)),
         window_of(stage, WIDTH, HEIGHT, CONFIGURATION) as window,
     ):
@@ -52,9 +52,10 @@ async def session(window: Window) -> dict[str, dict[str, bytes]]:
     """Return what the window shows after each step, by what the user has done."""
     await window.breakpoint(LINE, SCRIPT)
     await window.page.locator(".cgmr[class*=codicon-debug-breakpoint]").first.wait_for()
-    frames = {"A training job runs on four ranks. Set a breakpoint": await screenshots(window)}
+    frames = {"A training job on four ranks waits for a debugger. Set a breakpoint": await screenshots(window)}
     await window.press("F5")
-    await stopped_together(window)
+    await window.until_shown(window.console, f"ranks 0-3 at {SCRIPT}:{LINE}")
+    await variables_received(window, 0)
     await window.until_shown(window.variables, "loss = ")
     frames["F5: all four ranks stop at the breakpoint"] = await screenshots(window)
     await step(window, LINE + 1)
@@ -74,16 +75,6 @@ async def compare(window: Window, shown: str) -> None:
     await window.evaluate("@all gradient")
     await window.until_shown(window.console, shown)
     await window.until_shown(window.console, "evaluated in")
-
-
-async def stopped_together(window: Window) -> None:
-    """Wait until all ranks are at the breakpoint; Continue brings those that had passed it to it."""
-    before = 0
-    while f"ranks 0-3 at {SCRIPT}:{LINE}" not in " ".join(await window.until_shown(window.console, "client: rank")):
-        await window.command("workbench.debug.panel.action.clearReplAction")
-        before = len(window.control.reports)
-        await window.press("F5")
-    await variables_received(window, before)
 
 
 async def variables_received(window: Window, before: int) -> None:
