@@ -62,7 +62,8 @@ async def test_start_after_the_patch(relay: LocalRelay, tmp_path: Path) -> None:
         await until_registered(relay, tmp_path, 1)
         stacks = await run("relay_client", "--hc", HC, "stacks", env=access(relay, tmp_path, "send"))
         assert 0 == stacks.status, stacks.stderr
-        assert "eventlet/hubs/hub.py" in stacks.stdout  # which runs while the greenlet of the program waits
+        # The hub runs while the greenlet of the program waits, which it does except for a moment now and then.
+        assert "eventlet/hubs/hub.py" in stacks.stdout or "train.py:" in stacks.stdout
         (tmp_path / "stop").touch()
         finished = await job.finish()
         assert (0, "done\n") == (finished.status, finished.stdout)

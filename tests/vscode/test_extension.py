@@ -169,13 +169,13 @@ async def test_ranks_are_in_the_run_drop_down(editor: Editor, relay: LocalRelay,
         await choosing
 
 
-async def test_two_jobs_with_one_port(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+async def test_one_port_of_two_jobs(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """The rank to which the port does not lead is shown as unreachable; attaching to it is an error."""
     port = free_port()
     env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
     async with (
-        waiting_job(editor.workspace, relay, tmp_path / "first", port) as first,
-        waiting_job(editor.workspace, relay, tmp_path / "second", port),
+        waiting_job(editor.workspace, relay, tmp_path / "a", port) as first,
+        waiting_job(editor.workspace, relay, tmp_path / "b", port),
         program("relay_client", "--hc", HC, "--ports", str(free_port()), env=env),
         editor.window() as window,
     ):
