@@ -27,7 +27,7 @@ async def provoke(walk: Walk) -> None:
     """Provoke each failure; each leaves everything as it was."""
     for failure in (
         *(no_principal, unknown_error),
-        *(unknown_identity, no_identity, no_role, no_policy),
+        *(wrong_identities, no_role, no_policy),
         *(no_selection, blocked_rendezvous, too_many_listeners, refused_tokens, late_role, impostor_of_relay),
         *(nobody_attaches, unknown_node, grey_breakpoint),
     ):
@@ -74,20 +74,16 @@ async def unknown_error(walk: Walk) -> None:
 # --- identities ---
 
 
-async def unknown_identity(walk: Walk) -> None:
-    async with walk.cloud() as cloud:
-        with walk.report.step("the node's endpoint does not know the identity that Azure ML names") as answer:
-            cloud.identity.known_client = "another-client"
-            log = await job_log(walk, cloud, "unknown", DEFAULT_IDENTITY_CLIENT_ID="unknown-client")
-            walk.documents.compare(answer, "In a job, `DEFAULT_IDENTITY_CLIENT_ID`", log)
-
-
-async def no_identity(walk: Walk) -> None:
-    async with walk.cloud() as cloud:
-        with walk.report.step("the node has no identity yet") as answer:
-            cloud.identity.known_client = "another-client"
-            log = await job_log(walk, cloud, "late", DEFAULT_IDENTITY_CLIENT_ID="")
-            walk.documents.compare(answer, "If a cluster receives its identity", log)
+async def wrong_identities(walk: Walk) -> None:
+    for what, client, row in (
+        ("the node's endpoint does not know the identity that Azure ML names", "unknown-client", "In a job, `DEFAULT_"),
+        ("the node has no identity yet", "", "If a cluster receives its identity"),
+    ):
+        async with walk.cloud() as cloud:
+            with walk.report.step(what) as answer:
+                cloud.identity.known_client = "another-client"
+                log = await job_log(walk, cloud, f"identity-{client}", DEFAULT_IDENTITY_CLIENT_ID=client)
+                walk.documents.compare(answer, row, log)
 
 
 async def no_role(walk: Walk) -> None:
