@@ -86,6 +86,7 @@ class Stops:
         self._awaited, self._was_resumed = numbers_of(members), True
         self._has_focus, self._returns = False, lead.number
         self._places_until = self._look_at = None
+        self._is_looking = False
         self._due_at = step_began + SUMMARY_DELAY if step_began is not None else None
         self._last_summary = ""
 
