@@ -170,7 +170,7 @@ async def test_ranks_are_in_the_run_drop_down(editor: Editor, relay: LocalRelay,
 
 
 async def test_one_port_of_two_jobs(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """The rank to which the port does not lead is shown as unreachable; attaching to it is an error."""
+    """The rank to which the port does not lead is unreachable; its button shows that, and "rank 0" is the other."""
     port = free_port()
     env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
     async with (
@@ -185,6 +185,8 @@ async def test_one_port_of_two_jobs(editor: Editor, relay: LocalRelay, tmp_path:
         await row.hover()
         await row.locator('.action-label[aria-label="Attach to Rank"]').click()
         await window.until_shown(window.notifications, "Give one of the jobs a different --debug-port.")
+        await window.command("relayDebug.attach", {"rank": 0})
+        await window.until_shown(ranks(window), "attached here")
         assert first.process.returncode is None
 
 

@@ -3,12 +3,11 @@
 import * as vscode from 'vscode';
 import { RequestFailed } from './connection';
 import type { Clients } from './clients';
-import { describe, label, type Endpoint, type Rank, type Status } from './state';
+import { describe, isReachable, label, preferReachable, type Endpoint, type Rank, type Status } from './state';
 
 // The field of this extension's configurations that, until they are resolved, names the rank to attach to, or all ranks.
 const MARK = 'relayDebug';
 const ALL = 'all';
-const UNREACHABLE = 'unreachable'; // the kind of a rank whose port leads to the rank of another job
 
 interface Mark {
   client: string;
@@ -56,7 +55,7 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     if (!folder && vscode.workspace.workspaceFolders?.length) return [];
     const jobs = this.clients.statuses.filter(({ nodes }) => nodes.flatMap(({ targets }) => targets).length > 1);
     return [
-      ...this.clients.ranks.filter(({ target }) => target.kind !== UNREACHABLE).map((rank) => configurationOf(rank, folder)),
+      ...this.clients.ranks.filter(isReachable).map((rank) => configurationOf(rank, folder)),
       ...jobs.map((status) => configurationOfAll(status, folder)),
     ];
   }
@@ -95,7 +94,7 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
   private markOf({ rank, hc, connect }: Marked): Mark | undefined {
     if (connect !== undefined || (rank !== ALL && typeof rank !== 'number')) return undefined;
     const matching = this.clients.ranks.filter(({ client, target }) => target.rank === rank && (hc === undefined || client.hc === hc));
-    const found = matching.find(({ target }) => target.kind !== UNREACHABLE) ?? matching[0];
+    const [found] = preferReachable(matching);
     const any = this.clients.statuses.find(({ client }) => hc === undefined || client.hc === hc);
     if (rank === ALL && any) return { client: any.client.id, agent: undefined, port: ALL };
     return { client: found?.client.id ?? '', agent: found?.node.agent, port: found?.target.port ?? 0 };
@@ -109,7 +108,7 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
     if (!rank || port === ALL) {
       throw new Error(`Cannot start '${name}': no relay-client can reach ${port === ALL ? 'these ranks' : 'this rank'}.`);
     }
-    if (rank.target.kind === UNREACHABLE) throw new Error(unreachable(rank));
+    if (!isReachable(rank)) throw new Error(unreachable(rank));
     return this.clients.attach(rank.client, port);
   }
 }

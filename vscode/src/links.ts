@@ -3,7 +3,7 @@
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
 import { attach } from './configurations';
-import type { Rank } from './state';
+import { preferReachable, type Rank } from './state';
 
 const IN_TERMINAL = [
   { pattern: /\battach(?:es)? to rank (\d{1,6})\b/g, field: 'rank' },
@@ -59,7 +59,7 @@ export class RankUris implements vscode.UriHandler {
 }
 
 export async function attachTo(clients: Clients, wanted: Wanted): Promise<void> {
-  const rank = await choose(clients.ranks.filter((each) => matches(each, wanted)));
+  const rank = await choose(preferReachable(clients.ranks.filter((each) => matches(each, wanted))));
   if (rank) return attach(rank);
   if (rank === null) return;
   const name = wanted.rank === undefined ? `port ${wanted.port}` : `rank ${wanted.rank}`;

@@ -14,6 +14,18 @@ export interface Rank {
   target: Target;
 }
 
+const UNREACHABLE = 'unreachable'; // the kind of a rank whose port leads to the rank of another job
+
+export function isReachable({ target }: Rank): boolean {
+  return target.kind !== UNREACHABLE;
+}
+
+// The ranks that can be reached, or else all of them.
+export function preferReachable(ranks: Rank[]): Rank[] {
+  const reachable = ranks.filter(isReachable);
+  return reachable.length ? reachable : ranks;
+}
+
 export function label(target: Target): string {
   return target.rank === undefined ? `port ${target.port}` : `rank ${target.rank}`;
 }
