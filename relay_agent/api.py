@@ -209,7 +209,7 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
         when: Stop only if this is true.
         hold: Seconds to wait for a debugger before the job continues.
     """
-    if not when:
+    if not when or _is_being_compiled():
         return
     try:
         process = _process_if_debugged()
@@ -256,6 +256,12 @@ def stats(value: object, seconds: float = 5.0) -> Statistics:
     return compute_statistics(value, seconds)
 
 
+def _is_being_compiled() -> bool:
+    """Whether torch.compile is tracing this call, which then becomes no code; in a debug run, it calls `breakpoint`."""
+    is_compiling = getattr(sys.modules.get("torch.compiler"), "is_dynamo_compiling", None)
+    return is_compiling is not None and is_compiling()
+
+
 def _process_if_debugged() -> DebuggedProcess | None:
     """Return the state of this process in a debug run, creating it if the command line has `--is-debug`; else None."""
     debugging = sys.modules.get("relay_agent.debuggee.process")
@@ -267,9 +273,10 @@ def _process_if_debugged() -> DebuggedProcess | None:
 
 def _begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProcess:
     """Register this process, and make Python's `breakpoint()` use the debugger."""
-    from relay_agent.debuggee import breakpoint_hook  # noqa: PLC0415 - in debug runs only, as below
+    from relay_agent.debuggee import breakpoint_hook, stopping  # noqa: PLC0415 - in debug runs only, as below
     from relay_agent.debuggee.process import begin  # noqa: PLC0415
 
+    stopping.keep_uncompiled(breakpoint)
     breakpoint_hook.install()  # also if no debugger can attach
     return begin(settings, rank=rank)
 

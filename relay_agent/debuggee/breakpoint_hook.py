@@ -17,6 +17,7 @@ from typing import Any
 
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.process import DebuggedProcess, current
+from relay_agent.debuggee.stopping import keep_uncompiled
 from relay_agent.settings.rank_selection import parse_ranks
 from relay_agent.stderr import report_failure
 
@@ -30,6 +31,7 @@ def install() -> None:
     """Make `breakpoint()` use the debugger, here and in forked children, unless the job has its own hook."""
     if sys.breakpointhook is sys.__breakpointhook__:
         sys.breakpointhook = _Hook()
+        keep_uncompiled(_Hook.__call__)
 
 
 class _Hook:

@@ -18,9 +18,9 @@ from enum import Enum, auto
 from types import FrameType, ModuleType
 from typing import Any, Protocol
 
-from relay_agent.debuggee import debugpy_start, fork_guard, late_patching, pydevd_patches, recovery, tracing
+from relay_agent.debuggee import debugpy_start, fork_guard, late_patching, pydevd_patches, recovery, stopping, tracing
 from relay_agent.debuggee.pydevd_patches import attached
-from relay_agent.debugpy_internals.table import BREAK_HERE, CHILDREN, FORKING, STATE, UNCAUGHT
+from relay_agent.debugpy_internals.table import CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.exceptions import failed_import
 from relay_agent.gevent_originals import threading, time
 from relay_agent.stderr import write_line
@@ -282,23 +282,9 @@ class Debugger:
                     self._move(Event.RELEASE)
 
     def break_at(self, frame: FrameType) -> None:
-        """Stop at the next line of `frame`, if a debugger is attached.
-
-        `debugpy.breakpoint()` stops in its caller, which here would be a function of this library.
-        """
-        if not self.is_attached():
-            return
-        if BREAK_HERE.is_available():
-            import pydevd  # noqa: PLC0415 - an attached debugger has imported it, as below
-
-            with BREAK_HERE.guarded():
-                pydevd.settrace(
-                    suspend=True, trace_only_current_thread=True, patch_multiprocessing=False, stop_at_frame=frame
-                )
-                return
-        import debugpy  # noqa: PLC0415
-
-        debugpy.breakpoint()
+        """Stop in a frame as `stopping.stop_in` does, if a debugger is attached."""
+        if self.is_attached():
+            stopping.stop_in(frame)
 
     def wait_for_attach(self, seconds: float, hopeless: Waitable) -> bool:
         """Wait for a debugger, until `seconds` have passed or `hopeless` is set, and return whether one is attached.

@@ -34,7 +34,8 @@ from typing import Any, NamedTuple
 
 from relay_agent import gevent_originals
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
-from relay_agent.debugpy_internals.table import POST_MORTEM
+from relay_agent.debuggee.stopping import untraced
+from relay_agent.debugpy_internals.stops import POST_MORTEM
 from relay_agent.exceptions import describe_exception
 from relay_agent.stderr import write_line
 
@@ -241,15 +242,8 @@ def _stop_with_older_debugpy(error: Exception, traceback: TracebackType) -> None
     """Do what `debugpy.trigger_exception_handler` has done since 1.8.22."""
     pydevd = pydevd_debugger()
     thread = gevent_originals.threading.current_thread()  # as in pydevd
-    state = pydevd.set_additional_thread_info(thread)
     innermost = traceback
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
-    pydevd.enable_tracing()  # makes pydevd register this thread now rather than later
-    pydevd.disable_tracing()  # in this thread; otherwise it could stop below, or in code that the user evaluates
-    state.is_tracing += 1
-    try:
+    with untraced(pydevd, thread):
         pydevd.do_stop_on_unhandled_exception(thread, innermost.tb_frame, {}, (type(error), error, traceback))
-    finally:
-        state.is_tracing -= 1
-        pydevd.enable_tracing()

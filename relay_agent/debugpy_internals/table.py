@@ -1,4 +1,4 @@
-"""Table of debugpy's private functions that relay-debug uses, by feature; the first part is in `messages`.
+"""Table of debugpy's private functions that relay-debug uses, by feature; two parts are in `messages` and `stops`.
 
 `docs/reference/debugpy.md` is generated from it. Every use must be in this table: with another version of debugpy, any
 other use could end sessions without a log message.
@@ -6,13 +6,13 @@ other use could end sessions without a log message.
 
 from __future__ import annotations
 
-from relay_agent.debugpy_internals.common import COMM, DEBUGGER, ENABLE, LOCK, WRITER
+from relay_agent.debugpy_internals.common import COMM, DEBUGGER, ENABLE, LOCK, MESSAGE, WRITER
 from relay_agent.debugpy_internals.feature import Feature, Internal
 from relay_agent.debugpy_internals.messages import FLOODS, PREFETCH, SENDING, UNSUPPORTED
+from relay_agent.debugpy_internals.stops import BREAK_HERE, COMPILED_CALLER, POST_MORTEM
 
 __all__ = [
     "ADAPTER_USER",
-    "BREAK_HERE",
     "CHILDREN",
     "CHILD_WAIT",
     "CLOSED_DESCRIPTORS",
@@ -29,7 +29,6 @@ __all__ = [
     "JOB_LISTEN",
     "JOB_PORT",
     "OUTPUT",
-    "POST_MORTEM",
     "PUSHED_LINES",
     "REACHING",
     "RECOVERY",
@@ -182,10 +181,6 @@ STATE = Feature(
     "a debugger that the job itself has started is not found, and a debugger that has ended cannot be started again",
     DEBUGGER,
 )
-BREAK_HERE = Feature(
-    "`relay_agent.breakpoint()` stops one frame too deep, in relay_agent",
-    Internal("pydevd:settrace", "called", "stops in a given frame"),
-)
 RELEASE = Feature(
     "the job stays slow after the debugger has detached",
     DEBUGGER,
@@ -287,36 +282,21 @@ CHILDREN = Feature(
         "prepares pydevd in each child process",
     ),
 )
-POST_MORTEM = Feature(
-    "a crashed process is announced and held, but the debugger does not stop at the line that raised the exception",
-    DEBUGGER,
-    Internal(
-        "pydevd:PyDB.break_on_uncaught_exceptions", "read", "shows whether the debugger has already stopped", True
-    ),
-    Internal("pydevd:PyDB.set_additional_thread_info", "called", "pydevd's state of the thread", True),
-    Internal("pydevd:PyDB.do_stop_on_unhandled_exception", "called", "stops at the exception (before 1.8.22)"),
-    ENABLE,
-    Internal("pydevd:PyDB.disable_tracing", "called", "keeps the debugger from stopping in relay_agent"),
-    Internal(
-        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.is_tracing",
-        "set",
-        "keeps the debugger from stopping in relay_agent",
-        True,
-    ),
-)
 UNATTACHED_AGENT = Feature(
     "an agent that is started while a debugger is attached appears in the editor as a child process",
     Internal("_pydev_bundle.pydev_monkey:skip_subprocess_arg_patch", "called", "starts the agent without a debugger"),
 )
 UNREACHED = Feature(
     "no line reports that breakpoints are not hit because of another tool, in child processes that are not followed, "
-    "or in modules that were loaded from other files",
+    "in modules that were loaded from other files, or in functions that torch.compile has compiled",
     Internal(
         "_pydevd_bundle.pydevd_api:PyDevdAPI.notify_configuration_done",
         "replaced",
         "examines the process when an editor has attached",
     ),
     Internal("pydevd:PyDB.api_received_breakpoints", "read", "the files with breakpoints", True),
+    Internal("pydevd:PyDB.file_to_id_to_line_breakpoint", "read", "the lines of the breakpoints", True),
+    MESSAGE,
     Internal("pydevd:PyDB.cmd_factory", "read", "creates the message for the editor", True),
     Internal(
         "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",
@@ -378,6 +358,7 @@ FEATURES = (
     JOB_LISTEN,
     JOB_PORT,
     BREAK_HERE,
+    COMPILED_CALLER,
     UNCAUGHT,
     CHILD_WAIT,
     EXITING,

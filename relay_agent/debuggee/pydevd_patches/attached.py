@@ -1,10 +1,10 @@
 """Patch that reports, when an editor has attached, which code its breakpoints do not reach.
 
 debugpy verifies a breakpoint if its file exists. It cannot be hit if another tool has taken the debugger's trace
-function, in a child process that is not followed, or if the job has loaded the module from another file. Each such fact
-is one line in the job's log and in the debug console. Nothing is examined before an editor has attached, and nothing
-after it has left. Jobs that use gevent are not examined: with its locks, pydevd's reader could wait for the
-examination.
+function, in a child process that is not followed, if the job has loaded the module from another file, or if
+torch.compile has compiled the function; in the last case, the breakpoint is no longer verified. Each such fact is one
+line in the job's log and in the debug console. Nothing is examined before an editor has attached, and nothing after it
+has left. Jobs that use gevent are not examined: with its locks, pydevd's reader could wait for the examination.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from relay_agent.debuggee import tracing
 from relay_agent.debuggee.pydevd_patches import following
-from relay_agent.debuggee.unreached import children, files, tracers
+from relay_agent.debuggee.unreached import children, compiled, files, tracers
 from relay_agent.debugpy_internals.table import UNREACHED
 from relay_agent.gevent_originals import is_active, keep_thread, threading, time
 from relay_agent.stderr import write_line
@@ -86,13 +86,14 @@ class _Examination(threading.Thread):
         self._watch = tracers.TracerWatch(warnings)
         self._writer, self._messages = debugger.writer, debugger.cmd_factory
         self._breakpoints = debugger.api_received_breakpoints
+        self._lines = debugger.file_to_id_to_line_breakpoint
         self._adapter_port = int(debugger.writer.sock.getpeername()[1])
 
     def run(self) -> None:
         """Show what is found, until the editor has left or nothing more can be found."""
         with UNREACHED.guarded():
             _Examination.latest = self
-            checks = [self._tracers(), self._children(), self._files()]
+            checks = [self._tracers(), self._children(), self._files(), self._compiled()]
             while checks := [each for each in checks if self.is_current() and next(each, False)]:
                 time.sleep(INTERVAL)
         keep_thread()
@@ -143,6 +144,42 @@ class _Examination(threading.Thread):
                         examined.add(file)
                         self._report(line)
             yield True
+
+    def _compiled(self) -> Iterator[bool]:
+        watch = compiled.CompiledWatch()
+        reported: set[str] = set()
+        before: dict[int, str] = {}
+        while True:
+            names = watch.names(self._places())
+            if new := sorted(set(names.values()) - reported):
+                reported.update(new)
+                self._report(compiled.describe(new))
+            for key in names.keys() ^ before.keys():
+                self._verify(key, names.get(key))
+            before = names
+            yield True
+
+    def _places(self) -> dict[int, compiled.Place]:
+        """Return where the line breakpoints are, by their ids."""
+        files = list(self._lines.items())
+        return {key: compiled.Place(file, one.line) for file, found in files for key, one in list(found.items())}
+
+    def _verify(self, key: int, name: str | None) -> None:
+        """Send the editor whether a breakpoint is verified: it is not in a compiled function, which is named."""
+        for (_, number), (_, received) in list(self._breakpoints.items()):
+            if number == key:
+                path, line = received[0], received[3]
+                message = f"torch.compile has compiled {name}" if name else ""
+                self._writer.add_command(self._changed(key, path, line, message))
+
+    @staticmethod
+    def _changed(key: int, path: str, line: int, message: str) -> Any:
+        """Return a DAP event."""
+        from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
+
+        changed = {"id": key, "verified": not message, "message": message, "line": line, "source": {"path": path}}
+        event = {"type": "event", "event": "breakpoint", "body": {"reason": "changed", "breakpoint": changed}}
+        return NetCommand(0, 0, event, is_json=True)
 
     def show(self, line: str) -> None:
         """Write a line to the debug console."""

@@ -57,6 +57,7 @@ SET = {"after": 5, "questions": [template.as_json() for template in TEMPLATES]}
 BREAKPOINT = 6
 """The line of `square = ...`."""
 NOT_USED = {
+    table.COMPILED_CALLER,
     table.DIALLING,
     table.GEVENT,
     table.JOB_PORT,

@@ -157,7 +157,8 @@ def test_a_child_that_has_just_been_forked_is_not_named(monkeypatch: pytest.Monk
     lines: list[str] = []
     writer = SimpleNamespace(sock=SimpleNamespace(getpeername=lambda: ("127.0.0.1", 1)), add_command=lines.append)
     messages = SimpleNamespace(make_console_message=str)
-    debugger = SimpleNamespace(writer=writer, cmd_factory=messages, api_received_breakpoints={})
+    breakpoints = {"api_received_breakpoints": {}, "file_to_id_to_line_breakpoint": {}}
+    debugger = SimpleNamespace(writer=writer, cmd_factory=messages, **breakpoints)
     assert [True] == list(attached._Examination(debugger, {})._children())
     (line,) = lines
     assert line.startswith("relay-agent: breakpoints are not hit in child process 2, which")

@@ -1,0 +1,101 @@
+"""Stops this thread in the attached debugger, as a breakpoint would.
+
+torch.compile executes generated code in place of a function. Where it cannot compile a call, such as the one of
+`breakpoint()`, the generated code makes the call, and other generated code does the rest of the function. No further
+line of the function is executed in the frame of the call, so the debugger stops at the call itself. The functions that
+stop must not be compiled as part of their caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from relay_agent import gevent_originals
+from relay_agent.debugpy_internals.stops import BREAK_HERE, COMPILED_CALLER
+from relay_agent.import_hook import after_import
+
+__all__ = ["keep_uncompiled", "stop_in", "untraced"]
+
+COMPILER = "torch._dynamo.eval_frame"
+
+
+def stop_in(frame: FrameType) -> None:
+    """Stop in a frame: at its next line or, if torch.compile has generated its code, at its current line.
+
+    `debugpy.breakpoint()` stops in its caller, which here would be a function of this library.
+    """
+    import pydevd  # noqa: PLC0415 - an attached debugger has imported it, as below
+
+    if _is_generated(frame) and COMPILED_CALLER.is_available():
+        with COMPILED_CALLER.guarded():
+            _stop_at_current_line(pydevd.get_global_debugger(), frame)
+            return
+    if BREAK_HERE.is_available():
+        with BREAK_HERE.guarded():
+            pydevd.settrace(
+                suspend=True, trace_only_current_thread=True, patch_multiprocessing=False, stop_at_frame=frame
+            )
+            return
+    import debugpy  # noqa: PLC0415
+
+    debugpy.breakpoint()
+
+
+@contextlib.contextmanager
+def untraced(pydevd: Any, thread: Any) -> Iterator[None]:
+    """Keep pydevd from stopping this thread in its block other than on request.
+
+    Args:
+        pydevd: pydevd's debugger.
+        thread: This thread.
+    """
+    state = pydevd.set_additional_thread_info(thread)
+    pydevd.enable_tracing()  # makes pydevd register this thread now rather than later
+    pydevd.disable_tracing()  # in this thread; otherwise it could stop here, or in code that the user evaluates
+    state.is_tracing += 1
+    try:
+        yield
+    finally:
+        state.is_tracing -= 1
+        pydevd.enable_tracing()
+
+
+def _stop_at_current_line(pydevd: Any, frame: FrameType) -> None:
+    from _pydevd_bundle.pydevd_comm_constants import CMD_SET_BREAK  # noqa: PLC0415 - in debug runs only
+
+    thread = gevent_originals.threading.current_thread()  # as in pydevd
+    with untraced(pydevd, thread):
+        pydevd.set_suspend(thread, CMD_SET_BREAK)
+        pydevd.do_wait_suspend(thread, frame, "line", None)
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether torch.compile has generated the code of a frame."""
+    generated = getattr(sys.modules.get("torch._dynamo.convert_frame"), "output_codes", ())
+    return frame.f_code in generated
+
+
+def keep_uncompiled(function: Callable[..., object]) -> None:
+    """Make torch.compile call a function as it is, with all that it calls, also if torch is imported later.
+
+    Has no effect with versions of torch before 2.7.
+    """
+    _uncompiled.append(function)
+    after_import(COMPILER, lambda _module: _skip_all())
+
+
+_uncompiled: list[Any] = []
+
+
+def _skip_all() -> None:
+    bindings: Any = sys.modules.get("torch._C._dynamo.eval_frame")
+    with contextlib.suppress(AttributeError, TypeError):  # private names, which older versions do not have
+        skip = bindings._FrameAction.SKIP  # noqa: SLF001 - as above
+        strategy = bindings._FrameExecStrategy(skip, skip)  # noqa: SLF001 - for the function, and for what it calls
+        for function in _uncompiled:
+            function._torchdynamo_disable = True  # noqa: SLF001 - as `torch.compiler.disable` does
+            bindings.set_code_exec_strategy(function.__code__, strategy)
