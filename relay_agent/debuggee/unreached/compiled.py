@@ -83,7 +83,7 @@ def describe(names: list[str]) -> str:
     way = "start the job with TORCHDYNAMO_DISABLE=1"
     if hasattr(sys.modules.get("torch.compiler"), "set_stance"):
         call = f"torch.compiler.set_stance('{UNCOMPILED}')"
-        way = f"run relay-client eval \"{call}\" to execute them uncompiled ('default' ends this), or {way}"
+        way = f"run relay-client eval \"{call}\" to execute the uncompiled code ('default' ends this), or {way}"
     return f"breakpoints are not hit in {what}. hint: {way}"
 
 
