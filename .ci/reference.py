@@ -165,6 +165,8 @@ an environment variable, or a parameter of `relay_agent.start_remote_debugging`.
 
 - In a job's arguments and in variables, a flag has a value: `true`, `1`, `yes` or `on`, or `false`, `0`, `no`, `off`,
   `none` or an empty value. As options of `relay-agent run`, flags have no value.
+- `relay-agent run` and `python -m relay_agent` read the variables. A script that starts debugging in its own code, with
+  `start_remote_debugging_from_args()` or `start_remote_debugging()`, reads only its arguments or the call's parameters.
 - Durations are in seconds unless a unit is given: `90`, `90s`, `10m`, `1.5h`.
 - An empty value is treated as if the setting were absent.
 - In a call, flags are `True` or `False`, lists are lists, and durations are numbers or texts.
