@@ -3,7 +3,7 @@
 The formats are described in the NCCL user guide, "RAS"; the client/server protocol is plain text. The text differs
 between versions, so only its paragraphs about communicators under "Errors" and "Warnings" are read. A communicator
 whose ranks have all launched the same operations is not reported. Even in a healthy job, counts may differ for a
-moment.
+moment. The JSON of NCCL 2.28.9 lacks a comma if a rank is missing, which is the case that matters most.
 """
 
 from __future__ import annotations
@@ -28,19 +28,29 @@ INITIALIZING = 7
 _COMMUNICATOR = re.compile(r"#\d+-\d+ \(([0-9a-f]{1,16})\) (.*)", re.ASCII)
 """The first line of a communicator's paragraph: `#0-0 (27a079b828ff1a75) MISMATCH`."""
 _VERSION = re.compile(r".*NCCL version (\S{1,40}) .*", re.ASCII)
+_WITHOUT_COMMA = re.compile(r'("nvml_dev":[ ]*\d{1,10})(\s{1,80}"status":)', re.ASCII)
+"""Where NCCL 2.28.9 omits a comma."""
 
 
 def parse_status(answer: str) -> RasStatus:
     """Parse an answer to `VERBOSE STATUS`, which is JSON or text; `error` is set if it is neither."""
     if answer.lstrip().startswith("{"):
         try:
-            return _parse_json(mapping(json.loads(answer)))
+            return _parse_json(mapping(_loads(answer)))
         except (ValueError, RecursionError):
             return RasStatus(error="NCCL RAS answered with JSON that cannot be parsed")
     return _parse_text(answer)
 
 
 # JSON
+
+
+def _loads(answer: str) -> object:
+    """Return the parsed answer, with the missing commas added if it cannot be parsed without them."""
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return json.loads(_WITHOUT_COMMA.sub(r"\1,\2", answer))
 
 
 def _parse_json(status: Mapping[str, object]) -> RasStatus:

@@ -52,11 +52,12 @@ async def test_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "remarks"),
+    ("name", "communicator", "size", "remarks"),
     [
-        ("ras-json", 2, ("AllReduce operations launched: 6 by rank 0 and 5 by rank 1",)),
+        ("ras-json", "81c2d0d0464555a3", 2, ("AllReduce operations launched: 6 by rank 0 and 5 by rank 1",)),
         (
             "ras-text",
+            "81c2d0d0464555a3",
             0,
             (
                 "MISMATCH",
@@ -65,10 +66,19 @@ async def test_json() -> None:
                 "Rank 1 has launched up to operation 5 -- GPU 0 managed by process 482 on node 127.0.0.1",
             ),
         ),
+        (
+            "ras-rank-killed",
+            "214e911b37ef7540",
+            4,
+            (
+                "rank 2 (pid 514 on 127.0.0.1) is not responding",
+                "ranks 0-1,3 reported an asynchronous error",
+            ),
+        ),
     ],
 )
-async def test_recorded_answers(name: str, size: int, remarks: tuple[str, ...]) -> None:
-    """What NCCL 2.28.9 answered on a GPU, in both formats, when rank 1 had not launched the sixth operation."""
+async def test_recorded_answers(name: str, communicator: str, size: int, remarks: tuple[str, ...]) -> None:
+    """What NCCL 2.28.9 answered on a GPU: if rank 1 is behind, in both formats; after SIGKILL, without a comma."""
     recorded = Path(__file__).with_name("recorded") / f"{name}.txt"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,7 +87,7 @@ async def test_recorded_answers(name: str, size: int, remarks: tuple[str, ...]) 
 
     async with local_server(serve) as (port, _):
         status = await ask(port)
-    assert status == RasStatus("2.28.9", (RasCommunicator("81c2d0d0464555a3", size, remarks),))
+    assert status == RasStatus("2.28.9", (RasCommunicator(communicator, size, remarks),))
 
 
 async def test_text() -> None:
