@@ -7,6 +7,11 @@ This module never imports torch: it uses only what the job has already imported.
     recorder   read by                    since torch   an operation is complete if
     other      _dump_fr_trace_json        2.8           it is retired; its state stays "scheduled"
     nccl       _dump_nccl_trace_json      2.5           its state is "completed"; retired in another state: timed out
+
+While NCCL connects inside an operation, such as the first one of its kind, the state is "completed" as well: the event
+that marks its end is not on the stream yet, and a query of such an event returns true. torch's watchdog retires an
+operation within 0.1 s of its completion, so an operation that it has not retired for longer is not complete. This can
+only be the last operation of a group: a rank that has begun another one has returned from it.
 """
 
 from __future__ import annotations
@@ -36,6 +41,9 @@ MAX_TENSORS = 4
 MAX_DIMENSIONS = 8
 MAX_NAME = 80
 """Maximum number of characters in a name; the name of a group may be a SHA-1 hash."""
+RETIRED_WITHIN = 2.0
+"""Seconds within which NCCL's watchdog retires an operation that was complete when it was entered; it takes 0.1 s, and
+more if the processors are busy."""
 FIRST_INCOMPLETE = 3
 """Number of operations to report, starting with the first incomplete one, in addition to the latest operations."""
 
@@ -44,6 +52,11 @@ _TYPES = {
     "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool",
 }  # fmt: skip
 """Python names of types, by their names in the recorder."""
+_NAMES = {
+    "_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor",
+    "_broadcast_oop": "broadcast", "_reduce_oop": "reduce", "all_reduce_barrier": "barrier",
+}  # fmt: skip
+"""Names in `torch.distributed` of operations that have other names in the recorder."""
 
 
 class Recorded(NamedTuple):
@@ -68,6 +81,8 @@ def read_recorders() -> Recorded:
         return Recorded(problem="torch is not imported")
     version = str(getattr(torch, "__version__", "")) or "unknown version"
     found = Recorded(version[:MAX_NAME])
+    if getattr(getattr(torch, "__spec__", None), "_initializing", False):
+        return found._replace(problem="torch is still being imported")
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     members = _members(c10d)
     if not members:
@@ -177,6 +192,8 @@ def _group(name: str, kind: str, entries: list[Mapping[str, object]], now: float
         if not _is_complete(entry, kind):
             incomplete.append(number)
     enqueued = max(by_number, default=0)
+    if kind == "nccl" and enqueued and _is_connecting(by_number[enqueued], now):
+        incomplete.append(enqueued)
     completed = min(incomplete, default=enqueued + 1) - 1
     reported = _reported(sorted(by_number), completed)
     return GroupRecord(
@@ -199,14 +216,24 @@ def _is_complete(entry: Mapping[str, object], kind: str) -> bool:
     return entry.get("state") == "completed" or (kind != "nccl" and entry.get("retired") is True)
 
 
-def _operation(entry: Mapping[str, object], number: int, now: float) -> Operation:
+def _is_connecting(entry: Mapping[str, object], now: float) -> bool:
+    """Return whether an operation of NCCL that seems complete, and is its group's last one, is not on its stream yet."""
+    return entry.get("retired") is False and (_age(entry, now) or 0.0) > RETIRED_WITHIN
+
+
+def _age(entry: Mapping[str, object], now: float) -> float | None:
     created = count(entry.get("time_created_ns"))
+    return None if created is None else max(0.0, now - created / 1e9)
+
+
+def _operation(entry: Mapping[str, object], number: int, now: float) -> Operation:
+    name = text(entry.get("profiling_name")).rpartition(":")[2]
     return Operation(
         number,
-        text(entry.get("profiling_name")).rpartition(":")[2][:MAX_NAME] or "an operation",
+        _NAMES.get(name, name)[:MAX_NAME] or "an operation",
         _tensors(entry.get("input_sizes"), entry.get("input_dtypes")),
         _tensors(entry.get("output_sizes"), entry.get("output_dtypes")),
-        None if created is None else max(0.0, now - created / 1e9),
+        _age(entry, now),
     )
 
 

@@ -22,7 +22,7 @@ from relay_core.agent_api.collectives import GroupRecord, Operation
 
 __all__ = ["MIN_AGE", "GroupVerdict", "JobVerdict", "Position", "judge", "positions"]
 
-SAME_INPUTS = frozenset({"all_reduce", "broadcast", "reduce", "reduce_scatter", "_reduce_scatter_base", "barrier"})
+SAME_INPUTS = frozenset({"all_reduce", "broadcast", "reduce", "reduce_scatter", "reduce_scatter_tensor", "barrier"})
 """Operations whose input tensors have the same shape and type in all ranks; in other operations, they may differ."""
 MIN_AGE = 1.0
 """Minimum age of a hang in seconds; in a healthy job, a collective usually waits less time for its last rank."""

@@ -57,8 +57,27 @@ def test_nccl_group() -> None:
     ]
     (group,), is_whole = parse_dump({"entries": entries}, "nccl", NOW)
     assert (3, 1, "nccl") == (group.enqueued, group.completed, group.recorder)
-    assert "_all_gather_base" == group.operations[1].name
+    assert ["all_reduce", "all_gather_into_tensor"] == [operation.name for operation in group.operations[:2]]
     assert is_whole
+
+
+@pytest.mark.parametrize(
+    ("fields", "completed"),
+    [
+        ({}, 1),
+        ({"profiling_name": "nccl:all_reduce_barrier", "time_created_ns": int((NOW - 0.5) * 1e9)}, 2),
+        ({"retired": True}, 2),
+        ({"retired": None}, 2),
+    ],
+)
+def test_nccl_connects_inside_the_last_operation(fields: dict[str, object], completed: int) -> None:
+    """An operation that seems complete is not if the watchdog has not retired it for a while."""
+    first_of_its_kind = {"state": "completed", "profiling_name": "nccl:_all_gather_base", "retired": False}
+    entries = [entry(1, state="completed"), entry(2, **first_of_its_kind | fields)]
+    (group,), _ = parse_dump({"entries": entries}, "nccl", NOW)
+    assert (2, completed) == (group.enqueued, group.completed)
+    (later,), _ = parse_dump({"entries": [*entries, entry(3, state="completed")]}, "nccl", NOW)
+    assert (3, 3) == (later.enqueued, later.completed)
 
 
 def test_recorded_dumps_of_nccl() -> None:
@@ -188,6 +207,13 @@ def test_no_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_torch(monkeypatch, {})
     found = read_recorders()
     assert ("2.13.0", None, "torch.distributed has no process group") == (found.torch, found.rank, found.problem)
+
+
+def test_import_that_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another thread is importing torch, that is the reason why no group is known."""
+    pretend_torch(monkeypatch, {})
+    monkeypatch.setattr(sys.modules["torch"], "__spec__", SimpleNamespace(_initializing=True), raising=False)
+    assert "torch is still being imported" == read_recorders().problem
 
 
 def test_failing_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
