@@ -16,6 +16,7 @@ only be the last operation of a group: a rank that has begun another one has ret
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -203,7 +204,13 @@ def _group(name: str, kind: str, entries: list[Mapping[str, object]], now: float
         enqueued=enqueued,
         completed=completed,
         operations=tuple(_operation(by_number[number], number, now) for number in reported),
+        longest_gap=_longest_gap(by_number),
     )
+
+
+def _longest_gap(by_number: Mapping[int, Mapping[str, object]]) -> float:
+    times = [count(by_number[number].get("time_created_ns")) for number in sorted(by_number)]
+    return max((later - earlier for earlier, later in itertools.pairwise(times) if earlier and later), default=0) / 1e9
 
 
 def _reported(numbers: list[int], completed: int) -> list[int]:
@@ -217,7 +224,7 @@ def _is_complete(entry: Mapping[str, object], kind: str) -> bool:
 
 
 def _is_connecting(entry: Mapping[str, object], now: float) -> bool:
-    """Return whether an operation of NCCL that seems complete, and is its group's last one, is not on its stream yet."""
+    """Return whether an operation of NCCL that seems complete, the last one of its group, is not on its stream yet."""
     return entry.get("retired") is False and (_age(entry, now) or 0.0) > RETIRED_WITHIN
 
 

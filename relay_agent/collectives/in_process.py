@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relay_agent.collectives.call_places import with_call_places
 from relay_agent.collectives.flight_recorder import read_recorders
 from relay_agent.collectives.main_thread import activity
 from relay_agent.stacks.in_process import collect as collect_stacks
@@ -19,7 +20,7 @@ def collect() -> ProcessCollectives:
         torch=recorded.torch,
         rank=recorded.rank,
         world=recorded.world,
-        groups=recorded.groups,
+        groups=with_call_places(recorded.groups, main[0].frames if main else ()),
         problem=recorded.problem,
         activity=activity(),
         stacks=ProcessStacks(how="helper thread", threads=main),

@@ -1,4 +1,4 @@
-"""Examines all jobs once, and a second time if ranks may be waiting only briefly."""
+"""Examines all jobs once, and again as long as ranks may be waiting only briefly."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ async def examine_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[
 
 async def examine(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
     """Return the verdict on each job, without waits that are only brief in a job that is making progress."""
-    first = await examine_once(tunnels, ports)
-    if not any(verdict.may_be_brief for verdict in first):
-        return first
-    await asyncio.sleep(MIN_AGE)
-    before = {verdict.job.base_port: verdict for verdict in first}
-    return [
-        verdict.that_still_wait(earlier) if (earlier := before.get(verdict.job.base_port)) is not None else verdict
-        for verdict in await examine_once(tunnels, ports)
-    ]
+    loop = asyncio.get_running_loop()
+    found = await examine_once(tunnels, ports)
+    ends = loop.time() + max((verdict.patience for verdict in found), default=0.0)
+    while any(verdict.patience for verdict in found) and loop.time() < ends:
+        await asyncio.sleep(MIN_AGE)
+        before = {verdict.job.base_port: verdict for verdict in found}
+        found = [
+            verdict.that_still_wait(earlier) if (earlier := before.get(verdict.job.base_port)) is not None else verdict
+            for verdict in await examine_once(tunnels, ports)
+        ]
+    return found

@@ -41,7 +41,7 @@ def _job(verdict: JobVerdict) -> dict[str, object]:
             {
                 "rank": report.rank,
                 "place": report.place,
-                "activity": report.collectives.activity if report.collectives is not None else "",
+                "activity": report.activity,
                 "stopped": report.is_stopped,
                 "ended": report.has_ended,
                 "error": report.silence,

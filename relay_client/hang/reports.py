@@ -16,9 +16,12 @@ from relay_core.agent_api.stacks import ThreadStack
 from relay_core.records import parse
 from relay_core.value_parsers import escape_controls
 
-__all__ = ["NOT_REGISTERED", "Job", "NodeReply", "RankReport", "read_jobs"]
+__all__ = ["COLLECTIVES", "NOT_REGISTERED", "Job", "NodeReply", "RankReport", "read_jobs"]
 
 NOT_REGISTERED = "is not registered (ended, running without relay-debug, or on a node that was not found)"
+
+COLLECTIVES = "torch/distributed/distributed_c10d.py"
+"""torch's file with the functions that ranks call to communicate."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,22 @@ class RankReport:
         return f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line} in {frame.function}"
 
     @property
+    def is_in_collective(self) -> bool:
+        """Whether the main thread is inside a function of `torch.distributed`."""
+        frames = self.main.frames if self.main is not None else ()
+        return any(frame.file.replace("\\", "/").endswith(COLLECTIVES) for frame in frames)
+
+    @property
+    def activity(self) -> str:
+        """What the main thread is doing: a word of `ProcessCollectives.activity`."""
+        return self.collectives.activity if self.collectives is not None else ""
+
+    @property
     def is_stopped(self) -> bool:
         """Whether a debugger has stopped the rank, or the rank is waiting for a debugger."""
         if self.target is not None and self.target.state in {State.WAITING, State.CRASHED}:
             return True
-        return self.collectives is not None and self.collectives.activity == "stopped"
+        return self.activity == "stopped"
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
-from relay_client.hang.unrecorded import POINT_TO_POINT, UnrecordedWait
+from relay_client.hang.unrecorded import IN_A_CALL, POINT_TO_POINT, UnrecordedWait
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
 from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import duration, format_ports, format_ranks, in_plural
 from relay_core.agent_api.announcement import State
+from relay_core.agent_api.collectives import Operation
 
 __all__ = ["describe_job"]
+
+MAX_PLACES = 8
+"""Maximum number of places in one sentence."""
 
 _ACTIVITIES = {
     "running Python": "running Python",
@@ -29,7 +33,7 @@ def describe_job(verdict: JobVerdict) -> list[str]:
         *(_group_paragraph(group, groups, job) for group in groups),
         *(_unrecorded(wait, verdict) for wait in verdict.unrecorded),
         *_waiting_for_debuggers(job, groups),
-        *_rows(job),
+        *_rows(job, groups),
         *_ras(job),
         *([] if groups or verdict.unrecorded else _without_verdict(job)),
     ]
@@ -41,19 +45,16 @@ def _group_paragraph(verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], jo
     since = f" ({duration(verdict.age)} ago)" if verdict.age is not None else ""
     parts = []
     if len(variants) > 1:
-        calls = (f"{format_ranks(ranks)} entered {text}{_common_place(ranks, job)}" for text, ranks in variants)
+        calls = (f"{format_ranks(ranks)} entered {text}{_called(ranks, verdict, job)}" for text, ranks in variants)
         parts.append(f"collective #{verdict.number} differs between ranks: {', '.join(calls)}{since}")
     else:
         text = f" {variants[0][0]}" if variants else ""
         whole = len(verdict.entered) == len(verdict.members) and len(verdict.members) > 1
         who = f"all {len(verdict.members)} ranks" if whole else format_ranks(verdict.entered)
-        place = _common_place(verdict.waiting, job)
-        parts += [f"collective #{verdict.number}{text}", f"entered by {who}{place}{since}"]
-        if whole:
-            parts.append(
-                f"not complete in {format_ranks(verdict.waiting)}: the operation is slow, or a device or the network "
-                "is stuck"
-            )
+        called = _called(verdict.waiting, verdict, job)
+        now = _now(verdict.waiting, called, job)
+        parts += [f"collective #{verdict.number}{text}", f"entered by {who}{called}{since}{now}"]
+        parts += _slow(verdict) if whole else []
     for word, ranks in (("missing", verdict.missing), ("unknown:", verdict.unknown)):
         if ranks:
             each = _by_text(ranks, lambda rank: _whereabouts(rank, verdict, verdicts, job))
@@ -68,11 +69,40 @@ def _group_name(verdict: GroupVerdict) -> str:
     return f"group '{verdict.name}' ({who})"
 
 
-def _common_place(ranks: Iterable[int], job: Job) -> str:
-    """Return where these ranks are, if all are at the same place: ` at train.py:90 in step`."""
-    places = {job.ranks[rank].place for rank in ranks if rank in job.ranks}
-    place = places.pop() if len(places) == 1 else ""
+def _called(ranks: Iterable[int], verdict: GroupVerdict, job: Job) -> str:
+    """Return where these ranks called the operation, if all did at the same place: ` at train.py:90 in step`."""
+    return _at(_call_of(job.ranks[rank], verdict.entered.get(rank)) for rank in ranks if rank in job.ranks)
+
+
+def _call_of(report: RankReport, operation: Operation | None) -> str:
+    """Return where a rank called an operation; "" if it has returned and its recorder does not have the place."""
+    return (operation.called if operation is not None else "") or (report.place if report.is_in_collective else "")
+
+
+def _now(ranks: Iterable[int], called: str, job: Job) -> str:
+    """Return where these ranks are, if this is not where they called the operation; with NCCL, they return from it."""
+    reports = [job.ranks[rank] for rank in ranks if rank in job.ranks]
+    place = _at(report.place for report in reports)
+    remarks = {_activity_remark(report) for report in reports}
+    remark = remarks.pop() if len(remarks) == 1 else ""
+    return f", now{place}{remark}" if place and place != called else ""
+
+
+def _at(places: Iterable[str]) -> str:
+    """Return ` at ` and the place, if there is only one."""
+    found = set(places)
+    place = found.pop() if len(found) == 1 else ""
     return f" at {place}" if place else ""
+
+
+def _slow(verdict: GroupVerdict) -> Iterator[str]:
+    """Yield what an operation that all ranks have entered may be waiting for."""
+    who = format_ranks(verdict.waiting)
+    if verdict.is_usual:
+        gap = duration(verdict.longest_gap)
+        yield f"not complete in {who}, which is usual here: {gap} have passed between two operations of this group"
+    else:
+        yield f"not complete in {who}: the operation is slow, or a device or the network is stuck"
 
 
 def _by_text(ranks: Iterable[int], text_of: Callable[[int], str]) -> list[tuple[str, list[int]]]:
@@ -109,7 +139,7 @@ def _whereabouts(rank: int, verdict: GroupVerdict, verdicts: Sequence[GroupVerdi
 
 
 def _activity_remark(report: RankReport) -> str:
-    activity = _ACTIVITIES.get(report.collectives.activity if report.collectives is not None else "", "")
+    activity = _ACTIVITIES.get(report.activity, "")
     return f" ({activity})" if activity else ""
 
 
@@ -127,16 +157,21 @@ def _unrecorded(wait: UnrecordedWait, verdict: JobVerdict) -> str:
             "be connecting to the other ranks"
         )
     waiting = {rank for one in verdict.unrecorded for rank in one.ranks}
-    others = {
+    return "; ".join((head, *_places(report for report in verdict.job.ranks.values() if report.rank not in waiting)))
+
+
+def _places(reports: Iterable[RankReport]) -> Iterator[str]:
+    """Yield where ranks are, and what they are doing there: `rank 2 is at loader.py:8 in load (blocked in a call)`."""
+    texts = {
         report.rank: f"at {report.place}{_activity_remark(report)}"
-        for report in verdict.job.ranks.values()
-        if report.rank not in waiting and report.place and not report.silence
+        for report in reports
+        if report.place and not report.silence
     }
-    elsewhere = (
-        f"{format_ranks(found)} {'is' if len(found) == 1 else 'are'} {text}"
-        for text, found in _by_text(others, lambda rank: others[rank])
-    )
-    return "; ".join((head, *elsewhere))
+    found = _by_text(texts, lambda rank: texts[rank])
+    for text, ranks in found[:MAX_PLACES]:
+        yield f"{format_ranks(ranks)} {'is' if len(ranks) == 1 else 'are'} {text}"
+    if more := sum(len(ranks) for _, ranks in found[MAX_PLACES:]):
+        yield f"{more} other rank{'s are' if more > 1 else ' is'} elsewhere"
 
 
 def _held(report: RankReport) -> str:
@@ -197,9 +232,10 @@ def _detail(report: RankReport) -> str:
     return f" ({report.target.detail})" if report.target is not None and report.target.detail else ""
 
 
-def _rows(job: Job) -> Iterator[str]:
-    """Yield sentences about the ranks whose groups are unknown, with the reasons."""
-    silent = [report for report in job.ranks.values() if report.silence]
+def _rows(job: Job, groups: Sequence[GroupVerdict]) -> Iterator[str]:
+    """Yield sentences about the ranks whose groups are unknown, with the reasons, if no group's sentence has them."""
+    named = {rank for group in groups for rank in (*group.missing, *group.unknown)}
+    silent = [report for report in job.ranks.values() if report.silence and report.rank not in named]
     for text, ranks in _by_text([report.rank for report in silent], lambda rank: job.ranks[rank].silence):
         yield f"{format_ranks(ranks)} {_agreeing(text, ranks)}"
     answered = [report for report in job.ranks.values() if report.collectives is not None and not report.silence]
@@ -225,5 +261,15 @@ def _without_verdict(job: Job) -> Iterator[str]:
     if living and len(stopped) == len(living):
         who = f"all {len(stopped)} ranks are" if len(stopped) > 1 else f"{format_ranks(stopped)} is"
         yield f"{who} stopped by a debugger or waiting for one: this is not a hang"
-    elif any(report.collectives is not None and report.collectives.groups for report in living):
+        return
+    known = [report for report in living if report.collectives is not None and report.collectives.groups]
+    if any(report.activity in IN_A_CALL and _uses_device(report) for report in known):
+        head = "torch has recorded no collective in which a rank is waiting; ranks may be waiting for their device"
+        yield f"{head}: {'; '.join(_places(living))}"
+    elif known:
         yield "no rank is waiting in a collective; run 'relay-client stacks' to see what each rank is doing"
+
+
+def _uses_device(report: RankReport) -> bool:
+    """Return whether a rank uses NCCL, so that any of its calls, such as `item()`, may wait for the device."""
+    return any(group.recorder == "nccl" for group in (report.collectives.groups if report.collectives else ()))

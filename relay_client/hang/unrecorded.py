@@ -1,9 +1,8 @@
 """Finds ranks that wait in a call of torch which its recorders do not show, by their stacks; sans-IO.
 
 torch records a collective operation after its communicator exists, so ranks that wait in their first operation have no
-record of it. NCCL connects inside the first operation of each kind, which is then recorded as completed. Operations in
-a CUDA graph are never recorded; their ranks wait for the device. Point-to-point operations have no place in the order
-of a group's operations.
+record of it. Operations in a CUDA graph are never recorded; their ranks wait for the device. Point-to-point operations
+have no place in the order of a group's operations.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from relay_client.hang.reports import RankReport
+from relay_client.hang.reports import COLLECTIVES, RankReport
 from relay_client.stacks.groups import is_library
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
-__all__ = ["POINT_TO_POINT", "UnrecordedWait", "may_hang", "unrecorded_waits"]
+__all__ = ["IN_A_CALL", "POINT_TO_POINT", "UnrecordedWait", "may_hang", "unrecorded_waits"]
 
-COLLECTIVES = "torch/distributed/distributed_c10d.py"
 DEVICE = ("torch/cuda/__init__.py", "torch/cuda/streams.py", "torch/accelerator/__init__.py")
 """Files of torch whose functions named `synchronize` wait for the device."""
 POINT_TO_POINT = frozenset(
@@ -55,9 +53,9 @@ def unrecorded_waits(ranks: Mapping[int, RankReport], recorded: Collection[int])
     """
     found: dict[tuple[str, str, bool], list[int]] = {}
     for rank, report in ranks.items():
-        if rank in recorded or report.main is None or report.collectives is None or report.is_stopped:
+        if rank in recorded or report.main is None or report.is_stopped:
             continue
-        if report.collectives.activity in IN_A_CALL and (wait := _wait(report.main)) is not None:
+        if report.activity in IN_A_CALL and (wait := _wait(report.main)) is not None:
             call, is_for_device = wait
             found.setdefault((call, report.place, is_for_device), []).append(rank)
     return tuple(UnrecordedWait(*key, tuple(waiting)) for key, waiting in found.items())

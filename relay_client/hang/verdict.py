@@ -26,6 +26,13 @@ SAME_INPUTS = frozenset({"all_reduce", "broadcast", "reduce", "reduce_scatter", 
 """Operations whose input tensors have the same shape and type in all ranks; in other operations, they may differ."""
 MIN_AGE = 1.0
 """Minimum age of a hang in seconds; in a healthy job, a collective usually waits less time for its last rank."""
+MAX_PATIENCE = 10.0
+"""Longest time in seconds to wait for an operation that all ranks have entered, and that may only be slow."""
+MAX_USUAL = 60.0
+"""Age in seconds from which such an operation counts as a hang in any job."""
+USUAL_FACTOR = 2.0
+"""How many times the longest gap between a group's operations such an operation may take; a step in a healthy job takes
+about the same time each time."""
 DEFAULT = "default_pg"
 """torch's description of the default group."""
 UNDESCRIBED = "undefined"
@@ -48,6 +55,27 @@ class GroupVerdict:
     """The ranks that have entered the operation and not completed it."""
     missing: tuple[int, ...]
     unknown: tuple[int, ...]
+    longest_gap: float = 0.0
+    """The longest time in seconds between two operations of the group, as far as its members have recorded it."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether all ranks have entered the same operation, which may therefore still complete."""
+        return not self.missing and not self.unknown and len(self.variants) < 2
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the operation is slow, but not slower than usual in this group."""
+        usual = min(USUAL_FACTOR * self.longest_gap, MAX_USUAL)
+        return self.is_slow and self.age is not None and self.age < usual
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which the wait is certainly not brief; 0 if it is a hang already."""
+        if self.age is None or not (self.is_slow or self.age < MIN_AGE):
+            return 0.0
+        rest = min(USUAL_FACTOR * self.longest_gap - self.age, MAX_PATIENCE) if self.is_slow else 0.0
+        return max(rest, MIN_AGE)
 
     @property
     def is_default(self) -> bool:
@@ -81,6 +109,7 @@ class Position:
     enqueued: int
     completed: int
     operations: Mapping[int, Operation]
+    longest_gap: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -130,6 +159,7 @@ def _judge_group(group: _Group) -> GroupVerdict | None:
         waiting=tuple(rank for rank in entered if group.positions[rank].completed < number),
         missing=tuple(sorted(behind.union(group.absent))),
         unknown=tuple(rank for rank in group.members if rank not in group.positions and rank not in group.absent),
+        longest_gap=max(one.longest_gap for one in group.positions.values()),
     )
 
 
@@ -158,7 +188,9 @@ def _groups(ranks: Mapping[int, RankReport]) -> Iterator[_Group]:
 def _position(record: GroupRecord | None) -> Position:
     if record is None:
         return Position(0, 0, {})
-    return Position(record.enqueued, record.completed, {one.number: one for one in record.operations})
+    return Position(
+        record.enqueued, record.completed, {one.number: one for one in record.operations}, record.longest_gap
+    )
 
 
 def _is_absent(ranks: Mapping[int, RankReport], rank: int) -> bool:
@@ -196,13 +228,15 @@ class JobVerdict:
     def is_hanging(self) -> bool:
         """Whether ranks wait for other ranks; a wait that is not recorded may be for a rank that a debugger holds."""
         is_held = any(report.is_stopped and not report.has_ended for report in self.job.ranks.values())
-        return bool(self.groups) or (not is_held and any(may_hang(wait, self.job.ranks) for wait in self.unrecorded))
+        return any(not group.is_usual for group in self.groups) or (
+            not is_held and any(may_hang(wait, self.job.ranks) for wait in self.unrecorded)
+        )
 
     @property
-    def may_be_brief(self) -> bool:
-        """Whether ranks are waiting, but none for `MIN_AGE`, as far as is known; in a healthy job, ranks also wait."""
-        ages = [group.age for group in self.groups]
-        return bool(ages or self.unrecorded) and all(age is not None and age < MIN_AGE for age in ages)
+    def patience(self) -> float:
+        """Seconds after which the waits are certainly not brief, as in a healthy job; 0 if one is a hang already."""
+        each = [group.patience for group in self.groups] or [MIN_AGE if self.unrecorded else 0.0]
+        return max(each) if all(each) else 0.0
 
     def that_still_wait(self, before: JobVerdict) -> JobVerdict:
         """Return the verdict without the ranks that were not in the same wait in the verdict `before`."""

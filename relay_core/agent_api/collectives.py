@@ -41,12 +41,14 @@ class Operation(NamedTuple):
     number: int
     """Its number in the group, from 1; the same in all ranks that call the same operations in the same order."""
     name: str
-    """As torch names it, without the backend: `all_reduce`."""
+    """The function of `torch.distributed`: `all_reduce`."""
     inputs: str = ""
     """Shapes and types of the input tensors: `[16] float32`."""
     outputs: str = ""
     age: Annotated[float | None, Wire(digits=3)] = None
     """Seconds since the process entered it."""
+    called: str = ""
+    """Where the user's own code has called it: `train.py:88 in step`; "" if unknown, and for completed operations."""
 
 
 def _write_runs(ranks: tuple[int, ...]) -> list[list[int]]:
@@ -93,6 +95,9 @@ class GroupRecord(NamedTuple):
     """Number of the last operation that is complete in the process."""
     operations: Annotated[tuple[Operation, ...], Wire(most=MAX_OPERATIONS)] = ()
     """The first incomplete operations and the most recent operations, as far as the recorder still has them."""
+    longest_gap: Annotated[float, Wire(missing=0.0, digits=3)] = 0.0
+    """The longest time in seconds between the starts of two successive operations, as far as they are recorded; a slow
+    step takes this long. 0 if unknown."""
 
 
 class ProcessCollectives(NamedTuple):

@@ -41,6 +41,20 @@ def skip():
     dist.all_reduce(x)  # skip: all
 
 
+def later():
+    import torch._inductor  # as any optimizer does; without it, the recorder cannot be asked for the call
+
+    work = []
+    if rank == 1:
+        time.sleep(1000)  # later: elsewhere
+    reduce(work)
+    work[0].wait()  # later: waits
+
+
+def reduce(work):
+    work.append(dist.all_reduce(x, async_op=True))  # later: calls
+
+
 def operation():
     if rank == 2:
         dist.broadcast(x, 0)  # operation: odd

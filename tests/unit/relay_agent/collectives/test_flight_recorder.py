@@ -107,6 +107,15 @@ def test_long_histories_are_cut() -> None:
     assert [100, 101, 102, 1996, 1997, 1998, 1999, 2000] == [one.number for one in group.operations]
 
 
+def test_longest_gap() -> None:
+    """The longest time between two operations of a group is reported."""
+    times = {1: 100.0, 2: 103.5, 3: 103.6, 5: 104.0}
+    entries = [entry(number, time_created_ns=int(at * 1e9)) for number, at in times.items()]
+    (group,), _ = parse_dump({"entries": entries}, "other", NOW)
+    assert 3.5 == group.longest_gap
+    assert 0 == parse_dump({"entries": entries[:1]}, "other", NOW)[0][0].longest_gap
+
+
 def test_tensors() -> None:
     """Shapes and types are Python's; of many tensors, the first ones are described."""
     sizes, types = [[2, 3], [], [7], [8], [9]], ["BFloat16", "Long", "Half", "Bool", "Float"]

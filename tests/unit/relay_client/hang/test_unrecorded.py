@@ -7,7 +7,7 @@ import pytest
 from relay_client.hang.reports import Job, RankReport
 from relay_client.hang.sentences import describe_job
 from relay_client.hang.unrecorded import UnrecordedWait
-from relay_client.hang.verdict import JobVerdict
+from relay_client.hang.verdict import MIN_AGE, JobVerdict
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from tests.unit.relay_client.hang.test_verdict import group, ranks, report
@@ -103,7 +103,7 @@ def test_ranks_that_do_not_wait(moving: RankReport) -> None:
 def test_brief_wait() -> None:
     """Only ranks that are still in the same call, and whose groups have not moved in between, are waiting."""
     first = judged(*WAITING, ELSEWHERE)
-    assert first.may_be_brief
+    assert MIN_AGE == first.patience
     assert (WAIT,) == judged(*WAITING, ELSEWHERE).that_still_wait(first).unrecorded
     later = judged(at(0, *IN_ALL_REDUCE, completed=6), WAITING[1], ELSEWHERE).that_still_wait(first)
     assert [(1,)] == [wait.ranks for wait in later.unrecorded]

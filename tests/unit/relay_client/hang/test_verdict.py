@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_client.hang.reports import Job, RankReport
-from relay_client.hang.verdict import GroupVerdict, JobVerdict, judge, positions
+from relay_client.hang.verdict import MAX_PATIENCE, MIN_AGE, GroupVerdict, JobVerdict, judge, positions
 from relay_core.agent_api.announcement import TargetInfo
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 
@@ -134,11 +135,31 @@ def test_young_verdicts() -> None:
     """A rank that has waited for a moment does not hang yet; it does if it waits for the same operation later."""
     young = group(6, 5)._replace(operations=(Operation(6, ALL_REDUCE, age=0.2),))
     before = JobVerdict.of(Job(5678, ranks(report(0, young), report(1, group(5, 5)))))
-    assert before.may_be_brief
+    assert MIN_AGE == before.patience
     moved = JobVerdict.of(Job(5678, ranks(report(0, group(7, 6)), report(1, group(6, 6)))))
-    assert not moved.may_be_brief
+    assert 0 == moved.patience
     assert () == moved.that_still_wait(before).groups
     assert 1 == len(before.that_still_wait(before).groups)
+
+
+@pytest.mark.parametrize(
+    ("gap", "patience", "hangs"),
+    [(0.0, MIN_AGE, True), (3.0, MIN_AGE, True), (8.0, 4.0, False), (40.0, MAX_PATIENCE, False)],
+)
+def test_operation_that_all_ranks_have_entered(gap: float, patience: float, hangs: bool) -> None:
+    """It may only be slow, so it is looked at again; it is not a hang if as much time has passed between others."""
+    entered = group(6, 5, (0, 1))._replace(longest_gap=gap)  # 12 s ago
+    verdict = JobVerdict.of(Job(5678, ranks(report(0, entered), report(1, entered))))
+    assert (patience, hangs) == (verdict.patience, verdict.is_hanging)
+
+
+def test_hang_that_needs_no_second_look() -> None:
+    """A rank that is missing, or in another operation, does not come later; however slow the job is."""
+    slow = group(6, 5, (0, 1))._replace(longest_gap=40.0)
+    odd = group(6, 5, (0, 1), inputs="[17] float32")
+    for other in (group(5, 5, (0, 1)), odd):
+        verdict = JobVerdict.of(Job(5678, ranks(report(0, slow), report(1, other))))
+        assert (0, True) == (verdict.patience, verdict.is_hanging)
 
 
 def test_positions() -> None:

@@ -18,11 +18,11 @@ from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS
 
 NUMBERS = st.integers(0, 2**40)
-AGES = st.none() | st.integers(0, 10**6).map(lambda milliseconds: round(milliseconds / 1000, 3))
-OPERATIONS = st.builds(Operation, NUMBERS, TEXTS, TEXTS, TEXTS, AGES)
+TIMES = st.integers(0, 10**6).map(lambda milliseconds: round(milliseconds / 1000, 3))
+OPERATIONS = st.builds(Operation, NUMBERS, TEXTS, TEXTS, TEXTS, st.none() | TIMES, TEXTS)
 RANKS = st.lists(st.integers(0, 5000), max_size=12).map(tuple)
 GROUPS = st.builds(
-    GroupRecord, TEXTS, TEXTS, TEXTS, RANKS, NUMBERS, NUMBERS, st.lists(OPERATIONS, max_size=4).map(tuple)
+    GroupRecord, TEXTS, TEXTS, TEXTS, RANKS, NUMBERS, NUMBERS, st.lists(OPERATIONS, max_size=4).map(tuple), TIMES
 )
 STACKS = st.builds(ProcessStacks, st.none() | PORTS, COUNTS, COUNTS, SOME_TEXT, st.just(()), TEXTS)
 PROCESSES = st.builds(
@@ -44,14 +44,14 @@ KINDS = (Operation, GroupRecord, ProcessCollectives, NodeCollectives, RasCommuni
 FIELDS = (
     *("processes", "ras", "port", "torch", "rank", "world", "groups", "problem", "activity", "stacks", "error"),
     *("name", "description", "recorder", "ranks", "enqueued", "completed", "operations", "number", "inputs", "age"),
-    *("version", "communicators", "size", "remarks"),
+    *("called", "longest_gap", "version", "communicators", "size", "remarks"),
 )
 
 
 def test_names_on_the_wire() -> None:
     """The wire format of a process in a collective, and of what RAS reports."""
-    operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.5)
-    group = GroupRecord("0", "default_pg", "other", (0, 1, 2, 3), 6, 5, (operation,))
+    operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.5, "train.py:88 in step")
+    group = GroupRecord("0", "default_pg", "other", (0, 1, 2, 3), 6, 5, (operation,), 3.25)
     main = ThreadStack("MainThread", 1, True, (Frame("/job/train.py", 88, "step"),))
     stacks = ProcessStacks(5681, 3, 44, "helper thread", (main,))
     process = ProcessCollectives(5681, "2.13.0", 3, 4, (group,), "", "blocked", stacks)
@@ -78,8 +78,10 @@ def test_names_on_the_wire() -> None:
                                 "inputs": "[16] float32",
                                 "outputs": "[16] float32",
                                 "age": 12.5,
+                                "called": "train.py:88 in step",
                             }
                         ],
+                        "longest_gap": 3.25,
                     }
                 ],
                 "activity": "blocked",

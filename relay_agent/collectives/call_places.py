@@ -1,0 +1,88 @@
+"""Where the job has called the operations in which it waits, from the stacks in torch's flight recorder.
+
+With NCCL and with `async_op=True`, a rank returns from an operation that is not complete and waits somewhere else. The
+recorder has the stack of each call, which only the pickled dump contains: reading it takes as long as reading all
+operations. torch imports its compiler for this, which takes a second; so nothing is read unless the job has imported it
+already. It has once it has created an optimizer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from relay_core.agent_api.collectives import GroupRecord, Operation
+from relay_core.agent_api.stacks import Frame, is_library
+from relay_core.agent_api.values import count, items, mapping, text
+
+__all__ = ["with_call_places"]
+
+READERS = {"other": "_dump_fr_trace", "nccl": "_dump_nccl_trace"}
+"""Functions of `torch._C._distributed_c10d`, by recorder."""
+COMPILER = "torch._inductor"
+"""What torch imports to describe stacks."""
+COLLECTIVES = "torch/distributed/distributed_c10d.py"
+MIN_AGE = 1.0
+"""Age in seconds from which an operation is of interest; in a healthy job, most operations take less time."""
+MAX_PLACE = 200
+
+
+def with_call_places(groups: tuple[GroupRecord, ...], main: Sequence[Frame]) -> tuple[GroupRecord, ...]:
+    """Return the groups with the places at which their first incomplete operations were called, as far as known.
+
+    Args:
+        groups: The groups of this process.
+        main: The stack of its main thread; in an operation that it has not left, this thread shows the place.
+    """
+    awaited = {(one.recorder, one.name, one.completed + 1) for one in groups if _is_awaited(one)}
+    if not awaited or any(frame.file.replace("\\", "/").endswith(COLLECTIVES) for frame in main):
+        return groups
+    found: dict[tuple[str, str, int], str] = {}
+    for recorder in {key[0] for key in awaited}:
+        found.update(_places(recorder, {key for key in awaited if key[0] == recorder}))
+    return tuple(
+        group._replace(operations=tuple(_with_place(one, group, found) for one in group.operations)) for group in groups
+    )
+
+
+def _is_awaited(group: GroupRecord) -> bool:
+    first = group.completed + 1
+    return any(one.number == first and (one.age or 0.0) >= MIN_AGE for one in group.operations)
+
+
+def _with_place(one: Operation, group: GroupRecord, found: Mapping[tuple[str, str, int], str]) -> Operation:
+    return one._replace(called=found.get((group.recorder, group.name, one.number), ""))
+
+
+def _places(recorder: str, awaited: set[tuple[str, str, int]]) -> dict[tuple[str, str, int], str]:
+    """Return the places of operations in one recorder, by recorder, group and number."""
+    bindings = getattr(getattr(sys.modules.get("torch"), "_C", None), "_distributed_c10d", None)
+    reader: Callable[..., bytes] | None = getattr(bindings, READERS.get(recorder, ""), None)
+    pickle = sys.modules.get("pickle")
+    if reader is None or pickle is None or COMPILER not in sys.modules:
+        return {}
+    try:
+        dump = mapping(pickle.loads(reader(True, True, True)))  # only operations that are not complete
+    except Exception:  # noqa: BLE001 - whatever a version of torch raises, the place is not known
+        return {}
+    found: dict[tuple[str, str, int], str] = {}
+    for entry in map(mapping, items(dump.get("entries"))):
+        name, number = [*_items(entry.get("process_group")), ""][0], count(entry.get("collective_seq_id")) or 0
+        key = recorder, text(name), number
+        if key in awaited and entry.get("is_p2p") is not True:
+            found.setdefault(key, _place(items(entry.get("frames"))))
+    return found
+
+
+def _items(value: object) -> Sequence[object]:
+    return value if isinstance(value, tuple) else items(value)  # a dump has tuples where the JSON has lists
+
+
+def _place(frames: Sequence[object]) -> str:
+    """Return the innermost frame of the user's own code; the frames are innermost first."""
+    for frame in map(mapping, frames):
+        file = text(frame.get("filename"))
+        if file and not is_library(file):
+            name = file.replace("\\", "/").rpartition("/")[2]
+            return f"{name}:{count(frame.get('line')) or 0} in {text(frame.get('name'))}"[:MAX_PLACE]
+    return ""
