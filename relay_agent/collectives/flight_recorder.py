@@ -26,9 +26,8 @@ from typing import Any, NamedTuple
 from relay_agent.gevent_originals import time
 from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
 from relay_core.agent_api.values import count, items, mapping, text
-from relay_core.ranges import format_ranges
 
-__all__ = ["Recorded", "begun_collectives", "parse_dump", "read_recorders"]
+__all__ = ["Recorded", "members_of_groups", "parse_dump", "read_recorders"]
 
 READERS = {"other": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
 """Functions of `torch._C._distributed_c10d`, by recorder."""
@@ -71,8 +70,6 @@ class Recorded(NamedTuple):
     groups: tuple[GroupRecord, ...] = ()
     problem: str = ""
     """Why no groups, or only some of them, are known."""
-    has_all: bool = False
-    """Whether completed operations were read, too, so that the number of each group's last operation is known."""
 
 
 def read_recorders() -> Recorded:
@@ -85,7 +82,7 @@ def read_recorders() -> Recorded:
     if getattr(getattr(torch, "__spec__", None), "_initializing", False):
         return found._replace(problem="torch is still being imported")
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
-    members = _members(c10d)
+    members = members_of_groups(c10d)
     if not members:
         return found._replace(problem="torch.distributed has no process group")
     rank, world = _position(c10d)
@@ -93,13 +90,12 @@ def read_recorders() -> Recorded:
     problems = []
     bindings = getattr(getattr(torch, "_C", None), "_distributed_c10d", None)
     readers = {kind: reader for kind, name in READERS.items() if (reader := getattr(bindings, name, None))}
-    complete = all_read = True
+    complete = True
     for kind, reader in readers.items():
         dump, problem, has_completed = _dump(kind, reader)
         problems += [problem] if problem else []
         records, is_whole = parse_dump(dump, kind, time.time())
         complete = complete and is_whole and has_completed
-        all_read = all_read and has_completed
         groups += [record._replace(ranks=members.get(record.name, ())) for record in records]
     if not readers:
         problems.append(
@@ -108,21 +104,7 @@ def read_recorders() -> Recorded:
     elif complete:  # otherwise the operations of a group may be too old, or unreadable
         recorded = {group.name for group in groups}
         groups += [GroupRecord(name, ranks=ranks) for name, ranks in members.items() if name not in recorded]
-    has_all = all_read and not problems
-    return found._replace(rank=rank, world=world, groups=_first(groups), problem="; ".join(problems), has_all=has_all)
-
-
-def begun_collectives() -> dict[str, int]:
-    """Return how many collective operations this process has begun, by group; {} if that is not known.
-
-    In a job whose ranks call the same operations, ranks with equal counts are at the same step.
-    """
-    recorded = read_recorders()
-    counts: dict[str, int] = {}
-    for group in recorded.groups if recorded.has_all else ():
-        name = f"{group.name} {format_ranges(group.ranks)}"
-        counts[name] = counts.get(name, 0) + group.enqueued  # of two recorders, if the group has two backends
-    return counts
+    return found._replace(rank=rank, world=world, groups=_first(groups), problem="; ".join(problems))
 
 
 def _first(groups: list[GroupRecord]) -> tuple[GroupRecord, ...]:
@@ -130,7 +112,7 @@ def _first(groups: list[GroupRecord]) -> tuple[GroupRecord, ...]:
     return tuple(sorted(groups, key=lambda group: group.enqueued <= group.completed)[:MAX_GROUPS])
 
 
-def _members(c10d: Any) -> dict[str, tuple[int, ...]]:
+def members_of_groups(c10d: Any) -> dict[str, tuple[int, ...]]:
     """Return the global ranks of each group that this process is a member of, by the name of the group."""
     world = getattr(c10d, "_world", None)
     ranks: Mapping[Any, Mapping[int, int]] = getattr(world, "pg_group_ranks", {})

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType, ModuleType
 
-from relay_agent.collectives.flight_recorder import begun_collectives
+from relay_agent.collectives.sequence_numbers import begun_collectives
 from relay_agent.exceptions import describe_exception
 from relay_agent.gevent_originals import threading, time
 from relay_agent.push.loaded_code import filename_of, find_modules, functions_of
@@ -127,25 +127,16 @@ class _Pushing:
         prepared.until = until
         if prepared.hold is None:
             prepared.hold = Hold(prepared.swap.functions, until)
-        state, counts = _hold_at(prepared.hold, request, until)
-        if prepared.hold.obstacle:
-            return Pushed(error=f"the main thread cannot be held: {prepared.hold.obstacle}")
-        return Pushed(state=state, place=prepared.hold.place if state is State.HELD else "", counts=counts)
+        hold = prepared.hold
+        state = hold.wait(request, until)
+        if hold.obstacle:
+            return Pushed(error=f"the main thread cannot be held: {hold.obstacle}")
+        if state is State.HELD:
+            return Pushed(state=state, place=hold.place, counts=hold.counts, before=hold.before)
+        return Pushed(state=state, counts=begun_collectives())
 
 
 _pushing = _Pushing()
-
-
-def _hold_at(hold: Hold, request: Push, until: float) -> tuple[State, dict[str, int]]:
-    """Hold the main thread at the first call at which it has reached the request's counts; return the counts, too."""
-    ends = time.monotonic() + request.seconds
-    while True:
-        state, counts = hold.wait(request, until), begun_collectives()
-        left = ends - time.monotonic()
-        is_behind = any(number < request.targets.get(name, 0) for name, number in counts.items())
-        if state is not State.HELD or not is_behind or left <= 0:
-            return state, counts
-        request = replace(request, again=True, seconds=left)
 
 
 def _make_swap(modules: list[ModuleType], new: NewFile) -> Swap:

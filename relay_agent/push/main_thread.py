@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from relay_agent.collectives.sequence_numbers import begun_collectives
 from relay_agent.gevent_originals import threading, time
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.push import Push, State
@@ -56,8 +57,13 @@ class Hold:
         """True if the main thread was released, or will not be held at all."""
         self.obstacle = ""
         """Why the main thread cannot be held."""
+        self.counts: Mapping[str, int] = {}
+        """How many collective operations the process had begun at the last call to one of the functions."""
+        self.before: Mapping[str, int] = {}
+        """The same at the call before that one, or at the beginning of the hold."""
         self._functions = functions
         self._wanted = ""
+        self._targets: Mapping[str, int] = {}
         self._is_nested = False
         self._until = until
         self._changed = threading.Condition()
@@ -77,7 +83,9 @@ class Hold:
         ends = time.monotonic() + request.seconds
         with self._changed:
             self._wanted, self._is_nested, self._until = request.function, request.nested, until
-            self._is_passing = bool(self.place) and (request.again or self._wanted not in {"", self.place})
+            self._targets = request.targets
+            is_elsewhere = request.again or self._wanted not in {"", self.place} or self._is_behind()
+            self._is_passing = bool(self.place) and is_elsewhere
             self._changed.notify_all()
             while (not self.place or self._is_passing) and not self.is_over and time.monotonic() < ends:
                 self._changed.wait(min(0.05, max(0.0, ends - time.monotonic())))
@@ -108,6 +116,7 @@ class Hold:
         if sys.getprofile() is not None:
             self.obstacle, self.is_over = "the job has set a profile function", True
             return
+        self.counts = begun_collectives()
         sys.setprofile(self._called)
 
     def _called(self, frame: FrameType, event: str, _argument: object) -> None:
@@ -115,7 +124,12 @@ class Hold:
             self.is_over = True
             sys.setprofile(None)
         elif event == "call" and (name := self._functions.get(id(frame.f_code))) and self._accepts(frame, name):
-            self._hold(frame, name)
+            self.before, self.counts = self.counts, begun_collectives()
+            if not self._is_behind():
+                self._hold(frame, name)
+
+    def _is_behind(self) -> bool:
+        return any(number < self._targets.get(name, 0) for name, number in self.counts.items())
 
     def _accepts(self, frame: FrameType, name: str) -> bool:
         return self._wanted in {"", name} and (self._is_nested or not self._is_inside(frame.f_back))

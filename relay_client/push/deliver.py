@@ -15,7 +15,7 @@ from relay_client.number_lists import parse_chosen_ranks
 from relay_client.push.missing_ranks import NOTHING_CHANGED, until_found
 from relay_client.push.rounds import Rounds
 from relay_core.agent_api.announcement import AgentInfo
-from relay_core.agent_api.members import grouped
+from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.records import parse
@@ -39,6 +39,8 @@ class Outcome:
     """The function at whose call all ranks were held; "" if they were not."""
     is_same_step: bool = False
     """Whether it is known that they were at the same step."""
+    same_step: tuple[tuple[Member, ...], ...] = ()
+    """Otherwise, ranks of which this is known, in groups."""
     is_stopped: bool = False
     """True if a debugger had stopped a rank."""
 
@@ -95,7 +97,9 @@ async def push_file(
         await asyncio.shield(delivery.send(replace(push, phase=Phase.ABORT, source="", seconds=2.0)))
         raise
     is_stopped = rounds.is_stopped or any(result.state is State.STOPPED for result in prepared)
-    return Outcome(committed, rounds.place if rounds.is_aligned else "", rounds.is_same_step, is_stopped)
+    if not rounds.is_aligned:
+        return Outcome(committed, is_stopped=is_stopped)
+    return Outcome(committed, rounds.place, rounds.is_same_step, rounds.same_step, is_stopped)
 
 
 def read_source(path: Path) -> str:

@@ -70,12 +70,19 @@ def _where(outcome: Outcome) -> str:
     if outcome.is_same:
         return f"nothing to replace: {ranks} {'are' if len(done) > 1 else 'is'} already executing this code"
     if outcome.place:
-        step = "at the same step" if outcome.is_same_step else "while all were held, perhaps not at the same step"
+        step = "at the same step" if outcome.is_same_step else f"while all were held, {_perhaps(outcome)}"
         call = "at the next" if any(map(_has_code, outcome.results)) else "in the current"
         return f"replaced in {ranks} {step}; takes effect {call} call to {outcome.place}"
     if outcome.is_stopped:
         return f"replaced in {ranks} immediately, because a debugger has stopped a rank"
     return f"replaced in {ranks} immediately, not at the same step"
+
+
+def _perhaps(outcome: Outcome) -> str:
+    """Return which ranks are known to have been at the same step, if it is not all of them."""
+    known = [label(group) for group in outcome.same_step if len(group) > 1]
+    only = f" (at the same step: {'; '.join(known)})" if known else ""
+    return f"perhaps not at the same step{only}"
 
 
 def _has_code(result: Pushed) -> bool:

@@ -3,7 +3,8 @@
 A rank may be ahead of others: by one call if each of its collective operations waits for the others, and by any number
 of calls if it only starts the operations, as with NCCL. Ranks that know how many collective operations they have begun
 are therefore compared: those that are behind continue until they have begun as many as the one that is ahead, while the
-others are held. They can, because nothing that they wait for is missing.
+others are held. They can, because nothing that they wait for is missing. `relay_client.push.steps` determines whether
+ranks with equal counts are at the same step.
 
 Ranks without such counts cannot be compared. A held rank may then be one call ahead of other ranks, which wait for it
 in a collective and cannot arrive. After a round that has not brought all ranks to the same call, the held ranks
@@ -17,6 +18,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from relay_client.push.steps import at_same_step, highest_counts, is_behind, next_counts
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
 __all__ = ["Rounds"]
@@ -25,6 +28,9 @@ FIRST_ROUND = 0.5
 """Duration of the first round in seconds; most jobs make several steps in this time."""
 SHARE_HELD = 12
 """The time limit divided by the time for which ranks may be held: 5 s of the default of 60 s."""
+PROVING = 4
+"""The time limit divided by the time for which ranks that are held at the same function continue to a step at which
+they can be compared."""
 NESTED_AFTER = 5.0
 """Total duration of all rounds in seconds after which calls inside another changed function also count."""
 
@@ -48,13 +54,16 @@ class Rounds:
         return."""
         self.is_aligned = False
         """True if all ranks are held at the same function."""
-        self.is_same_step = False
-        """True if they have also begun the same collective operations, or if there is only one rank."""
+        self.same_step: tuple[tuple[Member, ...], ...] = ()
+        """The ranks that are then known to be at the same step; only one group if all are."""
         self.is_stopped = False
         """True if a debugger has stopped a rank, which therefore cannot arrive."""
         self.failed: Pushed | None = None
         """The first rank that has failed."""
         self._left = limit
+        self._may_prove = limit / PROVING
+        self._goal: Mapping[str, int] = {}
+        """The counts that end the operation after which all ranks are to be held."""
         self._may_hold = max(limit / SHARE_HELD, FIRST_ROUND)
         """Seconds for which ranks may still be held."""
         self._elapsed = 0.0
@@ -88,13 +97,15 @@ class Rounds:
         places = Counter[str]()
         for result in held:
             places[result.place] += len(result.members)
-        self.targets = _highest(results)
-        are_behind = any(_is_behind(result, self.targets) for result in held)
+        if self._elapsed >= self._may_prove:
+            self._goal = {}
+        self.targets = highest_counts(results, self._goal)
+        are_behind = any(is_behind(result, self.targets) for result in held)
         if held and len(held) == len(results):
             self.again = False
             self.place = max(places, key=lambda place: (places[place], place))
-            self.is_aligned = len(places) == 1 and not are_behind
-            self.is_same_step = self.is_aligned and (bool(self.targets) or sum(places.values()) == 1)
+            if len(places) == 1 and not are_behind:
+                self._arrived(held)
         else:
             counts = [result.counts for result in results]
             is_moving = bool(self.targets) and (are_behind or counts != self._counts)
@@ -103,15 +114,14 @@ class Rounds:
         if held and not self.is_aligned:
             self._may_hold -= elapsed
 
+    def _arrived(self, held: Sequence[Pushed]) -> None:
+        """Process a round that has held all ranks at the same function, none of which is behind."""
+        self.same_step = at_same_step(held)
+        self._goal = next_counts(held) if len(self.same_step) > 1 and self._elapsed < self._may_prove else {}
+        self.targets = {**self.targets, **self._goal}
+        self.is_aligned = not self._goal
 
-def _highest(results: Sequence[Pushed]) -> dict[str, int]:
-    """Return the highest count of each process group; {} if a rank has no counts, or none has begun an operation."""
-    if not all(result.counts for result in results):
-        return {}
-    names = {name for result in results for name in result.counts}
-    highest = {name: max(result.counts.get(name, 0) for result in results) for name in names}
-    return highest if any(highest.values()) else {}
-
-
-def _is_behind(result: Pushed, targets: Mapping[str, int]) -> bool:
-    return any(number < targets.get(name, 0) for name, number in result.counts.items())
+    @property
+    def is_same_step(self) -> bool:
+        """Whether all ranks are held, and known to be at the same step."""
+        return self.is_aligned and len(self.same_step) == 1

@@ -29,6 +29,8 @@ MAX_BODY = 4 * 1024 * 1024
 DEFAULT_SECONDS = 10.0
 MAX_SECONDS = 60.0
 MAX_PATHS = 8
+MAX_TARGETS = 4096
+"""Maximum number of process groups of a job, each of which is named by its ranks."""
 MAX_LINES = 200
 """Maximum number of sentences in one response."""
 MAX_NAMES = 10
@@ -93,7 +95,7 @@ class Push:
     """For `hold`: whether to let a main thread that is already held continue to its next call."""
     nested: bool = False
     """For `hold`: whether to hold even inside a call to another changed function."""
-    targets: Annotated[Mapping[str, int], Wire(most=MAX_GROUPS)] = field(default_factory=dict)
+    targets: Annotated[Mapping[str, int], Wire(most=MAX_TARGETS)] = field(default_factory=dict)
     """For `hold`: counts that a main thread must have reached; until then, it continues to its next call."""
     user: Annotated[str, Wire(is_local=True)] = ""
     """The user who sent the push, as known to the agent; not part of the body."""
@@ -157,6 +159,9 @@ class Pushed:
     """True if the process was already executing this code, with the same line numbers."""
     counts: Annotated[Mapping[str, int], Wire(most=MAX_GROUPS)] = field(default_factory=dict, hash=False)
     """How many collective operations the process has begun, by process group; empty if that is not known."""
+    before: Annotated[Mapping[str, int], Wire(most=MAX_GROUPS)] = field(default_factory=dict, hash=False)
+    """If it is held: the counts at its last call of a changed function before this one, or at the beginning of the
+    hold."""
 
     @property
     def summary(self) -> str:

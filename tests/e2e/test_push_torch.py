@@ -86,32 +86,63 @@ ASYNCHRONOUS = (
     .replace("def step(", "pending = []\n\n\ndef step(")
     .replace(
         "            number += 1\n",
-        "            number += 1\n            time.sleep(0.004 if rank == 3 else 0)\n"
-        "            while number % 50 == 0 and pending:\n                pending.pop().wait()\n",
+        "            number += 1\n            time.sleep(0.03 if rank == 3 else 0)\n"
+        "            while number % 40 == 0 and pending:\n                pending.pop().wait()\n",
     )
     .replace("import os\n", "import os\nimport time\n")
 )
-"""Ranks that only start their operations, as with NCCL: up to 50 steps lie between rank 3 and the others."""
+"""Ranks that only start their operations, as with NCCL: up to 40 steps lie between rank 3 and the others."""
 
 
-async def test_ranks_that_do_not_wait_for_each_other_change_at_the_same_step(relay: LocalRelay, tmp_path: Path) -> None:
+ACCUMULATING = (
+    SOURCE.replace("    dist.all_reduce(value)", "    if number % 20 == 19:\n        dist.all_reduce(value)")
+    .replace("            number += 1\n", "            number += 1\n            time.sleep(0.02 + 0.005 * rank)\n")
+    .replace("import os\n", "import os\nimport time\n")
+)
+"""Gradients are accumulated: there is one operation in 20 steps, in between ranks are up to seven steps apart."""
+STAGES = ASYNCHRONOUS.replace("async_op=True", "async_op=True, group=pairs[rank // 2]").replace(
+    "    train(dist", "    dist.barrier()\n    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]\n    train(dist"
+)
+"""Two pipeline stages, each with its own group: nothing that is counted connects them in each step."""
+
+
+@pytest.mark.parametrize("source", [ASYNCHRONOUS, ACCUMULATING], ids=["asynchronous", "accumulating"])
+async def test_ranks_that_are_at_different_steps_change_at_the_same_step(
+    relay: LocalRelay, tmp_path: Path, source: str
+) -> None:
     """The step is counted: a rank that is behind continues to where the others are held."""
+    first, steps = await pushed(relay, tmp_path, source)
+    assert "train.py: replaced in ranks 0-3 at the same step; takes effect at the next call to step" == first
+    assert 1 == len({*steps})
+
+
+async def test_ranks_that_cannot_be_compared(relay: LocalRelay, tmp_path: Path) -> None:
+    """Ranks without a common group that each step uses are not called equal; those that have one are at one step."""
+    first, steps = await pushed(relay, tmp_path, STAGES)
+    assert (
+        "train.py: replaced in ranks 0-3 while all were held, perhaps not at the same step (at the same step: "
+        "ranks 0-1; ranks 2-3); takes effect at the next call to step"
+    ) == first
+    assert (steps[0], steps[2]) == (steps[1], steps[3])
+
+
+async def pushed(relay: LocalRelay, directory: Path, source: str) -> tuple[str, list[str]]:
+    """Run a job, push to it, and return the first line of the output, and each rank's first step in the new code."""
     port = ports_in_a_row(4)
     options = ("--debug-ranks", "none", "--debug-allow-edit")
-    async with torch_job(relay, tmp_path, port, *options, nodes=2, source=ASYNCHRONOUS, forked=True):
-        logs = [tmp_path / f"steps-{rank}" for rank in range(4)]
+    async with torch_job(relay, directory, port, *options, nodes=2, source=source, forked=True):
+        logs = [directory / f"steps-{rank}" for rank in range(4)]
         await until_logged(logs, " old ")
-        local = tmp_path / "local"
+        local = directory / "local"
         local.mkdir()
-        (local / "train.py").write_text(ASYNCHRONOUS.replace(" old ", " new "))
+        (local / "train.py").write_text(source.replace(" old ", " new "))
         command = ("relay_client", "--hc", HC, "push", "train.py")
-        async with program(*command, env=access(relay, tmp_path, "send"), cwd=local) as client:
-            pushed = await client.finish()
-        assert 0 == pushed.status, pushed.stderr
-        assert "train.py: replaced in ranks 0-3 at the same step; " in pushed.stdout
+        async with program(*command, env=access(relay, directory, "send"), cwd=local) as client:
+            finished = await client.finish()
+        assert 0 == finished.status, finished.stderr
         await until_logged(logs, " new ")
-        steps = {next(line for line in log.read_text().splitlines() if " new " in line).split()[0] for log in logs}
-        assert 1 == len(steps)
+        lines = [log.read_text().splitlines() for log in logs]
+    return finished.stdout.splitlines()[0], [next(one for one in each if " new " in one).split()[0] for each in lines]
 
 
 async def until_logged(logs: list[Path], text: str) -> None:

@@ -100,6 +100,29 @@ run(body)
     assert ["held 1", "held inner 1"] == output(code).splitlines()
 
 
+def test_targets():
+    """Calls before the given count are not held; a held main thread continues if it has not reached the count."""
+    code = """
+import relay_agent.push.main_thread as module
+begun = []
+module.begun_collectives = lambda: {"g": len(begun)}
+def body():
+    outer()
+    begun.append(1)
+def test():
+    held = Hold(CODES, time.monotonic() + 3600)
+    held.wait(hold(), time.monotonic() + 3600)
+    first = held.counts["g"]
+    for more in (0, 7, 7, 9):
+        state = held.wait(hold(targets={"g": first + more}), time.monotonic() + 3600)
+        print(state.value, held.counts["g"] - first, held.counts["g"] == len(begun))
+    print(held.counts["g"] - held.before["g"])
+    held.end()
+run(body)
+"""
+    assert ["held 0 True", "held 7 True", "held 7 True", "held 9 True", "1"] == output(code).splitlines()
+
+
 def test_nobody_extends_the_hold():
     """A main thread continues at the end of its time, and the code cannot be swapped then."""
     code = """

@@ -31,6 +31,11 @@ def test_step_that_is_not_known():
         "to train_step"
     ) == show_outcome("m.py", outcome).splitlines()[0]
     assert ("train_step", False) == (as_object(outcome)["function"], as_object(outcome)["same_step"])
+    stages = tuple(tuple(Member(5678 + rank, rank) for rank in ranks) for ranks in ((0, 1), (2, 3), (4,)))
+    assert (
+        "m.py: replaced in ranks 0-4 while all were held, perhaps not at the same step (at the same step: ranks 0-1; "
+        "ranks 2-3); takes effect at the next call to step"
+    ) == show_outcome("m.py", Outcome((done(0, 1, 2, 3, 4),), "step", same_step=stages)).splitlines()[0]
 
 
 def test_constants():

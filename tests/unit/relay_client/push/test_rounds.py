@@ -85,19 +85,55 @@ def test_job_is_not_held_for_long():
     assert [0.5, 1.0, 2.0, 1.5] == lengths
 
 
-def counted(state: State, count: int) -> Pushed:
-    return Pushed((Member(5678, 0),), state, place="f" if state is State.HELD else "", counts={"0 0-1": count})
+GROUP = "0 0-1"
+
+
+def counted(state: State, count: int, before: int | None = None, *, rank: int = 0, group: str = GROUP) -> Pushed:
+    """Return the result of a rank that is held at its first call since it began so many operations of a group."""
+    if state is not State.HELD:
+        return Pushed((Member(5678 + rank, rank),), state, counts={group: count})
+    earlier = {group: count - 1 if before is None else before}
+    return Pushed((Member(5678 + rank, rank),), state, place="f", counts={group: count}, before=earlier)
 
 
 def test_ranks_at_different_steps():
     """Ranks that are held at the same function, and have begun fewer operations than others, continue to that step."""
     rounds = Rounds(60)
     rounds.next()
-    rounds.received([counted(State.HELD, 43), counted(State.HELD, 3)], 0.1)
-    assert (False, False, {"0 0-1": 43}) == (rounds.is_aligned, rounds.again, rounds.targets)
+    rounds.received([counted(State.HELD, 43), counted(State.HELD, 3, rank=1)], 0.1)
+    assert (False, False, {GROUP: 43}) == (rounds.is_aligned, rounds.again, rounds.targets)
     rounds.next()
-    rounds.received([counted(State.HELD, 43), counted(State.HELD, 43)], 0.1)
+    rounds.received([counted(State.HELD, 43), counted(State.HELD, 43, rank=1)], 0.1)
     assert (True, True) == (rounds.is_aligned, rounds.is_same_step)
+
+
+def test_steps_without_an_operation():
+    """If a rank had begun the last operation before its previous call, all ranks continue to the next operation."""
+    rounds = Rounds(60)
+    rounds.next()
+    rounds.received([counted(State.HELD, 7, 7), counted(State.HELD, 7, rank=1)], 0.1)
+    assert (False, {GROUP: 8}) == (rounds.is_aligned, rounds.targets)
+    rounds.next()
+    rounds.received([counted(State.RUNNING, 7), counted(State.HELD, 8, rank=1)], 0.5)
+    assert (False, {GROUP: 8}) == (rounds.is_aligned, rounds.targets)
+    rounds.next()
+    rounds.received([counted(State.HELD, 8), counted(State.HELD, 8, rank=1)], 0.5)
+    assert rounds.is_same_step
+
+
+def test_operation_that_does_not_come():
+    """If no rank begins another operation for a quarter of the time limit, all are held without a comparison."""
+    rounds, elapsed = Rounds(60), 0.0
+    seconds = rounds.next()
+    while seconds is not None and rounds.targets != {GROUP: 7}:
+        is_first = not elapsed
+        state = State.HELD if is_first else State.RUNNING
+        elapsed += seconds
+        rounds.received([counted(state, 7, 7), counted(state, 7, 7, rank=1)], seconds)
+        seconds = rounds.next()
+    assert 15 <= elapsed < 30
+    rounds.received([counted(State.HELD, 7, 7), counted(State.HELD, 7, 7, rank=1)], 0.1)
+    assert (True, False) == (rounds.is_aligned, rounds.is_same_step)
 
 
 def test_rank_that_waits_for_one_that_is_held():

@@ -67,7 +67,7 @@ def test_names_on_the_wire():
     }
     assert (wire, request) == (encode(request), Push.parse_body(wire))
     done = Pushed((Member(5678, 0),), State.DONE, changed=("f()",), kept=("k",), file="/a/model.py", digest="d")
-    held = Pushed((Member(5678, 0),), State.HELD, place="f", counts={"0 0-3": 7})
+    held = Pushed((Member(5678, 0),), State.HELD, place="f", counts={"0 0-3": 7}, before={"0 0-3": 6})
     fields = {
         "members": [[5678, 0]],
         "state": "done",
@@ -77,7 +77,7 @@ def test_names_on_the_wire():
         "digest": "d",
     }
     assert {"processes": [fields]} == encode(NodePushed((done,)))
-    fields = {"members": [[5678, 0]], "state": "held", "place": "f", "counts": {"0 0-3": 7}}
+    fields = {"members": [[5678, 0]], "state": "held", "place": "f", "counts": {"0 0-3": 7}, "before": {"0 0-3": 6}}
     assert {"processes": [fields]} == encode(NodePushed((held,)))
     refused = {
         "error": "e",
