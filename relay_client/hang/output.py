@@ -33,6 +33,7 @@ def _job(verdict: JobVerdict) -> dict[str, object]:
         "script": job.script,
         "text": describe_job(verdict),
         "groups": [_group(group) for group in verdict.groups],
+        "mismatched": [_group(group) for group in verdict.mismatched],
         "unrecorded": [
             {"call": wait.call, "place": wait.place, "device": wait.is_for_device, "ranks": list(wait.ranks)}
             for wait in verdict.unrecorded

@@ -32,6 +32,7 @@ def describe_job(verdict: JobVerdict) -> list[str]:
         *_cycles(groups),
         *(_group_paragraph(group, groups, job) for group in groups),
         *(_unrecorded(wait, verdict) for wait in verdict.unrecorded),
+        *map(_mismatch, verdict.mismatched),
         *_waiting_for_debuggers(job, groups),
         *_rows(job, groups),
         *_ras(job),
@@ -61,6 +62,15 @@ def _group_paragraph(verdict: GroupVerdict, verdicts: Sequence[GroupVerdict], jo
             clauses = (f"{format_ranks(found)}, which {_agreeing(text, found)}" for text, found in each)
             parts.append(f"{word} {'; '.join(clauses)}")
     return f"{_group_name(verdict)}: {'; '.join(parts)}"
+
+
+def _mismatch(verdict: GroupVerdict) -> str:
+    """Return the sentence about a completed operation that differs between ranks."""
+    calls = ", ".join(f"{format_ranks(ranks)} entered {text}" for text, ranks in verdict.variants)
+    return (
+        f"{_group_name(verdict)}: collective #{verdict.number} is complete, but differs between ranks, so its result "
+        f"is wrong: {calls}"
+    )
 
 
 def _group_name(verdict: GroupVerdict) -> str:

@@ -14,13 +14,13 @@ operations with the same number wait for each other forever: they call operation
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay_client.hang.reports import Job, RankReport
 from relay_client.hang.unrecorded import UnrecordedWait, may_hang, unrecorded_waits
 from relay_core.agent_api.collectives import GroupRecord, Operation
 
-__all__ = ["MIN_AGE", "GroupVerdict", "JobVerdict", "Position", "judge", "positions"]
+__all__ = ["MIN_AGE", "GroupVerdict", "JobVerdict", "Position", "judge", "judge_completed", "positions"]
 
 SAME_INPUTS = frozenset({"all_reduce", "broadcast", "reduce", "reduce_scatter", "reduce_scatter_tensor", "barrier"})
 """Operations whose input tensors have the same shape and type in all ranks; in other operations, they may differ."""
@@ -134,6 +134,26 @@ def judge(ranks: Mapping[int, RankReport]) -> list[GroupVerdict]:
     return sorted(verdicts, key=lambda verdict: -(verdict.age or 0.0))
 
 
+def judge_completed(ranks: Mapping[int, RankReport]) -> list[GroupVerdict]:
+    """Return the first operation of each group that is complete although ranks have called different ones.
+
+    NCCL does not compare what ranks call: such an operation can complete, and has a wrong result. Only the most recent
+    operations of each rank are known.
+    """
+    found = (_judge_completed(group) for group in _groups(ranks))
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _judge_completed(group: _Group) -> GroupVerdict | None:
+    completed = min((one.completed for one in group.positions.values()), default=0)
+    for number in sorted({number for one in group.positions.values() for number in one.operations}):
+        called = {rank: one.operations.get(number) for rank, one in group.positions.items()}
+        verdict = GroupVerdict(group.name, group.members, number, called, waiting=(), missing=(), unknown=())
+        if number <= completed and len(verdict.variants) > 1:
+            return verdict
+    return None
+
+
 def positions(ranks: Mapping[int, RankReport]) -> dict[tuple[int, str, str], tuple[int, int]]:
     """Return how far each rank has progressed in each group; two such results show whether a job is making progress."""
     return {
@@ -216,13 +236,15 @@ class JobVerdict:
     groups: tuple[GroupVerdict, ...]
     unrecorded: tuple[UnrecordedWait, ...] = ()
     """The waits that no group shows."""
+    mismatched: tuple[GroupVerdict, ...] = ()
+    """Completed operations that differ between ranks."""
 
     @classmethod
     def of(cls, job: Job) -> JobVerdict:
         """Judge a job."""
         groups = tuple(judge(job.ranks))
         recorded = {rank for group in groups for rank in (*group.waiting, *group.missing, *group.unknown)}
-        return cls(job, groups, unrecorded_waits(job.ranks, recorded))
+        return cls(job, groups, unrecorded_waits(job.ranks, recorded), tuple(judge_completed(job.ranks)))
 
     @property
     def is_hanging(self) -> bool:
@@ -246,4 +268,4 @@ class JobVerdict:
         then, now = positions(before.job.ranks), positions(self.job.ranks)
         moved = {key[0] for key in {*then, *now} if then.get(key) != now.get(key)}
         kept = (wait.only(set(known.get((wait.call, wait.place), ())) - moved) for wait in self.unrecorded)
-        return JobVerdict(self.job, groups, tuple(wait for wait in kept if wait is not None))
+        return replace(self, groups=groups, unrecorded=tuple(wait for wait in kept if wait is not None))

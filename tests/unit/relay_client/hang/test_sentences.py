@@ -149,6 +149,17 @@ def test_ranks_that_may_wait_for_the_device() -> None:
     assert sentences(*many)[0].endswith("; rank 7 is at a.py:7 in f (blocked in a call); 4 other ranks are elsewhere")
 
 
+def test_completed_operation_that_differs() -> None:
+    """Ranks that passed different shapes to a completed operation are named, whatever else there is."""
+    odd = group(6, 6, inputs="[17] float32")
+    remark, nothing = sentences(*(at(rank, LOAD, group(6, 6)) for rank in (0, 1, 3)), at(2, LOAD, odd))
+    assert (
+        "group 'default' (4 ranks): collective #3 is complete, but differs between ranks, so its result is wrong: "
+        "ranks 0-1,3 entered all_reduce [16] float32, rank 2 entered all_reduce [17] float32"
+    ) == remark
+    assert nothing.startswith("no rank is waiting in a collective; ")
+
+
 def test_ranks_at_a_breakpoint() -> None:
     """A job all of whose ranks a debugger has stopped does not hang."""
     assert ["all 4 ranks are stopped by a debugger or waiting for one: this is not a hang"] == sentences(

@@ -162,6 +162,21 @@ def test_hang_that_needs_no_second_look() -> None:
         assert (0, True) == (verdict.patience, verdict.is_hanging)
 
 
+def test_completed_operation_that_differs() -> None:
+    """Different shapes of an operation that needs equal ones are remarked if it is complete, and are not a hang."""
+    odd = group(6, 6, (0, 1), inputs="[17] float32")
+    well = JobVerdict.of(Job(5678, ranks(report(0, group(6, 6, (0, 1))), report(1, odd))))
+    (verdict,) = well.mismatched
+    assert (3, [("all_reduce [16] float32", (0,)), ("all_reduce [17] float32", (1,))]) == (
+        verdict.number,
+        verdict.variants,
+    )
+    assert not well.is_hanging
+    ahead = group(60, 60, (0, 1), inputs="[17] float32")
+    for other in (group(6, 6, (0, 1)), ahead, odd._replace(completed=2)):
+        assert () == JobVerdict.of(Job(5678, ranks(report(0, group(6, 6, (0, 1))), report(1, other)))).mismatched
+
+
 def test_positions() -> None:
     """The progress of a job is the numbers of each rank in each group."""
     assert {(0, "other", "0"): (6, 5), (0, "", "1"): (0, 0)} == positions(
