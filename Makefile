@@ -8,6 +8,7 @@
 # make soak    runs the long stress tests;  make fuzz  sends hostile input to the parsers
 # make pictures  makes the pictures of README and the guides from the real programs
 # make faults  lets jobs lack resources and another user attack, and prints what was tried and what happened
+# make gpu     runs the tests that need a GPU, and prints their table;  make gpu-wheels  downloads what that needs
 # make rehearse-azure  follows docs/guides/azure.md against stand-ins for Azure, and provokes the documented failures
 # PYTHON=python3.12 selects another interpreter; each has its own virtual environment.
 
@@ -29,7 +30,7 @@ PYTEST_FLAGS ?= -n 6 --dist loadgroup
 # The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults rehearse-azure pictures bench extras mpi neovim tmux vsix dist test-pythons clean
+.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults gpu gpu-wheels rehearse-azure pictures bench extras mpi neovim tmux vsix dist test-pythons clean
 
 # The environment of the demo is one for users, without the tools for development, which take a minute longer to install.
 demo: $(DEMO_VENV)/.ready
@@ -131,6 +132,20 @@ fuzz: $(READY)
 # Two minutes. As root also with full disks and with another user of the machine.
 faults: $(READY)
 	$(BIN)/python -m tests.faults
+
+# At most six minutes, with an interpreter that has torch with CUDA. GPU=tests/gpu/test_nccl.py selects tests.
+gpu:
+	@$(PYTHON) .ci/gpu.py $(GPU)
+
+# For machines with a GPU and without a network: 23 MB for x86-64 and the version GPU_PYTHON of Python. Copy the
+# checkout there with build/gpu-wheels, and run `make gpu`.
+GPU_PYTHON ?= 3.12
+GPU_TAGS := manylinux_2_28 manylinux_2_27 manylinux_2_24 manylinux_2_17 manylinux2014 manylinux_2_5 manylinux1
+gpu-wheels: $(READY)
+	@rm -rf build/gpu-wheels
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary=:all: --python-version $(GPU_PYTHON) \
+	--implementation cp $(foreach tag,$(GPU_TAGS),--platform $(tag)_x86_64) \
+	--dest build/gpu-wheels '.[gpu-tests]' 'hatchling>=1.27' editables
 
 # Takes less than a minute once the Azure ML SDK is installed.
 rehearse-azure: $(READY)
