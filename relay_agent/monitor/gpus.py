@@ -57,12 +57,21 @@ def _find_nvidia() -> list[Reader]:
 
 def _read_nvidia(library: Any, handle: Any) -> GpuUsage | None:
     try:
-        memory = library.nvmlDeviceGetMemoryInfo(handle)
+        memory = _memory_of(library, handle)
         name = library.nvmlDeviceGetName(handle)
         busy = library.nvmlDeviceGetUtilizationRates(handle).gpu / PERCENT
     except library.NVMLError:
         return None
     return GpuUsage(name.decode() if isinstance(name, bytes) else name, busy, int(memory.used), int(memory.total))
+
+
+def _memory_of(library: Any, handle: Any) -> Any:
+    """Return the memory in use as nvidia-smi counts it: without what the driver reserves for itself."""
+    version = getattr(library, "nvmlMemory_v2", None)
+    if version is not None:
+        with contextlib.suppress(library.NVMLError):  # a driver before 510
+            return library.nvmlDeviceGetMemoryInfo(handle, version)
+    return library.nvmlDeviceGetMemoryInfo(handle)
 
 
 def _find_amd() -> list[Reader]:

@@ -1,10 +1,12 @@
 """Facts about the GPUs of a node; a vendor's own library is read where it is installed.
 
-No test has a GPU. What AMD's library returns is taken from its documentation and source.
+No test has a GPU. NVIDIA's library is the real one, above a stand-in for the driver; what AMD's library returns is
+taken from its documentation and source.
 """
 
 import importlib.util
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from relay_agent.monitor.gpus import Gpus
 from relay_core.agent_api.resources.usage import GpuUsage
+from tests.support.nvml import Gpu, install_driver
 
 LIBRARIES = ("pynvml", "amdsmi")
 
@@ -37,6 +40,15 @@ def test_with_a_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (other,) = {*LIBRARIES} - {name}
     monkeypatch.setitem(sys.modules, other, None)
     assert all(0 <= gpu.busy <= 1 and gpu.memory <= gpu.total for gpu in Gpus().read())
+
+
+@pytest.mark.parametrize(("missing", "memory"), [("", 24_817_696_768), ("nvmlDeviceGetMemoryInfo_v2", 25_455_493_120)])
+def test_memory_of_nvidia_gpus(missing: str, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory in use is what nvidia-smi prints; an old driver counts its own reserve as well."""
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    install_driver(monkeypatch, Gpu(), Gpu(busy=100), missing=(missing,))
+    gpu = GpuUsage("NVIDIA H200", 0.5, memory, 150_754_820_096)
+    assert [gpu, replace(gpu, busy=1.0)] == Gpus().read()
 
 
 class AmdSmiException(Exception):
