@@ -99,6 +99,8 @@ def _scalars(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tupl
         name = f"port_{process.port}" if rank is None else f"rank_{rank}"
         yield f"{name}/cpu_percent", 100 * process.cpu
         yield f"{name}/memory_gib", process.memory / GIB
+        for share in process.gpus:
+            yield f"{name}/gpu_{share.number}_memory_gib", share.memory / GIB
         if (torch := process.allocator) is not None:
             yield f"{name}/torch_allocated_gib", torch.allocated / GIB
             yield f"{name}/torch_reserved_gib", torch.reserved / GIB

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -60,9 +60,23 @@ def _read_nvidia(library: Any, handle: Any) -> GpuUsage | None:
         memory = _memory_of(library, handle)
         name = library.nvmlDeviceGetName(handle)
         busy = library.nvmlDeviceGetUtilizationRates(handle).gpu / PERCENT
+        uuid = library.nvmlDeviceGetUUID(handle)
     except library.NVMLError:
         return None
-    return GpuUsage(name.decode() if isinstance(name, bytes) else name, busy, int(memory.used), int(memory.total))
+    processes = tuple(_processes_of(library, handle))
+    return GpuUsage(_text(name), busy, int(memory.used), int(memory.total), _text(uuid), processes)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _processes_of(library: Any, handle: Any) -> Iterator[tuple[int, int]]:
+    """Yield the id of each process that has memory on the GPU, with its bytes if the driver counts them."""
+    with contextlib.suppress(library.NVMLError):  # not supported, or not permitted
+        for process in library.nvmlDeviceGetComputeRunningProcesses(handle):
+            if process.usedGpuMemory is not None:
+                yield process.pid, int(process.usedGpuMemory)
 
 
 def _memory_of(library: Any, handle: Any) -> Any:

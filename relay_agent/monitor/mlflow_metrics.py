@@ -91,6 +91,8 @@ def _metrics(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tupl
         name = f"port_{process.port}" if rank is None else f"rank_{rank}"
         yield f"{name}/cpu_utilization_percentage", 100 * process.cpu
         yield f"{name}/memory_usage_megabytes", process.memory / MEGABYTE
+        for share in process.gpus:
+            yield f"{name}/gpu_{share.number}_memory_usage_megabytes", share.memory / MEGABYTE
         if (torch := process.allocator) is not None:
             yield f"{name}/torch_allocated_megabytes", torch.allocated / MEGABYTE
             yield f"{name}/torch_reserved_megabytes", torch.reserved / MEGABYTE

@@ -8,13 +8,14 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from relay_agent.mlflow_run import find_run
 from relay_agent.monitor.event_log import EventLog, scalars_of
 from relay_agent.monitor.gpus import Gpus
 from relay_agent.monitor.mlflow_metrics import MlflowMetrics
-from relay_agent.monitor.procfs import Counters, read_counters
+from relay_agent.monitor.procfs import Counters, has_host_pids, read_counters
 from relay_agent.monitor.prometheus import MetricsServer, as_text
 from relay_agent.monitor.rates import usage_between
 from relay_agent.monitor.table_file import append_usage
@@ -89,6 +90,7 @@ class Monitor:
     async def _sample(self) -> None:
         gpus = await asyncio.to_thread(Gpus)
         before: Counters | None = None
+        usage_of = partial(usage_between, has_host_pids=has_host_pids())
         while True:
             targets = {target.pid: target for target in self._targets() if target.pid is not None}
             try:
@@ -99,7 +101,7 @@ class Monitor:
             ports = {pid: target.port for pid, target in targets.items()}
             found = await asyncio.to_thread(gpus.read)
             allocators = await self._allocators()
-            if before is not None and (usage := usage_between(before, after, ports, found, allocators)) is not None:
+            if before is not None and (usage := usage_of(before, after, ports, found, allocators)) is not None:
                 self._on_usage(usage)
                 ranks = {target.port: target.rank for target in targets.values()}
                 await self._keep(usage, ranks)

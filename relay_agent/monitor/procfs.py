@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Counters", "read_counters"]
+__all__ = ["Counters", "has_host_pids", "read_counters"]
 
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
 """The process's own cgroup in a container (cgroup version 2)."""
+PID_NAMESPACE = PROC / "self/ns/pid"
+FIRST_NAMESPACE = "pid:[4026531836]"
+"""The namespace of the host (`PROC_PID_INIT_INO` of Linux); a container has another one."""
 KIBIBYTE = 1024
 IDLE_FIELDS = (3, 4)
 """Fields of the first line of `/proc/stat`: idle and iowait."""
@@ -38,6 +41,14 @@ class Counters:
     """Bytes."""
     processes: dict[int, tuple[float, int]] = field(default_factory=dict)
     """Processor seconds and resident bytes by process id, without processes that have exited."""
+
+
+def has_host_pids(namespace: Path = PID_NAMESPACE) -> bool:
+    """Return whether the process ids of this process are those of the host, which a driver reports."""
+    try:
+        return str(namespace.readlink()) == FIRST_NAMESPACE
+    except OSError:
+        return False
 
 
 def read_counters(pids: Iterable[int], proc: Path = PROC, cgroup: Path = CGROUP) -> Counters:

@@ -142,6 +142,9 @@ def _metrics(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[Metr
             process.cpu / cores,
         )
         yield "process_memory_usage_bytes", "Resident set size of the process.", labels, process.memory
+        for share in process.gpus:
+            on_gpu = {**labels, "hw_id": str(share.number)}
+            yield "process_gpu_memory_usage_bytes", "GPU memory used by the process.", on_gpu, share.memory
         if (torch := process.allocator) is not None:
             yield "torch_cuda_memory_allocated_bytes", "GPU memory used by tensors.", labels, torch.allocated
             yield "torch_cuda_memory_reserved_bytes", "GPU memory reserved by torch.", labels, torch.reserved

@@ -14,6 +14,7 @@ __all__ = ["COLUMNS", "append_usage"]
 COLUMNS = (
     *("time", "node", "what", "rank", "port", "cpu", "memory", "total", "busy"),
     *("torch_allocated", "torch_reserved", "torch_peak", "torch_ooms", "torch_retries"),
+    *("gpus", "gpu_memory", "gpu_memory_is_reserved"),
 )
 
 
@@ -42,10 +43,15 @@ def _lines(node: str, usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iter
     base = {"time": f"{usage.time:.1f}", "node": node}
     yield {**base, "what": "node", "cpu": f"{usage.cpu:.3f}", "memory": usage.memory, "total": usage.total}
     for process in usage.processes:
-        line = {**base, "what": "process", "rank": ranks.get(process.port), "port": process.port}
+        line: dict[str, object] = {**base, "what": "process", "rank": ranks.get(process.port), "port": process.port}
         line |= {"cpu": f"{process.cpu:.3f}", "memory": process.memory}
         torch = {} if process.allocator is None else asdict(process.allocator)
-        yield line | {f"torch_{name}": number for name, number in torch.items()}
+        line |= {f"torch_{name}": number for name, number in torch.items() if f"torch_{name}" in COLUMNS}
+        if process.gpus:
+            line["gpus"] = " ".join(str(share.number) for share in process.gpus)
+            line["gpu_memory"] = sum(share.memory for share in process.gpus)
+            line["gpu_memory_is_reserved"] = str(any(share.is_reserved for share in process.gpus)).lower()
+        yield line
     for number, gpu in enumerate(usage.gpus):
         what = {**base, "what": f"gpu {number} ({gpu.name})"}
         yield {**what, "memory": gpu.memory, "total": gpu.total, "busy": f"{gpu.busy:.3f}"}

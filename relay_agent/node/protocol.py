@@ -115,7 +115,7 @@ class AnswerFields(TypedDict, total=False):
     """In the answer to `stacks`: as `relay_core.agent_api.stacks.ThreadStack` encodes them."""
     collectives: object
     """In the answer to `collectives`: as `relay_core.agent_api.collectives.ProcessCollectives` encodes it."""
-    allocator: list[int] | None
+    allocator: Sequence[object] | None
     """In the answer to `allocator`: as `relay_core.agent_api.resources.usage.AllocatorUsage` encodes it."""
     value: object
     """In the answer to `evaluate`: as `relay_core.agent_api.evaluation.Value` encodes it."""

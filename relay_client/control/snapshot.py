@@ -14,6 +14,7 @@ from relay_client.control.state import (
     Connection,
     Ended,
     Gpu,
+    GpuShare,
     Node,
     Port,
     Status,
@@ -27,6 +28,7 @@ from relay_client.ui.endings import how_ended
 from relay_client.ui.rank_view import rank_view
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
+from relay_core.agent_api.resources.usage import AllocatorUsage
 
 __all__ = ["take_snapshot"]
 
@@ -93,6 +95,10 @@ def _usage(agent: AgentInfo) -> Usage | None:
     return Usage(found.time, found.cpu, found.cores, found.memory, found.total, gpus)
 
 
+def _allocator(found: AllocatorUsage) -> Allocator:
+    return Allocator(found.allocated, found.reserved, found.peak, found.ooms, found.retries)
+
+
 def _target(
     found: TargetInfo, agent: AgentInfo, port_owner: str, ports: Sequence[Port], connections: Sequence[Connection]
 ) -> Target:
@@ -128,7 +134,8 @@ def _target(
         stop=stop,
         cpu=used.cpu if used else None,
         memory=used.memory if used else None,
-        allocator=Allocator(**asdict(used.allocator)) if used and used.allocator else None,
+        allocator=_allocator(used.allocator) if used and used.allocator else None,
+        gpus=tuple(GpuShare(**asdict(share)) for share in used.gpus) if used else (),
     )
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "Connection",
     "Ended",
     "Gpu",
+    "GpuShare",
     "Node",
     "Port",
     "Status",
@@ -61,6 +62,18 @@ class Allocator:
 
 
 @dataclass(frozen=True)
+class GpuShare:
+    """What a process uses of one GPU."""
+
+    number: int
+    """Index in the `gpus` of its node."""
+    memory: int
+    """Bytes."""
+    is_reserved: bool
+    """True if `memory` is only what torch's allocator holds."""
+
+
+@dataclass(frozen=True)
 class Target:
     """One process that can be debugged."""
 
@@ -97,6 +110,8 @@ class Target:
     """Size of the resident set in bytes. None without `--debug-monitor`."""
     allocator: Allocator | None = None
     """GPU memory; None without `--debug-monitor`, or if this process has not used CUDA through torch."""
+    gpus: tuple[GpuShare, ...] = ()
+    """The NVIDIA GPUs that the process uses, with `--debug-monitor`."""
 
     @property
     def label(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -186,6 +186,7 @@ def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
                 "resumed_since": target.attachment.resumed_since if target.attachment else None,
                 "cpu": used.cpu if used else None,
                 "memory": used.memory if used else None,
+                "gpus": [asdict(share) for share in used.gpus] if used else [],
             }
             for agent in agents
             for target in agent.targets

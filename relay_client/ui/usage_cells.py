@@ -5,11 +5,12 @@ Cells in one column have the same width, so that columns do not move when number
 
 from __future__ import annotations
 
-from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage
+from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage
+from relay_core.ranges import format_ranges
 
 __all__ = ["USAGE_COLUMNS", "usage_cells"]
 
-USAGE_COLUMNS = ("cpu", "mem", "node gpu")
+USAGE_COLUMNS = ("cpu", "mem", "gpu", "node gpu")
 WIDTH = 4
 """Number of characters in a number with its unit."""
 UNITS = "BKMGTPE"
@@ -28,8 +29,8 @@ def usage_cells(usage: NodeUsage | None, port: int | None = None) -> tuple[str, 
         port: The logical port of the process; None for a node without processes.
     """
     used = usage.of(port) if usage is not None and port is not None else None
-    cpu, memory = ("", "") if used is None else (_processors(used.cpu), _bytes(used.memory))
-    return cpu, memory, _gpus(usage.gpus) if usage is not None else ""
+    cells = ("", "", "") if used is None else (_processors(used.cpu), _bytes(used.memory), _shares(used.gpus))
+    return *cells, _gpus(usage.gpus) if usage is not None else ""
 
 
 def _processors(number: float) -> str:
@@ -44,6 +45,13 @@ def _bytes(number: float) -> str:
     number = min(number, MAX_NUMBER)
     digits = f"{number:.1f}" if power and round(number, 1) < TEN else f"{number:.0f}"
     return f"{digits}{UNITS[power]}".rjust(WIDTH)
+
+
+def _shares(shares: tuple[GpuShare, ...]) -> str:
+    """Return the numbers of a process's GPUs, and the memory that it uses on them: `0  31G`, `0-3  98G`."""
+    if not shares:
+        return ""
+    return f"{format_ranges(share.number for share in shares)} {_bytes(sum(share.memory for share in shares))}"
 
 
 def _gpus(gpus: tuple[GpuUsage, ...]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import KEY, node_of
 from tests.support.ports import free_port
@@ -73,13 +73,14 @@ async def test_the_numbers_of_the_monitor(relay: LocalRelay, env: dict[str, str]
         gpus = (GpuUsage("H100", 0.87, 31 * GIB, 80 * GIB),)
         for cpu, memory, gpu, cells in (
             (1.2, 3.14 * GIB, (), ["1.2", "3.1G"]),
-            (12.34, 512 * MIB, gpus, ["12.3", "512M", "87%", "31G"]),
-            (0.0, 98 * MIB, gpus, ["0.0", "98M", "87%", "31G"]),
+            (12.34, 512 * MIB, gpus, ["12.3", "512M", "0", "9.5G", "87%", "31G"]),
+            (0.0, 98 * MIB, gpus, ["0.0", "98M", "0", "9.5G", "87%", "31G"]),
         ):
-            process = ProcessUsage(monitored, cpu, int(memory))
+            shares = (GpuShare(0, int(9.5 * GIB)),) if gpu else ()
+            process = ProcessUsage(monitored, cpu, int(memory), None, shares)
             node.fields["usage"] = NodeUsage(time.time(), 2.0, 8, GIB, 2 * GIB, gpu, (process,))
             node.publish()
-            heading = ["cpu", "mem", *["node", "gpu"][: 2 * len(gpu)], "held", "by"]
+            heading = ["cpu", "mem", *["gpu", "node", "gpu"][: 3 * len(gpu)], "held", "by"]
             row = ["1", "node-1", str(monitored), "train.py", "running", *cells]
             await shown.when(lambda row=row: [row, quiet] == table(shown)[1:])
             assert heading == table(shown)[0][-len(heading) :]

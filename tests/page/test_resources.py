@@ -12,7 +12,7 @@ import pytest
 from relay_client.control.codec import encode
 from relay_client.control.messages import GetStatus
 from relay_client.control.service import Subscriber
-from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.page import BASE_PORT, Job, ServedPage, opened, running_job_of, served_page
 from tests.support.ports import free_port
 from tests.support.programs import program, run
@@ -65,11 +65,11 @@ def heights(*shares: float) -> object:
     return pytest.approx(shares, abs=0.051 / (HEIGHT - 2 * MARGIN))
 
 
-def use(job: Job, number: int, usage: NodeUsage) -> None:
+def use(job: Job, number: int, usage: NodeUsage, *shares: GpuShare) -> None:
     """Announce a sample of a node, and an event, so that the page is updated at once."""
     first = BASE_PORT + number * job.per_node
     job.nodes[number].fields["usage"] = replace(
-        usage, processes=(ProcessUsage(first, usage.cpu / 2, usage.memory // 4),)
+        usage, processes=(ProcessUsage(first, usage.cpu / 2, usage.memory // 4, None, shares),)
     )
     state = job.nodes[number].processes[first].fields["state"]
     job.nodes[number].change(first, state="waiting" if state == "running" else "running")
@@ -136,17 +136,29 @@ def picture(name: str) -> Path:
 
 
 async def test_many_gpus(relay: LocalRelay, tab: Page) -> None:
-    """All GPUs of a node share two plots, with a line for each GPU and the range of the latest values."""
+    """All GPUs of a node share two plots, with a line for each GPU and the range of the latest values.
+
+    The plots of a rank have the memory that it uses on its GPUs, or that torch's allocator holds for it.
+    """
     gpus = tuple(GpuUsage("H100", number / 10, number * 10 * GIB, 80 * GIB) for number in range(8))
     async with running_job_of(relay, 2, 2) as job, served_page(relay) as page:
         await opened(tab, page, 2)
-        use(job, 0, NodeUsage(100.0, 1.0, 16, 8 * GIB, 64 * GIB, gpus))
+        shares = (GpuShare(3, 24 * GIB), GpuShare(4, 40 * GIB))
+        use(job, 0, NodeUsage(100.0, 1.0, 16, 8 * GIB, 64 * GIB, gpus), *shares)
         await tab.locator("#usage figure").nth(3).wait_for()
         load, memory = await tab.locator("#usage figcaption", has_text="GPUs 0-7").all_inner_texts()
         assert ["GPUs 0-7 H100", "0 to 70 %"] == load.split("\n")
         assert ["GPUs 0-7 memory", "0.00 to 70.0 of 80 GiB"] == memory.split("\n")
         assert 8 == await tab.locator("#usage figure").nth(2).locator(".line").count()
+        await tab.locator(f".tile[data-port='{BASE_PORT}']").click()
+        await tab.locator("#rank figure").nth(2).wait_for()
+        of_rank = await plots(tab, "#rank")
+        assert ["processors", "memory", "GPUs 3, 4 memory"] == list(of_rank)
+        assert "24.0 to 40.0 of 80 GiB" == of_rank["GPUs 3, 4 memory"].text
+        assert heights(0.3, 0.3) == of_rank["GPUs 3, 4 memory"].heights
         await tab.screenshot(path=picture("many-gpus"), full_page=True)
+        use(job, 0, NodeUsage(101.0, 1.0, 16, 8 * GIB, 64 * GIB, gpus), GpuShare(3, 20 * GIB, is_reserved=True))
+        await tab.locator("#rank figure", has_text="GPU 3 memory of torch").wait_for()
 
 
 async def test_a_sample_changes_no_card(relay: LocalRelay, tab: Page) -> None:

@@ -44,6 +44,12 @@ export interface Allocator {
   retries: number;
 }
 
+export interface GpuShare {
+  number: number;
+  memory: number;
+  is_reserved: boolean;
+}
+
 export interface Target {
   port: number;
   rank?: number;
@@ -65,6 +71,7 @@ export interface Target {
   cpu?: number;
   memory?: number;
   allocator?: Allocator;
+  gpus: GpuShare[];
 }
 
 export interface Ended {

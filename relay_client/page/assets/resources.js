@@ -35,7 +35,7 @@ export function keep(nodes) {
     if (!node.usage) continue;
     const known = samples.get(node.agent) ?? [];
     if (known.at(-1)?.time === node.usage.time) continue;
-    const ranks = new Map(node.targets.filter(({ cpu }) => cpu !== undefined).map(({ port, cpu, memory }) => [port, { cpu, memory }]));
+    const ranks = new Map(node.targets.filter(({ cpu }) => cpu !== undefined).map(({ port, cpu, memory, gpus }) => [port, { cpu, memory, gpus }]));
     known.push({ ...node.usage, ranks });
     samples.set(node.agent, known.slice(-MAX_SAMPLES));
   }
@@ -107,6 +107,18 @@ export function hasGpu(node) {
   return node.usage && (node.usage.gpus ?? []).length > 0;
 }
 
+/** Returns a plot for the memory of the GPUs that a rank uses, with a line for each GPU; none if they are unknown. */
+function sharePlots(found, port) {
+  const shares = (sample) => sample.ranks.get(port).gpus ?? [];
+  const last = shares(found.at(-1));
+  if (!last.length) return [];
+  const numbers = last.map(({ number }) => number);
+  const total = Math.max(...numbers.map((number) => found.at(-1).gpus?.[number]?.total ?? 0));
+  const name = `${numbers.length > 1 ? 'GPUs' : 'GPU'} ${numbers.join(', ')} ${last.some((share) => share.is_reserved) ? 'memory of torch' : 'memory'}`;
+  const lineOf = (number) => found.map((sample) => [sample.time, shares(sample).find((share) => share.number === number)?.memory ?? 0]);
+  return [plot(name, numbers.map(lineOf), total, bytesOf(total), bytes(total))];
+}
+
 /** Returns the plots of a rank; none without samples. */
 export function rankPlots(node, port) {
   const found = (samples.get(node.agent) ?? []).filter(({ ranks }) => ranks.has(port));
@@ -117,5 +129,6 @@ export function rankPlots(node, port) {
   return [
     plot('processors', [cpu], Math.max(1, most(cpu)), (value) => value.toFixed(2)),
     plot('memory', [memory], most(memory) * 1.2, bytes),
+    ...sharePlots(found, port),
   ];
 }

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from relay_core.records import Port, Wire
 
-__all__ = ["AllocatorUsage", "GpuUsage", "NodeUsage", "ProcessUsage"]
+__all__ = ["AllocatorUsage", "GpuShare", "GpuUsage", "HeldMemory", "NodeUsage", "ProcessUsage"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,34 @@ class GpuUsage:
     memory: int
     """Bytes in use."""
     total: int
+    """Bytes."""
+    uuid: Annotated[str, Wire(is_local=True)] = ""
+    """As nvidia-smi prints it; "" for a GPU of another vendor."""
+    processes: Annotated[tuple[tuple[int, int], ...], Wire(is_local=True)] = ()
+    """Process ids with the bytes that each uses, as the driver counts them."""
+
+
+@dataclass(frozen=True)
+class GpuShare:
+    """What one process uses of one GPU."""
+
+    is_array: ClassVar = True
+    number: int
+    """Index of the GPU in the node's `gpus`, and in the output of nvidia-smi."""
+    memory: int
+    """Bytes."""
+    is_reserved: bool = False
+    """True if `memory` is only what torch's allocator holds, because the driver does not know the process by its id."""
+
+
+@dataclass(frozen=True)
+class HeldMemory:
+    """What torch's allocator holds on one GPU."""
+
+    is_array: ClassVar = True
+    uuid: str
+    """As nvidia-smi prints it; "" if torch does not report it."""
+    reserved: int
     """Bytes."""
 
 
@@ -39,6 +67,9 @@ class AllocatorUsage:
     """Number of times that torch raised OutOfMemoryError because no memory was left."""
     retries: int
     """Number of times that unused memory had to be freed before memory could be allocated."""
+    gpus: tuple[HeldMemory, ...] = ()
+    """The GPUs on which it holds memory. A process reports them to its agent, which announces `ProcessUsage.gpus`
+    instead."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +85,8 @@ class ProcessUsage:
     """Bytes of its resident set."""
     allocator: AllocatorUsage | None = None
     """None if it has not used CUDA through torch, or did not answer in time."""
+    gpus: tuple[GpuShare, ...] = ()
+    """The NVIDIA GPUs that it is known to use."""
 
 
 @dataclass(frozen=True)

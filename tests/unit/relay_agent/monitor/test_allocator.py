@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from relay_agent.monitor.allocator import KEYS, summed
-from relay_core.agent_api.resources.usage import AllocatorUsage
+from relay_core.agent_api.resources.usage import AllocatorUsage, HeldMemory
 from relay_core.records import parse_or_none
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import run_job
@@ -69,7 +69,10 @@ def test_cuda_is_not_initialized() -> None:
 @needs_torch
 @pytest.mark.job
 def test_torch_has_these_keys() -> None:
-    """Torch documents the keys, and makes them from the nested numbers of its C extension."""
+    """Torch documents the keys, and makes them from the nested numbers of its C extension.
+
+    A GPU on which no memory is reserved is not listed; the others have their UUID as nvidia-smi prints it.
+    """
     (documented,) = with_torch("print(ascii(torch.cuda.memory_stats.__doc__))")
     text = ast.literal_eval(documented)
     assert '"allocated_bytes.{all,large_pool,small_pool}.{current,peak,allocated,freed}"' in text
@@ -77,10 +80,14 @@ def test_torch_has_these_keys() -> None:
     assert all(f'"{key}"' in text for key in KEYS if "." not in key)
     (found,) = with_torch(
         "amount = lambda current, peak: {'all': {'current': current, 'peak': peak}}\n"
+        "import types, uuid\n"
         "torch._C._cuda_memoryStats = lambda device: {'allocated_bytes': amount(6 + device, 7),\n"
-        "    'reserved_bytes': amount(8, 9), 'num_ooms': 2, 'num_alloc_retries': 1}\n"
-        "torch.cuda._initialized, torch.cuda.device_count = True, lambda: 2\n"
+        "    'reserved_bytes': amount(8 * device, 9), 'num_ooms': 2, 'num_alloc_retries': 1}\n"
+        "torch.cuda._initialized, torch.cuda.device_count = True, lambda: 3\n"
+        "torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(uuid=uuid.UUID(int=device))\n"
         "before = dict(sys.modules)\n"
         "print(read_allocator() if sys.modules == before else None)"
     )
-    assert [13, 16, 14, 4, 2] == ast.literal_eval(found)
+    uuid = "GPU-00000000-0000-0000-0000-00000000000"
+    held = HeldMemory(f"{uuid}1", 8), HeldMemory(f"{uuid}2", 16)
+    assert AllocatorUsage(21, 24, 21, 6, 3, held) == parse_or_none(AllocatorUsage, ast.literal_eval(found))

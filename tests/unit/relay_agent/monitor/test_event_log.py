@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.monitor.event_log import EventLog, scalars_of
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.deadline import DEADLINE
 from tests.support.mlflow import PYTHON, needs_mlflow
 
@@ -66,8 +66,8 @@ def test_tags() -> None:
 
 
 def test_tags_of_torch() -> None:
-    """A rank that uses CUDA through torch has the numbers of its allocator, too."""
-    process = ProcessUsage(5678, 0.0, 0, AllocatorUsage(2**30, 2**32, 2**31, 2, 1))
+    """A rank that uses CUDA through torch has the numbers of its allocator and of its GPUs, too."""
+    process = ProcessUsage(5678, 0.0, 0, AllocatorUsage(2**30, 2**32, 2**31, 2, 1), (GpuShare(1, 2**33),))
     found = scalars_of(NodeUsage(100.0, 0, 4, 0, 2**31, (), (process,)), {5678: 3})
     assert {
         "rank_3/torch_allocated_gib": 1.0,
@@ -75,4 +75,5 @@ def test_tags_of_torch() -> None:
         "rank_3/torch_peak_gib": 2.0,
         "rank_3/torch_ooms": 2,
         "rank_3/torch_retries": 1,
-    } == {tag: value for tag, value in found.items() if "torch" in tag}
+        "rank_3/gpu_1_memory_gib": 8.0,
+    } == {tag: value for tag, value in found.items() if "torch" in tag or "gpu" in tag}

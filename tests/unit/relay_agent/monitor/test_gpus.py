@@ -47,8 +47,17 @@ def test_memory_of_nvidia_gpus(missing: str, memory: int, monkeypatch: pytest.Mo
     """The memory in use is what nvidia-smi prints; an old driver counts its own reserve as well."""
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     install_driver(monkeypatch, Gpu(), Gpu(busy=100), missing=(missing,))
-    gpu = GpuUsage("NVIDIA H200", 0.5, memory, 150_754_820_096)
+    gpu = GpuUsage("NVIDIA H200", 0.5, memory, 150_754_820_096, Gpu().uuid)
     assert [gpu, replace(gpu, busy=1.0)] == Gpus().read()
+
+
+def test_processes_of_nvidia_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each GPU has its UUID and the bytes of its processes, without those that the driver does not count."""
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    one, other, unknown = (Gpu("GPU-1", processes={7: 900, 44: None}), Gpu("GPU-2"), Gpu("GPU-3", processes=None))
+    install_driver(monkeypatch, one, other, unknown)
+    expected = [("GPU-1", ((7, 900),)), ("GPU-2", ()), ("GPU-3", ())]
+    assert expected == [(gpu.uuid, gpu.processes) for gpu in Gpus().read()]
 
 
 class AmdSmiException(Exception):

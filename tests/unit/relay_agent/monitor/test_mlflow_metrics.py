@@ -8,7 +8,7 @@ import pytest
 
 from relay_agent.monitor import mlflow_metrics
 from relay_agent.monitor.mlflow_metrics import MlflowMetrics, metrics_of
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
 USAGE = NodeUsage(
     100.0, 1, 4, 10**9, 4 * 10**9, (GpuUsage("H200", 0.5, 10**9, 10**10),), (ProcessUsage(5678, 0.25, 5 * 10**8),)
@@ -30,8 +30,9 @@ def test_names() -> None:
 
 
 def test_names_of_torch() -> None:
-    """A rank that uses CUDA through torch has the numbers of its allocator, too."""
-    process = ProcessUsage(5678, 0.0, 0, AllocatorUsage(10**9, 4 * 10**9, 2 * 10**9, 2, 1))
+    """A rank that uses CUDA through torch has the numbers of its allocator and of its GPUs, too."""
+    allocator = AllocatorUsage(10**9, 4 * 10**9, 2 * 10**9, 2, 1)
+    process = ProcessUsage(5678, 0.0, 0, allocator, (GpuShare(1, 5 * 10**9),))
     found = metrics_of(NodeUsage(100.0, 0, 4, 0, 10**9, (), (process,)), {5678: 3})
     assert {
         "rank_3/torch_allocated_megabytes": 1000.0,
@@ -39,7 +40,8 @@ def test_names_of_torch() -> None:
         "rank_3/torch_peak_megabytes": 2000.0,
         "rank_3/torch_ooms": 2,
         "rank_3/torch_retries": 1,
-    } == {name: value for name, value in found.items() if "torch" in name}
+        "rank_3/gpu_1_memory_usage_megabytes": 5000.0,
+    } == {name: value for name, value in found.items() if "torch" in name or "gpu" in name}
 
 
 def test_a_writer_that_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

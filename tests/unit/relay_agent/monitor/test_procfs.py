@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.monitor.procfs import read_counters
+from relay_agent.monitor.procfs import has_host_pids, read_counters
 
 TICKS = os.sysconf("SC_CLK_TCK")
 NAME = "(a ) b (c)"
@@ -22,6 +22,13 @@ def proc(tmp_path: Path) -> Path:
     (proc / "44" / "stat").write_text(f"44 {NAME} S 1 44 44 0 -1 4194560 9 8 7 6 250 50 3 2 20 0 1 0 5 1 2\n")
     (proc / "44" / "statm").write_text("900 300 100 1 0 200 0\n")
     return proc
+
+
+def test_process_ids_of_the_host(tmp_path: Path) -> None:
+    """They are known to be those of the host only in Linux's first namespace."""
+    for number, target in enumerate(["pid:[4026531836]", "pid:[4026532201]"]):
+        (tmp_path / str(number)).symlink_to(target)
+    assert [True, False, False] == [has_host_pids(tmp_path / name) for name in ("0", "1", "absent")]
 
 
 def test_counters(proc: Path, tmp_path: Path) -> None:

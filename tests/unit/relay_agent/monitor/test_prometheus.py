@@ -9,12 +9,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay_agent.monitor import prometheus
 from relay_agent.monitor.prometheus import MAX_CONNECTIONS, MetricsServer, as_text
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 
 GPU = GpuUsage('H200 "SXM"', 0.5, 2**30, 2**31)
-PROCESSES = (ProcessUsage(5678, 1.0, 2**29, AllocatorUsage(2**20, 2**22, 2**21, 2, 1)), ProcessUsage(5679, 0.5, 2**28))
+PROCESSES = (
+    ProcessUsage(5678, 1.0, 2**29, AllocatorUsage(2**20, 2**22, 2**21, 2, 1), (GpuShare(0, 2**23),)),
+    ProcessUsage(5679, 0.5, 2**28),
+)
 USAGE = NodeUsage(100.0, 2, 4, 2**30, 2**31, (GPU,), PROCESSES)
 TEXT = as_text(USAGE, "node-0", {5678: 0, 5679: None})
 
@@ -35,6 +38,7 @@ def test_prometheus_reads_it() -> None:
         ("system_memory_limit_bytes", ()): 2**31,
         ("process_cpu_utilization_ratio", (("port", "5678"), ("rank", "0"))): 0.25,
         ("process_memory_usage_bytes", (("port", "5678"), ("rank", "0"))): 2**29,
+        ("process_gpu_memory_usage_bytes", (("hw_id", "0"), ("port", "5678"), ("rank", "0"))): 2**23,
         ("torch_cuda_memory_allocated_bytes", (("port", "5678"), ("rank", "0"))): 2**20,
         ("torch_cuda_memory_reserved_bytes", (("port", "5678"), ("rank", "0"))): 2**22,
         ("torch_cuda_memory_peak_bytes", (("port", "5678"), ("rank", "0"))): 2**21,

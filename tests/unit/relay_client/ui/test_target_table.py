@@ -8,7 +8,7 @@ from rich.console import Console
 from relay_client.ui.rank_view import Kind
 from relay_client.ui.target_table import Row, as_json, most_important, plain_table, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
-from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
 NOW = 1000.0
 NODE = AgentInfo(
@@ -27,18 +27,17 @@ NODE = AgentInfo(
 SERVE = AgentInfo("9f8e7d6c", host="box", targets=(TargetInfo(5999),))
 EMPTY = AgentInfo("5a5a5a5a", host="spare", forwards=(6006,))
 GPU = GpuUsage("H100", 0.871, 31 * 2**30, 80 * 2**30)
-MONITORED = replace(
-    NODE, usage=NodeUsage(990.0, 7.0, 8, 2**34, 2**36, (GPU,), (ProcessUsage(5680, 1.234, int(3.1 * 2**30)),))
-)
+SHARED = ProcessUsage(5680, 1.234, int(3.1 * 2**30), gpus=(GpuShare(0, 2**35),))
+MONITORED = replace(NODE, usage=NodeUsage(990.0, 7.0, 8, 2**34, 2**36, (GPU,), (SHARED,)))
 
 
 def test_one_row_for_each_target() -> None:
     """Rows are in the order of the ports, and show how long the state has lasted."""
     assert [
-        ("1 node-1", "2", "5680", "44", "train.py", "crashed: ValueError: no", "10 min", "", "", "", ""),
-        ("1 node-1", "3", "5681", "45", "train.py", "attached", "1 min", "", "", "", "bob@laptop, 4 min"),
-        ("box", "", "5999", "", "", "", "", "", "", "", ""),
-        ("spare", "", "", "", "", "forwards 6006", "", "", "", "", ""),
+        ("1 node-1", "2", "5680", "44", "train.py", "crashed: ValueError: no", "10 min", "", "", "", "", ""),
+        ("1 node-1", "3", "5681", "45", "train.py", "attached", "1 min", "", "", "", "", "bob@laptop, 4 min"),
+        ("box", "", "5999", "", "", "", "", "", "", "", "", ""),
+        ("spare", "", "", "", "", "forwards 6006", "", "", "", "", "", ""),
     ] == [row.cells for row in rows([NODE, SERVE, EMPTY], NOW)]
 
 
@@ -77,7 +76,7 @@ def test_one_line_for_each_target_at_any_width(node: AgentInfo) -> None:
 @pytest.mark.parametrize(
     ("width", "columns"),
     [
-        (120, "node rank port pid script state since cpu mem node gpu held by"),
+        (120, "node rank port pid script state since cpu mem gpu node gpu held by"),
         (105, "node rank port pid script state since cpu mem held by"),
         (90, "node rank port pid script state since held by"),
         (80, "node rank port state since held by"),
@@ -92,8 +91,8 @@ def test_the_numbers_of_the_monitor() -> None:
     """The numbers of a rank are in its row, that of the node's GPUs in all of its rows; others remain empty."""
     heading, first, second, other = plain_table(rows([MONITORED, SERVE], NOW)).splitlines()
     start, end = heading.index("cpu"), heading.index("held by")
-    assert " 1.2  3.1G   87%  31G" == first[start:end].rstrip()
-    assert "             87%  31G" == second[start:end].rstrip()
+    assert " 1.2  3.1G  0  32G   87%  31G" == first[start:end].rstrip()
+    assert "                     87%  31G" == second[start:end].rstrip()
     assert "" == other[start:]
 
 
@@ -151,8 +150,9 @@ def test_the_most_important_rows() -> None:
 def test_json_has_the_numbers_of_a_rank() -> None:
     """Processors and bytes of a rank are numbers, and null if its agent has not sampled it."""
     found = as_json([MONITORED])["targets"]
-    assert [(5681, None, None), (5680, 1.234, int(3.1 * 2**30))] == [
-        (target["port"], target["cpu"], target["memory"]) for target in found
+    gpu = {"number": 0, "memory": 2**35, "is_reserved": False}
+    assert [(5681, None, None, []), (5680, 1.234, int(3.1 * 2**30), [gpu])] == [
+        (target["port"], target["cpu"], target["memory"], target["gpus"]) for target in found
     ]
 
 
@@ -182,6 +182,7 @@ def test_json_has_everything() -> None:
         "resumed_since": None,
         "cpu": None,
         "memory": None,
+        "gpus": [],
     } == found["targets"][2]
     assert [(3, 5681, "running", "bob@laptop", 750.0)] == [
         (target["rank"], target["port"], target["state"], target["holder"], target["held_since"])

@@ -1,11 +1,13 @@
 """Facts about the cells that show what a process and its node use."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_client.ui.usage_cells import usage_cells
-from relay_core.agent_api.resources.usage import GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
 PORT = 5678
 KIB, MIB, GIB, TIB = (2 ** (10 * power) for power in (1, 2, 3, 4))
@@ -47,13 +49,23 @@ def test_memory(memory: int, cell: str) -> None:
 def test_gpus_of_a_node() -> None:
     """The average of how busy they are, and the memory of all; every row of the node has them."""
     node = usage(gpus=(GpuUsage("a", 1.0, 30 * GIB, 80 * GIB), GpuUsage("a", 0.5, 10 * GIB, 80 * GIB)))
-    assert " 75%  40G" == usage_cells(node, PORT)[2]
-    assert ("", "", " 75%  40G") == usage_cells(node) == usage_cells(node, PORT + 1)
+    assert " 75%  40G" == usage_cells(node, PORT)[3]
+    assert ("", "", "", " 75%  40G") == usage_cells(node) == usage_cells(node, PORT + 1)
+
+
+@pytest.mark.parametrize(
+    ("shares", "cell"),
+    [((GpuShare(3, 31 * GIB),), "3  31G"), ((GpuShare(0, GIB), GpuShare(1, GIB), GpuShare(3, GIB)), "0-1,3 3.0G")],
+)
+def test_gpus_of_a_process(shares: tuple[GpuShare, ...], cell: str) -> None:
+    """Their numbers, and the memory that the process uses on all of them."""
+    (process,) = usage().processes
+    assert cell == usage_cells(replace(usage(), processes=(replace(process, gpus=shares),)), PORT)[2]
 
 
 def test_unknown_numbers() -> None:
     """Without a monitor, and for a process without a sample, the cells are empty."""
-    assert ("", "", "") == usage_cells(None, PORT) == usage_cells(usage(), PORT + 1) == usage_cells(usage())
+    assert ("",) * 4 == usage_cells(None, PORT) == usage_cells(usage(), PORT + 1) == usage_cells(usage())
 
 
 @given(
@@ -63,4 +75,4 @@ def test_unknown_numbers() -> None:
 )
 def test_any_numbers_have_the_same_width(cpu: float, memory: int, gpu: GpuUsage) -> None:
     """A table whose numbers change does not move, whatever an agent announces."""
-    assert [4, 4, 9] == [len(cell) for cell in usage_cells(usage(cpu, memory, (gpu,)), PORT)]
+    assert [4, 4, 0, 9] == [len(cell) for cell in usage_cells(usage(cpu, memory, (gpu,)), PORT)]

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from relay_core.records import encode, parse_or_none
 
 SHARES = st.integers(0, 1_000_000).map(lambda number: number / 1000)
 BYTES = st.integers(0, 2**40)
 ALLOCATORS = st.builds(AllocatorUsage, BYTES, BYTES, BYTES, st.integers(0, 99), st.integers(0, 99))
+GPUS = st.lists(st.builds(GpuShare, st.integers(0, 99), BYTES, st.booleans()), max_size=2).map(tuple)
 USAGES = st.builds(
     NodeUsage,
     time=st.integers(0, 10**10).map(float),
@@ -21,7 +22,7 @@ USAGES = st.builds(
     total=BYTES,
     gpus=st.lists(st.builds(GpuUsage, st.text(max_size=20), SHARES, BYTES, BYTES), max_size=4).map(tuple),
     processes=st.lists(
-        st.builds(ProcessUsage, st.integers(1, 65535), SHARES, BYTES, st.none() | ALLOCATORS), max_size=4
+        st.builds(ProcessUsage, st.integers(1, 65535), SHARES, BYTES, st.none() | ALLOCATORS, GPUS), max_size=4
     ).map(tuple),
 )
 
