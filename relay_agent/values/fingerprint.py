@@ -1,8 +1,9 @@
 """Checksums of values that may be gigabytes in size: of the tensors and arrays in a value, or of part of a single one.
 
 A value is flattened into leaves: dicts, sequences, modules and tables are replaced by what they contain; everything
-else is a leaf. Tensors and arrays are compared bit by bit, with shape and dtype; other leaves by their `repr`. Data is
-copied from a device in pieces of `PIECE`, and none of it is kept.
+else is a leaf. Tensors and arrays are compared bit by bit, with shape and dtype; other leaves by their `repr`. A tensor
+of which each rank holds a different part is compared by its description only. Data is copied from a device in pieces of
+`PIECE`, and none of it is kept.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ def fingerprint(value: object, selection: Selection, until: float) -> Value:
         digests = [_of_leaf(leaf, None, until).digest for leaf in chosen]
         parts = [digests[first:last] for first, last in part_bounds(0, len(digests))]
         found = Value(digest=_digest(*digests), parts=tuple(_digest(*part)[:PART_DIGITS] for part in parts))
-    return replace(found, leaves=len(leaves))
+    is_whole = selection == Selection()
+    return replace(found, leaves=len(leaves), sharded=sum(bool(leaf.shard) for leaf in leaves) if is_whole else 0)
 
 
 def _of_leaf(leaf: Leaf, elements: tuple[int, int] | None, until: float) -> Value:
-    if leaf.data is None:
-        text = leaf.text or _ADDRESS.sub("", repr(leaf.value))
+    if leaf.data is None or leaf.shard:
+        text = leaf.shard or leaf.text or _ADDRESS.sub("", repr(leaf.value))
         return Value(digest=_digest(leaf.name, text), leaf=evaluation.Leaf(leaf.name, text[:MAX_SHOWN]))
     size = leaf.data.size
     start, stop = (0, size) if elements is None else (min(elements[0], size), min(elements[1], size))

@@ -48,6 +48,8 @@ class Leaf(NamedTuple):
     """Its elements; None if it is compared as text."""
     text: str = ""
     """The text; "" for its `repr`."""
+    shard: str = ""
+    """Description without elements if each rank holds a different part of it; "" otherwise."""
 
 
 def flatten(value: object) -> Iterator[Leaf]:
@@ -101,11 +103,13 @@ def _of_array(array: Any, name: str) -> Leaf:
 
 def _of_torch(value: Any, name: str, kind: str) -> Iterator[Leaf]:
     if kind == "Module":
-        named = itertools.chain(value.named_parameters(), value.named_buffers())
-        for path, part in named:
-            yield from _of_torch(part, f"{name}.{path}" if name else path, "Tensor")
+        yield from _of_module(value, name)
         return
-    tensor = value._local_tensor if hasattr(value, "_local_tensor") else value  # noqa: SLF001 - of a DTensor; without a collective
+    if shard := _shard_of(value):
+        tensor = value._local_tensor  # noqa: SLF001 - `to_local()` would compute
+        yield from (leaf._replace(shard=shard) for leaf in _of_torch(tensor, name, kind))
+        return
+    tensor = value._local_tensor if hasattr(value, "_local_tensor") else value  # noqa: SLF001 - as above
     layout = str(tensor.layout)
     if tensor.is_meta or type(tensor).__name__ == "FakeTensor" or kind == "UninitializedTensorMixin":
         yield Leaf(name, value, text=f"{tuple(tensor.shape)} {tensor.dtype} without data")
@@ -116,6 +120,36 @@ def _of_torch(value: Any, name: str, kind: str) -> Iterator[Leaf]:
         yield Leaf(name, value)
     else:
         yield Leaf(name, value, _Tensor(tensor.int_repr() if tensor.is_quantized else tensor))
+
+
+def _of_module(module: Any, name: str) -> Iterator[Leaf]:
+    sharded = _sharded_by_fsdp1(module)
+    for path, part in itertools.chain(module.named_parameters(), module.named_buffers()):
+        leaves = _of_torch(part, f"{name}.{path}" if name else path, "Tensor")
+        shard = f"{part.dtype} sharded by FSDP" if id(part) in sharded else ""
+        yield from (leaf._replace(shard=shard) for leaf in leaves) if shard else leaves
+
+
+def _shard_of(value: Any) -> str:
+    """Return shape, dtype and distribution of a DTensor of which ranks hold different parts; "" for other tensors."""
+    if not hasattr(value, "_local_tensor") or not hasattr(value, "placements"):
+        return ""
+    mesh = tuple(value.device_mesh.shape)
+    if all(placement.is_replicate() or size == 1 for placement, size in zip(value.placements, mesh, strict=True)):
+        return ""
+    placements = ", ".join(map(str, value.placements))
+    return f"{list(value.shape)} {value.dtype} {placements} of {list(mesh)}".replace("torch.", "")
+
+
+def _sharded_by_fsdp1(module: Any) -> set[int]:
+    """Return the ids of the parameters that the first version of FSDP, which has no DTensors, has sharded."""
+    found: set[int] = set()
+    for part in module.modules():
+        if any(base.__name__ == "FullyShardedDataParallel" for base in type(part).__mro__):
+            handle = getattr(part, "_handle", None)  # None for a module without parameters of its own
+            if handle is not None and handle.uses_sharded_strategy:
+                found |= {id(handle.flat_param), *map(id, handle.flat_param._params or ())}  # noqa: SLF001 - as above
+    return found
 
 
 def _text(element: object, item_size: int) -> str:

@@ -71,12 +71,21 @@ def _outcome(group: Value, differences: Mapping[Value, Difference] | None, *, is
         return group.text if len(group.text) <= MAX_LINE else f"{group.text[: MAX_LINE - 3]}..."
     if group in differences:
         return describe_difference(differences[group])
-    size = f"{group.leaves} tensors and values" if group.leaves != 1 else "one value"
+    if group.sharded == group.leaves > 0:
+        return f"not compared, because each rank holds a different part ({_size(group)})"
     if not is_last:
-        return f"differs, checksum {group.digest} ({size})"
-    if is_only:
-        return f"{'equal' if len(group.members) > 1 else 'the only value'}, checksum {group.digest} ({size})"
-    return f"reference value, checksum {group.digest} ({size})"
+        return f"differs, checksum {group.digest} ({_size(group)})"
+    alone = "equal" if len(group.members) > 1 else "the only value"
+    return f"{alone if is_only else 'reference value'}, checksum {group.digest} ({_size(group)})"
+
+
+def _size(group: Value) -> str:
+    compared = group.leaves - group.sharded
+    sharded = f"{group.sharded} sharded tensor{'s' if group.sharded != 1 else ''}"
+    if not compared and group.sharded:
+        return sharded
+    size = f"{compared} tensors and values" if compared != 1 else "one value"
+    return f"{size}; {sharded} not compared" if group.sharded else size
 
 
 def describe_difference(difference: Difference) -> str:
@@ -112,7 +121,7 @@ def _as_object(group: Value, difference: Difference | None) -> dict[str, object]
         "silent": group.is_silent,
     }
     if group.digest:
-        found |= {"digest": group.digest, "leaves": group.leaves}
+        found |= {"digest": group.digest, "leaves": group.leaves, "sharded": group.sharded}
     if difference is not None:
         found["difference"] = {
             "leaf": difference.leaf,

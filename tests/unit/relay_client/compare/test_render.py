@@ -61,9 +61,16 @@ def test_a_single_value():
     assert "rank 0  the only value, checksum bb (one value)" in show_values([value("", 0, digest="bb", leaves=1)], {})
 
 
+def test_sharded_tensors():
+    """Tensors of which each rank holds a different part are counted; if there are no others, nothing was compared."""
+    some, all_ = value("", 0, 1, digest="b", leaves=9, sharded=1), value("", 0, 1, digest="b", leaves=2, sharded=2)
+    assert "equal, checksum b (8 tensors and values; 1 sharded tensor not compared)" in show_values([some], {})
+    assert "not compared, because each rank holds a different part (2 sharded tensors)" in show_values([all_], {})
+
+
 def test_json():
     """The objects have ranks, ports, place and value, and the difference if there is one."""
-    odd = value("", 5, digest="aa", leaves=9, place="__main__")
+    odd = value("", 5, digest="aa", leaves=9, sharded=1, place="__main__")
     expected = {
         "ranks": [5],
         "ports": [5683],
@@ -73,6 +80,7 @@ def test_json():
         "silent": False,
         "digest": "aa",
         "leaves": 9,
+        "sharded": 1,
         "difference": {
             "leaf": "w",
             "description": "[2]",

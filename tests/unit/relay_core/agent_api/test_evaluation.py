@@ -49,6 +49,7 @@ VALUES = st.builds(
     st.lists(DIGESTS, max_size=MAX_PARTS).map(tuple),
     st.none() | LEAVES,
     st.none() | DIFFERENCES,
+    NUMBERS,
 )
 
 

@@ -1,0 +1,16 @@
+"""Facts about `relay-client diff` with tensors of which each rank holds a part: real ranks of torch, with gloo."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.relay import LocalRelay
+from tests.support.sharded_job import check_differences
+from tests.support.torch_job import needs_torch
+
+pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
+
+
+async def test_sharded_model(relay: LocalRelay, tmp_path: Path) -> None:
+    """Parts that differ by design are counted, not compared; what all ranks should have in common is compared."""
+    await check_differences(relay, tmp_path, "cpu")

@@ -1,0 +1,16 @@
+"""Facts about `relay-client diff` with sharded models on a GPU: real ranks of torch, with NCCL."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.gpu import needs_gpu
+from tests.support.relay import LocalRelay
+from tests.support.sharded_job import check_differences
+
+pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import")]
+
+
+async def test_sharded_model(relay: LocalRelay, tmp_path: Path) -> None:
+    """Parts that differ by design are counted, not compared; what all ranks should have in common is compared."""
+    await check_differences(relay, tmp_path, "cuda:0")

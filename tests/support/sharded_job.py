@@ -1,0 +1,76 @@
+"""A real job of torch whose two ranks hold different parts of their models, with gloo, or with NCCL on one GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.hang_job import hang_job
+from tests.support.programs import run
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
+
+__all__ = ["check_differences"]
+
+SCRIPT = """\
+import os
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import Replicate, distribute_tensor, init_device_mesh
+from torch.nn import Linear, Sequential
+
+import relay_agent
+
+rank = int(os.environ["RANK"])
+os.environ["NCCL_HOSTID"] = f"rank-{rank}"  # NCCL refuses two ranks of one host on one GPU
+os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+device = torch.device(os.environ["TESTS_DEVICE"])
+
+
+def check():
+    time.sleep(1000)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    relay_agent.start_remote_debugging_from_args()
+    torch.manual_seed(0)
+    model = Sequential(Linear(8, 8), Linear(8, 4)).to(device)  # initializes CUDA: the mesh then selects no device
+    if device.type == "cpu":
+        dist.init_process_group("gloo")
+    else:
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", device_id=device)
+    mesh = init_device_mesh(device.type, (2,))
+    fully_shard(model[0], mesh=mesh)
+    if rank == 1:
+        model[1].weight.data[0, 5] += 1
+    copies = distribute_tensor(torch.ones(4, 4, device=device), mesh, [Replicate()])
+    first = [FullyShardedDataParallel(Linear(8, 8), device_id=device, use_orig_params=original)
+             for original in (False, True)]
+    with open(f"ready-{rank}", "w"):
+        pass
+    check()
+"""
+UNCOMPARED = "ranks 0-1  not compared, because each rank holds a different part"
+
+
+async def check_differences(relay: LocalRelay, directory: Path, device: str) -> None:
+    """Assert what `relay-client diff` prints about sharded, replicated and ordinary tensors on a device."""
+
+    async def diff(expression: str) -> list[str]:
+        env = access(relay, directory, "send")
+        found = await run("relay_client", "--hc", HC, "diff", expression, env=env)
+        assert 0 == found.status, found.stderr
+        return found.stdout.splitlines()
+
+    async with hang_job(relay, directory, "check", ranks=2, source=SCRIPT, TESTS_DEVICE=device) as job:
+        await job.until_ready()
+        odd, usual, *_ = await diff("model")
+        assert "  first differs at '1.weight' [4, 8] float32, element 5: " in odd
+        assert usual.endswith(" (2 tensors and values; 2 sharded tensors not compared)"), usual
+        assert f"{UNCOMPARED} (2 sharded tensors)" == (await diff("model[0]"))[0]
+        assert f"{UNCOMPARED} (3 sharded tensors)" == (await diff("first"))[0]
+        assert (await diff("copies"))[0].endswith(" (one value)")
