@@ -98,7 +98,8 @@ def start_remote_debugging(
         on_timeout: "continue" or "abort": what to do if no debugger attaches in time.
         on_crash: Whether to hold the process at its first uncaught exception.
         hold: Time to wait for a debugger at a crash or at `breakpoint()`.
-        timeouts: Time to which the timeouts of collective operations are raised, for example of torch.distributed.
+        timeouts: Time to which the timeouts of collective operations are raised, for example of torch.distributed;
+            "held", the default, raises them only while a rank of the job is held, and "off" never.
         forward: Additional ports on this machine that clients can connect to.
         tensorboard: Directories whose TensorBoard event files are served.
         monitor: Interval at which CPU, memory and GPU usage are recorded.

@@ -23,7 +23,7 @@ from relay_agent.agent.responses import Answer, respond_on_stream, respond_to_me
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_agent.start_directory import current_directory
-from relay_core.agent_api.announcement import AgentInfo, State
+from relay_core.agent_api.announcement import AgentInfo, State, held_jobs
 from relay_core.agent_api.fitting import count_targets, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import (
@@ -101,7 +101,7 @@ class Agent:
     ) -> None:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
-        self._announcing = JoinedCalls(lambda: self._tunnels.send_status(self._fitted()))
+        self._announcing = JoinedCalls(self._announce)
         self._holders = Attachments(self.publish)
         self._on_listening = on_listening
         self._on_retry = on_retry
@@ -131,7 +131,8 @@ class Agent:
             info=self._fitted(),
             on_open=self._open,
             on_request=self._requested,
-            on_status=lambda status: self._provider.status_received(parse(ClientStatus, status)),
+            on_status=self._status_received,
+            on_over=self._update_held_jobs,
             settings=settings or tunnel_settings(grace=Grace().idle),
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
@@ -233,6 +234,18 @@ class Agent:
         return bool(self._tunnels.streams) or any(
             target.describe().state in held for target in self._provider.targets()
         )
+
+    def _announce(self) -> None:
+        self._tunnels.send_status(self._fitted())
+        self._update_held_jobs()
+
+    def _update_held_jobs(self) -> None:
+        elsewhere = (parse(ClientStatus, status).held_jobs for status in self._tunnels.statuses)
+        self._provider.set_held_jobs(held_jobs(self._announcement().targets).union(*elsewhere))
+
+    def _status_received(self, status: Mapping[str, object]) -> None:
+        self._provider.status_received(parse(ClientStatus, status))
+        self._update_held_jobs()
 
     def _fitted(self) -> dict[str, object]:
         """Return the announcement to send; log how many targets it omits, and again when that number doubles."""

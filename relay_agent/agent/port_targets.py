@@ -11,7 +11,7 @@ Invalid: 5678:10.0.0.4:5678 (an agent serves only its own machine), 5678:localho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
 
@@ -117,6 +117,9 @@ class PortTargets:
 
     def status_received(self, status: ClientStatus) -> None:
         """Ignore the status: a port has no process that could log a conflict."""
+
+    def set_held_jobs(self, jobs: Collection[int]) -> None:
+        """Ignore the jobs: the agent has no connection to their processes."""
 
 
 def parse_targets(texts: Iterable[str], *, dap_only: bool = False) -> dict[int, PortTarget]:

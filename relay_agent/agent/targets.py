@@ -6,7 +6,7 @@ There are two providers: `relay_agent.agent.port_targets` (fixed ports, `relay-a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
@@ -102,3 +102,6 @@ class TargetProvider(Protocol):
 
     def status_received(self, status: ClientStatus) -> None:
         """Handle a client's STATUS, which lists the conflicts that the client detected on the hybrid connection."""
+
+    def set_held_jobs(self, jobs: Collection[int]) -> None:
+        """Handle a change of the jobs of which a rank is held, on any node; `jobs` are their base ports."""

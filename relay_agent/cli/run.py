@@ -191,7 +191,7 @@ def job_environment(arguments: argparse.Namespace, environ: Mapping[str, str]) -
     job.pop(REGISTERED, None)
     if name := _hybrid_connection(settings, arguments.connection_string, job):
         job[HC] = name
-    if settings.timeouts is not None:
+    if settings.timeouts:
         job |= timeout_variables(settings.timeouts, job)
     job["PYTHONPATH"] = in_front(Path(inject.__file__).parent, environ.get("PYTHONPATH"))
     return job

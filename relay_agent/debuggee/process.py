@@ -13,6 +13,7 @@ import os
 from types import FrameType
 from typing import TYPE_CHECKING, ClassVar
 
+from relay_agent.collective_timeouts import prepare_for_holds, raise_timeouts, raise_while_held
 from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import waking
@@ -60,9 +61,9 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         if not is_local(settings, os.environ):
             settings.access.require_complete(os.environ)
             _require_known_port()
-        if settings.timeouts is not None:
-            from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - with --debug-timeouts only
-
+        if settings.timeouts is None:
+            prepare_for_holds()
+        elif settings.timeouts:
             raise_timeouts(settings.timeouts)
         import_gevent()
         identity = identify(os.environ)
@@ -119,6 +120,7 @@ class DebuggedProcess:
             answers={
                 "arm": self._arm,
                 "release": self._release,
+                "timeouts": self._timeouts,
                 "stacks": self._stacks,
                 "collectives": self._collectives,
                 "allocator": lambda _ask: {"allocator": read_allocator()},
@@ -314,6 +316,12 @@ class DebuggedProcess:
 
     def _release(self, _ask: Ask) -> AnswerFields:
         debugger.release()
+        return {}
+
+    def _timeouts(self, ask: Ask) -> AnswerFields:
+        """Raise the timeouts of collective operations, or restore them, unless the settings determine them."""
+        if self.settings.timeouts is None:
+            raise_while_held(is_held=ask.get("held", False))
         return {}
 
     def _stacks(self, ask: Ask) -> AnswerFields:

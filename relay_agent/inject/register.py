@@ -52,7 +52,7 @@ def register_process(*, is_child: bool) -> None:
 
 def _raise_timeouts(settings: DebugSettings) -> None:
     """Raise the timeouts of collective operations even if this process cannot be debugged: a peer may be held."""
-    if settings.timeouts is not None:
+    if settings.timeouts:
         from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - only if needed
 
         raise_timeouts(settings.timeouts)

@@ -185,16 +185,18 @@ class AskFields(TypedDict, total=False):
     """For `evaluate` and `push`: as `Evaluate` and `Push` in `relay_core.agent_api` encode it."""
     user: str
     """For `push`: the user who sent it."""
+    held: bool
+    """For `timeouts`: whether a rank of the job is held."""
     registered: list[int]
     """For `arm` and `connect`: the process ids of all registered processes, as these processes sent them."""
 
 
 @final
 class Ask(AskFields):
-    """A request to the process. All requests except `release` require an answer."""
+    """A request to the process. All requests except `release` and `timeouts` require an answer."""
 
     ask: str
-    """`arm`, `release`, `stacks`, `collectives`, `allocator`, `evaluate`, `push`, `connect` or `check`."""
+    """`arm`, `release`, `timeouts`, `stacks`, `collectives`, `allocator`, `evaluate`, `push`, `connect` or `check`."""
     id: int
 
 

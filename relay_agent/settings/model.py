@@ -40,7 +40,8 @@ class DebugSettings(NamedTuple):
     hold: float = DEFAULT_HOLD
     """Seconds that a crashed process, or one at `relay_agent.breakpoint()`, waits for a debugger."""
     timeouts: float | None = None
-    """Seconds to which the timeouts of collective communication are raised; None leaves them unchanged."""
+    """Seconds to which the timeouts of collective communication are raised; 0 leaves them unchanged, and None raises
+    them only while a rank is held."""
     forwards: tuple[int, ...] = ()
     """Further ports on this machine that clients may reach."""
     event_directories: tuple[str, ...] = ()

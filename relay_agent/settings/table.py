@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_MONITOR, DEFAULT_PORT, DEFAULT_TIMEOUTS, DEFAULT_WAIT
 from relay_core.errors import UsageError
-from relay_core.value_parsers import is_port_text, named, parse_duration, parse_flag, parse_port
+from relay_core.value_parsers import is_port_text, named, parse_duration, parse_flag, parse_port, read_flag
 
 __all__ = ["MAX_TIMEOUTS", "SETTINGS", "Setting", "as_text", "read_settings"]
 
 MIN_MONITOR = 0.5
 """Minimum interval in seconds; each sample takes the agent a few milliseconds."""
+HELD = "held"
+"""The value of `--debug-timeouts` for timeouts that are raised only while a rank is held."""
 MAX_TIMEOUTS = 20 * 24 * 3600.0
 """Maximum timeout in seconds: torch passes timeouts to poll(2) as milliseconds in an int, which holds at most 24
 days."""
@@ -133,8 +135,10 @@ def _parse_policy(text: str) -> bool:
 
 
 def _parse_timeouts(text: str) -> float | None:
-    """Return seconds, limited to MAX_TIMEOUTS; None for 0 and for "none", which pipelines pass as a placeholder."""
-    return None if text.lower() == "none" else min(parse_duration(text), MAX_TIMEOUTS) or None
+    """Return seconds, limited to MAX_TIMEOUTS; 0 for "off", and None for "held" and the placeholder "none"."""
+    if text.lower() in {HELD, "none"}:
+        return None
+    return 0.0 if read_flag(text) is False else min(parse_duration(text), MAX_TIMEOUTS)
 
 
 def _parse_interval(text: str) -> float | None:
@@ -179,9 +183,8 @@ SETTINGS = (
         "wait at a crash or at breakpoint()", alias="--hold",
     ),
     Setting(
-        "timeouts", "--debug-timeouts", "RELAY_DEBUG_TIMEOUTS", "TIME", _parse_timeouts, "",
-        "raise the timeouts of torch.distributed, NCCL, gloo, DeepSpeed and Horovod "
-        f"(without TIME, to {DEFAULT_TIMEOUTS / 3600:g}h)",
+        "timeouts", "--debug-timeouts", "RELAY_DEBUG_TIMEOUTS", "TIME", _parse_timeouts, HELD,
+        "minimum timeout of collective operations; off; or held: 24h while a rank is held",
         bare=f"{DEFAULT_TIMEOUTS:g}",
     ),
     Setting(

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from relay_client.ui.endings import how_ended
-from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo, held_jobs
 from relay_core.agent_api.ending import Ending
 from relay_core.value_parsers import MAX_PORT
 
-__all__ = ["NOT_FOUND", "AbsentRank", "absent_ranks", "world_of"]
+__all__ = ["NOT_FOUND", "AbsentRank", "absent_ranks", "held_elsewhere", "world_of"]
 
 NOT_FOUND = "not found"
 
@@ -58,6 +58,20 @@ def absent_ranks(agents: Iterable[AgentInfo], ranks: Collection[int] | None = No
     return tuple(absent for _, absent in sorted(found.items()))
 
 
+def held_elsewhere(agents: Iterable[AgentInfo]) -> dict[AgentId, tuple[int, ...]]:
+    """Return, for each agent, the base ports of its jobs of which another agent announces a held rank."""
+    agents = list(agents)
+    holders: dict[int, set[AgentId]] = {}
+    for agent in agents:
+        for job in held_jobs(agent.targets):
+            holders.setdefault(job, set()).add(agent.id)
+    jobs = {agent.id: {target.base_port for target in agent.targets} for agent in agents}
+    return {
+        each: tuple(sorted(job for job in found & holders.keys() if holders[job] != {each}))
+        for each, found in jobs.items()
+    }
+
+
 def world_of(targets: Iterable[TargetInfo]) -> int | None:
     """Return the number of ranks in a job, as announced by its processes; None if no process announces it.
 
@@ -73,7 +87,7 @@ def _jobs(agents: Iterable[AgentInfo]) -> dict[int, dict[int, TargetInfo]]:
     for agent in agents:
         for target in agent.targets:
             if target.rank is not None:
-                found.setdefault(target.port - target.rank, {})[target.rank] = target
+                found.setdefault(target.base_port, {})[target.rank] = target
     return dict(sorted(found.items()))
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from relay_client.agents.discovery import Begun
 from relay_client.agents.event_log import EventLog
 from relay_client.agents.family_discovery import FamilyDiscovery
+from relay_client.agents.job_ranks import held_elsewhere
 from relay_client.agents.role_retry import retry_while_role_is_new
 from relay_client.agents.roster import Claim, Destination, Roster
 from relay_client.agents.search import AgentSearch
@@ -372,10 +373,11 @@ class Tunnels:
         return agent is not None and bool(agent.endings) and not (agent.targets or agent.forwards)
 
     def _changed(self) -> None:
-        """Send each agent its conflicts, and wake all callers that are waiting for a change."""
-        conflicts = self._event_log.conflicts()
+        """Send each agent what it cannot know, and wake all callers that are waiting for a change."""
+        conflicts, held = self._event_log.conflicts(), held_elsewhere(self.roster)
         for agent_id, tunnel in self._tunnels.items():
-            mine = ClientStatus(tuple(found.report() for found in conflicts if found.concerns(agent_id)))
+            reports = tuple(found.report() for found in conflicts if found.concerns(agent_id))
+            mine = ClientStatus(reports, held.get(agent_id, ()))
             if mine != self._reported.get(agent_id, ClientStatus()):
                 self._reported[agent_id] = mine
                 tunnel.driver.send_status(encode(mine, complete=True))

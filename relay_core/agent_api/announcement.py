@@ -15,7 +15,7 @@ from relay_core.agent_api.resources.usage import NodeUsage
 from relay_core.agent_api.values import items, mapping
 from relay_core.records import Clean, Link, Path, Port, Wire, as_is, encode, parse, read_non_empty, read_port
 
-__all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo", "shared_labels"]
+__all__ = ["AgentId", "AgentInfo", "Attachment", "State", "TargetInfo", "held_jobs", "shared_labels"]
 
 AgentId = NewType("AgentId", str)
 """Identifies an agent for its lifetime; also the id of its listener at the relay."""
@@ -89,6 +89,16 @@ class TargetInfo:
         return f"port {self.port}" if self.rank is None else f"rank {self.rank}"
 
     @property
+    def base_port(self) -> int:
+        """The port of rank 0 of its job, which identifies the job on a hybrid connection."""
+        return self.port - (self.rank or 0)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether other ranks may have to wait for the process, because a debugger is or may soon be attached to it."""
+        return self.attachment is not None or self.state in {State.WAITING, State.CRASHED}
+
+    @property
     def activity_since(self) -> float | None:
         """Unix time, by the node's clock, when the process last stopped or, if it is running, last resumed.
 
@@ -98,6 +108,11 @@ class TargetInfo:
         if attached is None or self.state is State.CRASHED:
             return self.since
         return attached.stopped_since if attached.is_stopped else attached.resumed_since or self.since
+
+
+def held_jobs(targets: Iterable[TargetInfo]) -> frozenset[int]:
+    """Return the base ports of the jobs of which a rank is held."""
+    return frozenset(target.base_port for target in targets if target.is_held)
 
 
 class _Labelled(Protocol):

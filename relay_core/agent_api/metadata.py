@@ -17,6 +17,10 @@ MAX_CONFLICTS = 20
 them fit into one frame."""
 
 
+MAX_JOBS = 100
+"""Maximum number of jobs that a client reports to one agent."""
+
+
 def short_name(name: str) -> str:
     """Return the printable characters of a name, at most `MAX_NAME` of them."""
     return "".join(char for char in name[: 4 * MAX_NAME] if char.isprintable())[:MAX_NAME]
@@ -60,6 +64,9 @@ class PortConflict:
 
 @dataclass(frozen=True)
 class ClientStatus:
-    """The status that a client sends to an agent: the conflicts that involve this agent."""
+    """The status that a client sends to an agent, about what only the client knows: what other agents announce."""
 
     conflicts: Annotated[tuple[PortConflict, ...], Wire(most=MAX_CONFLICTS)] = ()
+    """The conflicts that involve this agent."""
+    held_jobs: Annotated[tuple[Port, ...], Wire(most=MAX_JOBS)] = ()
+    """The base ports of jobs with ranks on this agent's node, of which a rank on another node is held."""

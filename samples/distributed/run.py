@@ -42,7 +42,7 @@ def main() -> int:
     first, last = options.port, options.port + RANKS[-1]
     agent = ["relay-agent", "run", "--hc", HC, "--port", str(first), "--debug-ranks", options.debug_ranks]
     torchrun = ["torchrun", "--standalone", "--nproc-per-node", str(len(RANKS)), "train.py"]
-    with behind_relay([*agent, "--debug-timeouts", "--", *torchrun], ports=f"{first}-{last}", cwd=HERE) as job:
+    with behind_relay([*agent, "--", *torchrun], ports=f"{first}-{last}", cwd=HERE) as job:
         if options.check:
             try:
                 asyncio.run(check(first))

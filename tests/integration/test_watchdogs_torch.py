@@ -130,3 +130,41 @@ dist.destroy_process_group()
 """
     status, out, err = await run_alone(SHOW + before + RAISE + after)
     assert (0, ["3 3", "7200 7200", "True True"], "") == (status, out, err)
+
+
+async def test_timeouts_of_a_hold_are_restored():
+    """Of groups that existed before the hold, that it found being created, and that the job changed in the meantime."""
+    code = (
+        """
+import threading
+from relay_agent.collective_timeouts import prepare_for_holds, raise_while_held
+prepare_for_holds()
+"""
+        + SHOW
+        + """
+def hold(is_held):
+    thread = threading.Thread(target=raise_while_held, kwargs={"is_held": is_held})
+    thread.start()
+    thread.join()
+
+barrier = dist.barrier
+dist.init_process_group("gloo", timeout=timedelta(seconds=3))
+changed = dist.new_group([0], timeout=timedelta(seconds=4))
+print(dist.barrier is barrier)
+hold(True)
+later = [dist.new_group([0], timeout=timedelta(seconds=seconds)) for seconds in (5, 259200)]
+default = dist.new_group([0])
+c10d._set_pg_timeout(timedelta(seconds=6), changed)
+groups = [dist.group.WORLD, changed, *later, default]
+for is_held in True, False:
+    hold(is_held)
+    print("held" if is_held else "free")
+    for group in groups:
+        show(group)
+dist.destroy_process_group()
+"""
+    )
+    status, out, err = await run_alone(code)
+    held = ["86400 86400", "86400 86400", "86400 86400", "259200 86400", "86400 86400"]
+    free = ["3 3", "6 3", "5 3", "259200 3", "1800 3"]
+    assert (0, ["True", "held", *held, "free", *free], "") == (status, out, err)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +72,8 @@ class Node:
         """What clients reported about their view."""
         self.collectives: list[ProcessCollectives] = []
         """What the processes report about their process groups."""
+        self.held_jobs: frozenset[int] = frozenset()
+        """The jobs of which a rank is held, on any node."""
         self.is_silent = False
         """Whether requests are never answered."""
         self.publish: Callable[[], None] = lambda: None
@@ -97,6 +99,9 @@ class Node:
 
     def status_received(self, status: ClientStatus) -> None:
         self.statuses.append(status)
+
+    def set_held_jobs(self, jobs: Collection[int]) -> None:
+        self.held_jobs = frozenset(jobs)
 
     def put(self, *processes: Process) -> None:
         """Let processes join, and notify the clients."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from relay_agent.agent.port_targets import PortTarget
@@ -97,6 +97,11 @@ class ProcessTable:
                         f"{conflict.refused} cannot be reached; give one of the jobs another --debug-port"
                     }
                 )
+
+    def set_held_jobs(self, jobs: Collection[int]) -> None:
+        """Let the processes of these jobs raise their timeouts, and let all others restore them."""
+        for process in self._processes.values():
+            process.set_job_held(process.info.base_port in jobs)
 
     # For the server:
 

@@ -96,6 +96,8 @@ class RegisteredProcess:
         """The program that it runs."""
         self.was_debugged = False
         """True once a debugger has attached to the process, or tried to."""
+        self._is_job_held = False
+        """Whether a rank of its job is held, as last sent to it."""
         self._writer = writer
         self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
@@ -234,6 +236,12 @@ class RegisteredProcess:
     def detached(self) -> None:
         """Let the process run at full speed again, because its debugger has disconnected."""
         self.send({"ask": "release", "id": 0})
+
+    def set_job_held(self, is_held: bool) -> None:
+        """Let the process raise the timeouts of collective operations while a rank of its job is held."""
+        if is_held != self._is_job_held:
+            self._is_job_held = is_held
+            self.send({"ask": "timeouts", "id": 0, "held": is_held})
 
     async def ask(self, what: str, arguments: AskFields | None = None, *, within: float) -> Answer:
         """Send the process a request and return its answer.

@@ -241,9 +241,10 @@ class NodeClient:
         return has_listened
 
     def _end_lost_debugging(self) -> None:
-        """Restore full speed if the agent was killed while a debugger was attached, and so could not request that."""
+        """Restore speed and timeouts if the agent was killed while a rank was held, and so could not request that."""
         if self.agent_pid:
             self._answer({"ask": "release", "id": 0})
+            self._answer({"ask": "timeouts", "id": 0, "held": False})
 
     def _receive(self, message: Message) -> None:
         if "ask" in message:

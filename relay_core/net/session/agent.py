@@ -57,6 +57,7 @@ class AgentTunnels:
         on_open: Called with the driver, the stream and the event for each stream that a client opens.
         on_request: Called with each request in a message, its client, and the function that responds to it.
         on_status: Called with each status that a client sends.
+        on_over: Called when a session has ended.
         settings: Limits and timers.
         grace: How long sessions are kept without a transport.
     """
@@ -69,6 +70,7 @@ class AgentTunnels:
         on_open: Callable[[SessionDriver, SessionStream, StreamOpened], None],
         on_request: Callable[[bytes, ClientInfo, Respond], None] | None = None,
         on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
+        on_over: Callable[[], None] = lambda: None,
         settings: Settings | None = None,
         grace: Grace | None = None,
     ) -> None:
@@ -77,11 +79,19 @@ class AgentTunnels:
         self._on_open = on_open
         self._on_request = on_request
         self._on_status = on_status
+        self._on_over = on_over
+        self._statuses: dict[bytes, Mapping[str, object]] = {}
+        """The last status of each session."""
         self._grace = grace or Grace()
         self._drivers: dict[bytes, SessionDriver] = {}
 
     def __repr__(self) -> str:
         return f"<AgentTunnels {self.table!r}>"
+
+    @property
+    def statuses(self) -> list[Mapping[str, object]]:
+        """The last status of each client that has sent one and whose session has not ended."""
+        return list(self._statuses.values())
 
     @property
     def streams(self) -> int:
@@ -178,15 +188,21 @@ class AgentTunnels:
             # While a debugger is attached, ending the session would resume the job and remove its breakpoints.
             session.grace = self._grace.in_use if driver.streams else self._grace.idle
 
+        def status_received(status: Mapping[str, object]) -> None:
+            self._statuses[session.id] = status
+            self._on_status(status)
+
         def over() -> None:
             self._drivers.pop(session.id, None)
+            self._statuses.pop(session.id, None)
             self.table.sweep(asyncio.get_running_loop().time())
+            self._on_over()
 
         driver = SessionDriver(
             session,
             on_open=opened,
             on_request=requested,
-            on_status=self._on_status,
+            on_status=status_received,
             on_streams=streams_changed,
             on_over=over,
         )

@@ -1,7 +1,9 @@
 """Facts about the ranks of a job that no agent has announced."""
 
-from relay_client.agents.job_ranks import AbsentRank, absent_ranks
-from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
+from dataclasses import replace
+
+from relay_client.agents.job_ranks import AbsentRank, absent_ranks, held_elsewhere
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.ending import Ending
 
 
@@ -52,3 +54,14 @@ def test_processes_without_a_world_size() -> None:
 def test_world_size_that_has_no_ports() -> None:
     """Ranks whose ports would be above the highest one are not counted, however large the announced number is."""
     assert not_found(1, 2, base=65533) == absent_ranks([node(0, base=65533, world=10**9)])
+
+
+def test_ranks_that_are_held_on_other_nodes() -> None:
+    """An agent needs to know only of jobs that it serves, and of ranks that another agent announces as held."""
+    attached = replace(node(1), targets=(TargetInfo(5679, rank=1, attachment=Attachment("bob@laptop")),))
+    waiting = replace(node(1), targets=(TargetInfo(5679, rank=1, state=State.WAITING),))
+    others = [node(2, 3), node(0, 1, base=6000), node(2, 3, base=6000)]
+    for held in attached, waiting:
+        expected = {held.id: (), others[0].id: (5678,), others[1].id: (), others[2].id: ()}
+        assert expected == held_elsewhere([held, *others])
+    assert {each.id: () for each in others} == held_elsewhere(others)

@@ -190,9 +190,12 @@ async def test_agents_that_are_killed_again_and_again(relay, node):
 
 
 async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
-    """The next agent does not know that a debugger was attached, so the process restores full speed on its own."""
+    """The next agent does not know that a rank was held, so the process restores speed and timeouts on its own."""
     code = START + (
-        "client = start(answers={'release': lambda message: print('released', flush=True) or {}})\n"
+        "client = start(answers={\n"
+        "    'release': lambda message: print('released', flush=True) or {},\n"
+        "    'timeouts': lambda message: print('timeouts', message['held'], flush=True) or {},\n"
+        "})\n"
         "print(client.attaching.listening.wait(3600), client.is_connected, flush=True)\n"
         "os.kill(client.agent_pid, 9)\n"
         "while client.is_connected: time.sleep(0.001)\n"
@@ -201,7 +204,8 @@ async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
     )
     async with job(code, **settings(relay, node)) as running:
         assert "True True" == await running.line()
-        assert ["lost", "released"] == sorted([await running.line(), await running.line()])  # printed by two threads
+        lines = sorted([await running.line() for _ in range(3)])  # printed by two threads
+        assert ["lost", "released", "timeouts False"] == lines
         await running.finish()
 
 
