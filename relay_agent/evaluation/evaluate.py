@@ -92,7 +92,7 @@ def _value(request: Evaluate, tried: list[Place], ends: float) -> Value:
             raise
         value = _further_out(request, places, tried)
     if request.selection is not None:
-        return fingerprint(value, request.selection, ends)
+        return fingerprint(value, request.selection, ends, request.ranks)
     return Value(text=short_repr(value))
 
 

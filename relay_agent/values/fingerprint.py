@@ -2,13 +2,14 @@
 
 A value is flattened into leaves: dicts, sequences, modules and tables are replaced by what they contain; everything
 else is a leaf. Tensors and arrays are compared bit by bit, with shape and dtype; other leaves by their `repr`. A tensor
-of which each rank holds a different part is compared by its description only. Data is copied from a device in pieces of
+of which the ranks hold different parts is compared by its description only. Data is copied from a device in pieces of
 `PIECE`, and none of it is kept.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from relay_agent.gevent_originals import time
 from relay_agent.values.leaves import Leaf, flatten
 from relay_core.agent_api import evaluation
 from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, Value, part_bounds
+from relay_core.ranges import parse_ranges
 
 __all__ = ["fingerprint"]
 
@@ -28,19 +30,20 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Part of a default `repr` that differs in each process."""
 
 
-def fingerprint(value: object, selection: Selection, until: float) -> Value:
+def fingerprint(value: object, selection: Selection, until: float, ranks: str = "all") -> Value:
     """Return the checksums of a selection and of its parts, and the leaf if the selection is a single leaf.
 
     Args:
         value: Any value.
         selection: What to compare.
         until: When to give up, in seconds of `time.monotonic`.
+        ranks: The ranks whose values are compared, as in `Evaluate`.
 
     Raises:
         TimeoutError: computing the checksums took too long.
         LookupError: the value has no such part.
     """
-    leaves = list(flatten(value))
+    leaves = [leaf._replace(shard="") if _is_common(leaf, ranks) else leaf for leaf in flatten(value)]
     stop = len(leaves) if selection.stop is None else min(selection.stop, len(leaves))
     chosen = leaves[selection.start : stop]
     if len(chosen) == 1:
@@ -53,6 +56,14 @@ def fingerprint(value: object, selection: Selection, until: float) -> Value:
         found = Value(digest=_digest(*digests), parts=tuple(_digest(*part)[:PART_DIGITS] for part in parts))
     is_whole = selection == Selection()
     return replace(found, leaves=len(leaves), sharded=sum(bool(leaf.shard) for leaf in leaves) if is_whole else 0)
+
+
+def _is_common(leaf: Leaf, ranks: str) -> bool:
+    """Return whether all chosen ranks hold the same part of a sharded tensor."""
+    if not leaf.holders or ranks == "all":
+        return False
+    chosen = itertools.chain(*parse_ranges(ranks, what="list of ranks", example="0,3-5"))
+    return all(rank in leaf.holders for rank in chosen)
 
 
 def _of_leaf(leaf: Leaf, elements: tuple[int, int] | None, until: float) -> Value:

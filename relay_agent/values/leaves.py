@@ -49,7 +49,9 @@ class Leaf(NamedTuple):
     text: str = ""
     """The text; "" for its `repr`."""
     shard: str = ""
-    """Description without elements if each rank holds a different part of it; "" otherwise."""
+    """Description without elements if ranks hold different parts of it; "" otherwise."""
+    holders: frozenset[int] = frozenset()
+    """The ranks that are known to hold the same part."""
 
 
 def flatten(value: object) -> Iterator[Leaf]:
@@ -107,7 +109,8 @@ def _of_torch(value: Any, name: str, kind: str) -> Iterator[Leaf]:
         return
     if shard := _shard_of(value):
         tensor = value._local_tensor  # noqa: SLF001 - `to_local()` would compute
-        yield from (leaf._replace(shard=shard) for leaf in _of_torch(tensor, name, kind))
+        holders = _holders_of(value)
+        yield from (leaf._replace(shard=shard, holders=holders) for leaf in _of_torch(tensor, name, kind))
         return
     tensor = value._local_tensor if hasattr(value, "_local_tensor") else value  # noqa: SLF001 - as above
     layout = str(tensor.layout)
@@ -139,6 +142,17 @@ def _shard_of(value: Any) -> str:
         return ""
     placements = ", ".join(map(str, value.placements))
     return f"{list(value.shape)} {value.dtype} {placements} of {list(mesh)}".replace("torch.", "")
+
+
+def _holders_of(value: Any) -> frozenset[int]:
+    """Return the ranks that hold the same part of a DTensor: they differ only in places where it is replicated."""
+    mesh = value.device_mesh
+    place = mesh.get_coordinate()
+    if place is None:  # this rank holds no part
+        return frozenset()
+    pairs = zip(value.placements, place, strict=True)
+    index = tuple(slice(None) if placement.is_replicate() else at for placement, at in pairs)
+    return frozenset(mesh.mesh[index].reshape(-1).tolist())
 
 
 def _sharded_by_fsdp1(module: Any) -> set[int]:

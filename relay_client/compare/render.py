@@ -72,7 +72,7 @@ def _outcome(group: Value, differences: Mapping[Value, Difference] | None, *, is
     if group in differences:
         return describe_difference(differences[group])
     if group.sharded == group.leaves > 0:
-        return f"not compared, because each rank holds a different part ({_size(group)})"
+        return f"not compared, because the ranks hold different parts ({_size(group)})"
     if not is_last:
         return f"differs, checksum {group.digest} ({_size(group)})"
     alone = "equal" if len(group.members) > 1 else "the only value"

@@ -251,7 +251,7 @@ class Value:
     difference: Difference | None = None
     """The first difference from the most common value on its node."""
     sharded: int = 0
-    """The number of leaves whose elements were not compared, because each rank holds a different part of them."""
+    """The number of leaves whose elements were not compared, because the ranks hold different parts of them."""
     starts: Annotated[tuple[SearchStart, ...], Wire(is_local=True)] = ()
     """Searches that agents offer, instead of `parts`."""
 

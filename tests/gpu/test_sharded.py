@@ -12,5 +12,5 @@ pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import"
 
 
 async def test_sharded_model(relay: LocalRelay, tmp_path: Path) -> None:
-    """Parts that differ by design are counted, not compared; what all ranks should have in common is compared."""
+    """Parts that differ by design are counted; what the chosen ranks should have in common is compared."""
     await check_differences(relay, tmp_path, "cuda:0")

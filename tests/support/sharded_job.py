@@ -1,4 +1,4 @@
-"""A real job of torch whose two ranks hold different parts of their models, with gloo, or with NCCL on one GPU."""
+"""A real job of torch whose four ranks hold different parts of their models, with gloo, or with NCCL on one GPU."""
 
 from __future__ import annotations
 
@@ -43,34 +43,39 @@ if __name__ == "__main__":
     else:
         torch.cuda.set_device(device)
         dist.init_process_group("nccl", device_id=device)
-    mesh = init_device_mesh(device.type, (2,))
+    mesh = init_device_mesh(device.type, (2, 2), mesh_dim_names=("copies", "parts"))
     fully_shard(model[0], mesh=mesh)
-    if rank == 1:
+    if rank == 3:
+        model[0].bias.to_local().data[2] += 1
         model[1].weight.data[0, 5] += 1
-    copies = distribute_tensor(torch.ones(4, 4, device=device), mesh, [Replicate()])
+    copies = distribute_tensor(torch.ones(4, 4, device=device), mesh, [Replicate(), Replicate()])
     first = [FullyShardedDataParallel(Linear(8, 8), device_id=device, use_orig_params=original)
              for original in (False, True)]
     with open(f"ready-{rank}", "w"):
         pass
     check()
 """
-UNCOMPARED = "ranks 0-1  not compared, because each rank holds a different part"
+UNCOMPARED = "not compared, because the ranks hold different parts"
 
 
 async def check_differences(relay: LocalRelay, directory: Path, device: str) -> None:
     """Assert what `relay-client diff` prints about sharded, replicated and ordinary tensors on a device."""
 
-    async def diff(expression: str) -> list[str]:
+    async def diff(expression: str, ranks: str = "all") -> list[str]:
         env = access(relay, directory, "send")
-        found = await run("relay_client", "--hc", HC, "diff", expression, env=env)
+        found = await run("relay_client", "--hc", HC, "diff", expression, "--ranks", ranks, env=env)
         assert 0 == found.status, found.stderr
         return found.stdout.splitlines()
 
-    async with hang_job(relay, directory, "check", ranks=2, source=SCRIPT, TESTS_DEVICE=device) as job:
+    async with hang_job(relay, directory, "check", ranks=4, source=SCRIPT, TESTS_DEVICE=device) as job:
         await job.until_ready()
         odd, usual, *_ = await diff("model")
-        assert "  first differs at '1.weight' [4, 8] float32, element 5: " in odd
+        assert "rank 3     first differs at '1.weight' [4, 8] float32, element 5: " == odd.partition(": ")[0] + ": "
         assert usual.endswith(" (2 tensors and values; 2 sharded tensors not compared)"), usual
-        assert f"{UNCOMPARED} (2 sharded tensors)" == (await diff("model[0]"))[0]
-        assert f"{UNCOMPARED} (3 sharded tensors)" == (await diff("first"))[0]
-        assert (await diff("copies"))[0].endswith(" (one value)")
+        (line, *_) = await diff("[copies, *first]")
+        assert line.startswith("ranks 0-3  equal, checksum "), line
+        assert line.endswith(" (one value; 3 sharded tensors not compared)"), line
+        assert f"ranks 0-1  {UNCOMPARED} (2 sharded tensors)" == (await diff("model[0]", "0-1"))[0]
+        # Of the mesh [[0, 1], [2, 3]], the ranks in a column have the same part.
+        assert "  equal, checksum " in (await diff("model[0]", "0,2"))[0]
+        assert "  first differs at 'bias' [4] float32, element 2: " in (await diff("model[0]", "1,3"))[0]
