@@ -16,6 +16,10 @@ from pathlib import Path
 VENV = Path(f".venv-gpu-{platform.python_version_tuple()[0]}.{platform.python_version_tuple()[1]}")
 WHEELS = Path("build/gpu-wheels")
 PROJECT = ".[gpu-tests]"
+NOT_INSTALLED = (
+    "make gpu: what the tests need cannot be installed; without a network, run 'make gpu-wheels' on another machine, "
+    f"and copy its {WHEELS} here"
+)
 PROBE_TIMEOUT = 60
 """Time limit in seconds for nvidia-smi, and for torch to find the GPU."""
 
@@ -63,7 +67,8 @@ def prepared_python() -> str:
     )
     source = ["--no-index", "--find-links", str(WHEELS)] if WHEELS.is_dir() else []
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, *source, "--editable", PROJECT], check=True)
+    if subprocess.run([*pip, *source, "--editable", PROJECT], check=False).returncode:
+        sys.exit(NOT_INSTALLED)
     return str(python)
 
 

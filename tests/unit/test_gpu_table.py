@@ -46,9 +46,9 @@ ROWS = [
 ]
 
 
-def run_script(name: str, folder: Path, *arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_script(name: str, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": str(path or folder)}
+    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": str(folder), **variables}
     command = [sys.executable, str(SCRIPTS / name), *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
@@ -83,3 +83,17 @@ def test_machine_without_gpu(tmp_path: Path) -> None:
     expected = [(0, f"make gpu: no test was run, because {reason}\n", "") for reason in reasons]
     assert expected == [(each.returncode, each.stdout, each.stderr) for each in found]
     assert ["nvidia-smi"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_requirements_that_cannot_be_installed(tmp_path: Path) -> None:
+    """On a machine with a GPU, what the tests need comes from the folder of wheels alone, if it is there."""
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    (tmp_path / "build/gpu-wheels").mkdir(parents=True)
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules/torch.py").write_text("class cuda:\n    is_available = lambda: True\n")
+    (tmp_path / "pyproject.toml").write_text("[build-system]\nrequires = ['hatchling']\n[project]\nname = 'a'\n")
+    found = run_script("gpu.py", tmp_path, PYTHONPATH=str(tmp_path / "modules"))
+    assert 1 == found.returncode
+    assert "No matching distribution found for hatchling" in found.stderr
+    assert "make gpu: what the tests need cannot be installed; without a network, run 'make gpu-wheels'" in found.stderr
