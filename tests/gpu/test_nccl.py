@@ -1,13 +1,19 @@
-"""Facts about `relay-client hang` with NCCL: real jobs of two ranks that share one GPU."""
+"""Facts about `relay-client hang` and `push` with NCCL: real jobs of two ranks that share one GPU."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
 from tests.support.gpu import needs_gpu
 from tests.support.hang_job import hang_job, line_of
 from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.programs import program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access
 
 pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import")]
 
@@ -29,16 +35,16 @@ os.environ["NCCL_SOCKET_IFNAME"] = "lo"
 def skip():
     if rank == 1:
         time.sleep(1000)  # skip: elsewhere
-    dist.all_reduce(x)
-    torch.cuda.synchronize()  # skip: all
+    dist.all_reduce(x)  # skip: calls
+    torch.cuda.synchronize()  # skip: waits
 
 
 def operation():
     if rank == 1:
-        dist.broadcast(x, 1)
-        time.sleep(1000)  # operation: odd
-    dist.all_reduce(x)
-    torch.cuda.synchronize()  # operation: all
+        dist.broadcast(x, 1)  # operation: odd
+        time.sleep(1000)
+    dist.all_reduce(x)  # operation: all
+    torch.cuda.synchronize()
 
 
 def order():
@@ -56,8 +62,8 @@ def dead():
         if os.path.exists("kill"):
             os.kill(os.getpid(), 9)
         time.sleep(0.05)  # dead: alive
-    dist.all_reduce(x)
-    torch.cuda.synchronize()  # dead: all
+    dist.all_reduce(x)  # dead: all
+    torch.cuda.synchronize()
 
 
 def well():
@@ -67,13 +73,59 @@ def well():
         time.sleep(0.01)
 
 
+def until(name):
+    while rank == 1 and not os.path.exists(name):
+        time.sleep(0.05)  # until: elsewhere
+
+
+def waits():
+    until("first")
+    dist.all_reduce(x)  # first: calls
+    torch.cuda.synchronize()
+    until("kind")
+    dist.all_gather_into_tensor(torch.empty(32, device="cuda:0"), x)  # kind: calls
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(x)
+    until("graph")
+    graph.replay()
+    torch.cuda.synchronize()  # graph: waits
+    while True:
+        torch.cuda._sleep(4_000_000_000)  # two seconds
+        dist.all_reduce(x)
+        torch.cuda.synchronize()
+        with open(f"slow-{rank}", "w"):
+            pass
+
+
+def step(number):
+    dist.all_reduce(x)
+    return f"{number} old"
+
+
+def asynchronous():
+    number = 0
+    with open(f"steps-{rank}", "w", buffering=1) as log:
+        while True:
+            print(step(number), file=log)
+            number += 1
+            time.sleep(0.03 * rank)
+            if number % 40 == 0:
+                x.fill_(1).sum().item()
+
+
 if __name__ == "__main__":
     relay_agent.start_remote_debugging_from_args()
     x = torch.ones(16, device="cuda:0")
-    dist.init_process_group("nccl", device_id=torch.device("cuda:0"))
-    for _ in range(5):
-        dist.all_reduce(x)
-    torch.cuda.synchronize()
+    torch.optim.SGD([torch.nn.Parameter(x.clone())], lr=0.1)  # imports torch's compiler, as in most jobs
+    if sys.argv[1] == "waits":
+        dist.init_process_group("nccl")
+    else:
+        dist.init_process_group("nccl", device_id=torch.device("cuda:0"))
+        for _ in range(5):
+            dist.all_reduce(x)
+        torch.cuda.synchronize()
     with open(f"ready-{rank}", "w"):
         pass
     globals()[sys.argv[1]]()
@@ -96,12 +148,11 @@ async def test_skipped_collective(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank that is elsewhere is named as missing, with its place; RAS counts the operations of both ranks."""
     async with job_of(relay, tmp_path, "skip") as job:
         await job.until_ready()
+        await job.verdict_that(f"at {at('skip: calls')}")  # its place is read once it has waited for a second
         status, text = await job.verdict_that("NCCL RAS: ")
     group, ras = text.split("\n\n")
-    assert (
-        f"{WAITING} at {at('skip: all')} (N s ago); "
-        f"missing rank 1, which is at {at('skip: elsewhere')} (blocked in a call)"
-    ) == group
+    assert group.startswith(f"{WAITING} at {at('skip: calls')} (N s ago), now at {at('skip: waits')} (")
+    assert group.endswith(f"; missing rank 1, which is at {at('skip: elsewhere')} (blocked in a call)")
     assert "AllReduce operations launched: 6 by rank 0 and 5 by rank 1" in ras
     assert status == 16
 
@@ -110,7 +161,7 @@ async def test_other_operation(relay: LocalRelay, tmp_path: Path) -> None:
     """Ranks that call different operations are named, with their operations."""
     async with job_of(relay, tmp_path, "operation") as job:
         await job.until_ready()
-        status, text = await job.verdict_that("differs between ranks")
+        status, text = await job.verdict_that(f"at {at('operation: odd')}")
     assert text.startswith(
         "group 'default' (2 ranks): collective #6 differs between ranks: "
         f"rank 0 entered all_reduce [16] float32 at {at('operation: all')}, "
@@ -130,13 +181,15 @@ async def test_other_group_order(relay: LocalRelay, tmp_path: Path) -> None:
 
 
 async def test_dead_rank(relay: LocalRelay, tmp_path: Path) -> None:
-    """A rank that was killed is missing, with the signal, from the collective that the other has entered."""
+    """A rank that was killed is missing, with the signal; what RAS answers about it is read."""
     async with job_of(relay, tmp_path, "dead") as job:
         await job.until_ready()
         await job.verdict_that("missing rank 1, which is at train.py")  # the agent knows it
         (tmp_path / "kill").touch()
-        status, text = await job.verdict_that("missing rank 1, which was killed by SIGKILL")
+        await job.verdict_that("missing rank 1, which was killed by SIGKILL")
+        status, text = await job.verdict_that("NCCL RAS: ")
     assert f"{WAITING} at {at('dead: all')}" in text
+    assert "cannot be parsed" not in text
     assert status == 16
 
 
@@ -144,5 +197,68 @@ async def test_job_that_runs_well(relay: LocalRelay, tmp_path: Path) -> None:
     """A job whose ranks meet all the time does not hang."""
     async with job_of(relay, tmp_path, "well") as job:
         await job.until_ready()
-        wanted = "no rank is waiting in a collective; run 'relay-client stacks' to see what each rank is doing"
-        assert (0, wanted) == await job.verdict_that(wanted)
+        for _ in range(3):
+            status, text = await job.verdict()
+            assert 0 == status, text
+
+
+async def test_waits_that_the_recorder_does_not_show(
+    relay: LocalRelay, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """The first collective, the first of its kind and a replayed graph are named; a job with slow steps is spared."""
+    async with job_of(relay, tmp_path, "waits") as job:
+        await job.until_ready()
+        status, text = await job.verdict_that("which torch has not recorded as waiting")
+        assert f"rank 0 is in all_reduce at {at('first: calls')}, which torch has not" in text
+        assert status == 16
+        (tmp_path / "first").touch()
+        status, text = await job.verdict_that(
+            f"all_gather_into_tensor [16] float32; entered by rank 0 at {at('kind: calls')}"
+        )
+        assert "missing rank 1, which is at train.py" in text
+        assert status == 16
+        (tmp_path / "kind").touch()
+        status, text = await job.verdict_that(f"waiting for the device in synchronize at {at('graph: waits')}")
+        assert f"; rank 1 is at {at('until: elsewhere')}" in text
+        assert status == 0
+        (tmp_path / "graph").touch()
+        await until_exist([tmp_path / "slow-0"])
+        found = [await job.verdict() for _ in range(4)]
+    assert {0} == {status for status, _ in found}, found
+    record_property("figure", "exit 16, 16, 0 and 4 of 4 looks at slow steps exit 0")
+
+
+async def test_push_to_ranks_that_do_not_wait_for_each_other(
+    relay: LocalRelay, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Ranks that read the device every 40 steps, one of them slower, receive new code at the same step."""
+    async with job_of(relay, tmp_path, "asynchronous", "--debug-allow-edit") as job:
+        logs = [tmp_path / f"steps-{rank}" for rank in range(2)]
+        await until_logged(logs, " old")
+        local = tmp_path / "local"
+        local.mkdir()
+        (local / "train.py").write_text(SCRIPT.replace("{number} old", "{number} new"))
+        client = access(relay, job.directory, "send")
+        async with program("relay_client", "--hc", HC, "push", "train.py", env=client, cwd=local) as pushing:
+            pushed = await pushing.finish()
+        assert 0 == pushed.status, pushed.stderr
+        assert "train.py: replaced in ranks 0-1 at the same step; " in pushed.stdout
+        await until_logged(logs, " new")
+        lines = [log.read_text().splitlines() for log in logs]
+    steps = [next(line for line in each if line.endswith(" new")).split()[0] for each in lines]
+    assert steps[0] == steps[1]
+    record_property("figure", f"step {steps[0]} in both ranks")
+
+
+async def until_logged(logs: list[Path], text: str) -> None:
+    """Wait until the last lines of all ranks have a text."""
+    async with timeout(DEADLINE):
+        while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
+            await asyncio.sleep(0.05)
+
+
+async def until_exist(paths: list[Path]) -> None:
+    """Wait until files exist."""
+    async with timeout(DEADLINE):
+        while not all(path.exists() for path in paths):
+            await asyncio.sleep(0.05)
