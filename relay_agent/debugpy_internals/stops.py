@@ -1,11 +1,11 @@
-"""The part of the table with features that stop a thread of the job in the debugger."""
+"""The part of the table with features that stop a thread of the job, or examine stopped threads."""
 
 from __future__ import annotations
 
 from relay_agent.debugpy_internals.common import DEBUGGER, ENABLE
 from relay_agent.debugpy_internals.feature import Feature, Internal
 
-__all__ = ["BREAK_HERE", "COMPILED_CALLER", "POST_MORTEM"]
+__all__ = ["BREAK_HERE", "COMPILED_CALLER", "POST_MORTEM", "THREAD_STATE"]
 
 UNTRACED = (
     ENABLE,
@@ -39,4 +39,20 @@ POST_MORTEM = Feature(
     ),
     Internal("pydevd:PyDB.do_stop_on_unhandled_exception", "called", "stops at the exception (before 1.8.22)"),
     *UNTRACED,
+)
+THREAD_STATE = Feature(
+    "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` sees only the program's globals",
+    Internal(
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
+        "read",
+        "whether a thread is stopped",
+        True,
+    ),
+    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the state value of a stopped thread"),
+    Internal("threading:Thread.stop_reason", "read", "why a thread is stopped", True),
+    Internal(
+        "_pydevd_bundle.pydevd_comm_constants:CMD_THREAD_SUSPEND",
+        "read",
+        "the reason of a thread that is stopped along with another one, or by `pause`",
+    ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from relay_agent.debugpy_internals.common import COMM, DEBUGGER, ENABLE, LOCK, MESSAGE, WRITER
 from relay_agent.debugpy_internals.feature import Feature, Internal
 from relay_agent.debugpy_internals.messages import FLOODS, PREFETCH, SENDING, UNSUPPORTED
-from relay_agent.debugpy_internals.stops import BREAK_HERE, COMPILED_CALLER, POST_MORTEM
+from relay_agent.debugpy_internals.stops import BREAK_HERE, COMPILED_CALLER, POST_MORTEM, THREAD_STATE
 
 __all__ = [
     "ADAPTER_USER",
@@ -38,7 +38,6 @@ __all__ = [
     "SHOWING",
     "STATE",
     "STOPPED_THREADS",
-    "THREAD_STATE",
     "UNATTACHED_AGENT",
     "UNCAUGHT",
     "UNREACHED",
@@ -152,16 +151,6 @@ PUSHED_LINES = Feature(
     Internal("_pydevd_bundle.pydevd_api:PyDevdAPI.reapply_breakpoints", "called", "sets breakpoints in the new code"),
     DEBUGGER,
     LOCK,
-)
-THREAD_STATE = Feature(
-    "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` sees only the program's globals",
-    Internal(
-        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
-        "read",
-        "whether a thread is stopped",
-        True,
-    ),
-    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the state value of a stopped thread"),
 )
 DIALLING = Feature(
     "a job that connects to a listening editor reports the connection only after it has received the editor's "

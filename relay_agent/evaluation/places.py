@@ -29,24 +29,27 @@ class Place(NamedTuple):
     text: str
     """For display: `step train.py:41`, `step train.py (running)`, or `__main__` for the globals of the program."""
     names: dict[str, Any]
+    thread: int | None = None
+    """The thread that is halted there; None if this process is running."""
 
 
 def find_places(expression: str) -> Iterator[Place]:
     """Yield where an expression can be evaluated, the best place first; there is at least one.
 
     If this process is halted, this is the top frame of the user's own code. A process is halted if a debugger has
-    stopped it, if it is waiting for a debugger, or if it is held at an exception. The main thread is preferred.
+    stopped it, if it is waiting for a debugger, or if it is held at an exception. A thread that has stopped on its own
+    is preferred to those that were stopped along with it, and the main thread to the other threads.
 
     In a running process, these are the globals of the program or, if the expression has other names, too, the frames of
     the main thread that have all of them, innermost first.
     """
     main = threading.main_thread().ident
     stopped = stopped_threads()
-    for ident in sorted({main, *stopped} - {None}, key=lambda ident: ident != main):
+    for ident in sorted({main, *stopped} - {None}, key=lambda ident: (not stopped.get(ident or 0), ident != main)):
         frames = held_frames(ident, is_stopped=ident in stopped)  # type: ignore[arg-type]
         if frames:
             own = (frame for frame in frames if not is_library(frame.f_code.co_filename))
-            yield _halted(next(own, frames[0]))
+            yield _halted(next(own, frames[0]), ident)
             return
     program = sys.modules.get(MAIN)
     known = dict(vars(program)) if program is not None else {}
@@ -60,9 +63,9 @@ def find_places(expression: str) -> Iterator[Place]:
         yield Place(MAIN, known)
 
 
-def _halted(frame: FrameType) -> Place:
+def _halted(frame: FrameType, thread: int | None) -> Place:
     # One dict for all names; otherwise, a comprehension in the expression would not see locals.
-    return Place(_text(frame), {**frame.f_globals, **_locals(frame)})
+    return Place(_text(frame), {**frame.f_globals, **_locals(frame)}, thread)
 
 
 def _locals(frame: FrameType) -> Mapping[str, Any]:

@@ -42,6 +42,8 @@ MAX_THREADS = 100
 _OWN_PACKAGE = PurePath(__file__).parent.parent
 _WAITING = {"threading.py", "contextlib.py"}
 """Modules of the standard library in which relay-agent and debugpy wait."""
+_STARTING = {"threading.py", "pydev_monkey.py"}
+"""Modules with the outermost frames of a thread; the second one is the debugger's, for threads that the job starts."""
 _Place = tuple[FrameType, "int | None"]
 _FIRST_SIGNAL = 10
 """Offset from SIGRTMIN, because other tools use the lowest and the highest real-time signals."""
@@ -75,11 +77,14 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
         from relay_agent.stacks.local_values import describe_locals  # noqa: PLC0415 - needed for `locals` only
 
         values = iter(describe_locals([frame for _, places in found for frame, _ in places]))
+    from relay_agent.stacks.stopped import stopped_threads  # noqa: PLC0415 - few processes are asked
+
+    stopped = stopped_threads()
     threads = []
     for ident, places in found:
         frames = [_describe(*place, next(values)) for place in places]
         name = names.get(ident, f"thread {ident:#x}")
-        threads.append(ThreadStack(name, ident, ident == main, tuple(frames[::-1])))
+        threads.append(ThreadStack(name, ident, ident == main, tuple(frames[::-1]), stopped.get(ident, False)))
     return threads
 
 
@@ -117,7 +122,7 @@ def is_helper(files: list[str]) -> bool:
     Args:
         files: The file of each frame, the innermost last.
     """
-    return _is_debugger_code(next((file for file in files if PurePath(file).name != "threading.py"), ""))
+    return _is_debugger_code(next((file for file in files if PurePath(file).name not in _STARTING), ""))
 
 
 def _is_debugger_code(file: str) -> bool:

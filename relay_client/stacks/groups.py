@@ -64,6 +64,11 @@ class Process:
         threads = self.stacks.threads
         return next((thread for thread in threads if thread.main), next(iter(threads), None))
 
+    @property
+    def shown(self) -> list[ThreadStack]:
+        """The main thread, and the others that are stopped at a breakpoint or after a step."""
+        return [thread for thread in self.stacks.threads if thread is self.main or thread.stopped]
+
 
 @dataclass(frozen=True)
 class Group:
@@ -131,8 +136,8 @@ def group(processes: Iterable[Process], *, all_threads: bool = False) -> list[Gr
 
     Args:
         processes: The processes, in any order.
-        all_threads: Whether to compare all threads instead of only the main thread; the helper threads of libraries
-            differ at random.
+        all_threads: Whether to compare all threads instead of only the main thread and stopped ones; the helper threads
+            of libraries differ at random.
     """
     groups: dict[object, list[Process]] = {}
     ports: dict[int, set[int]] = {}
@@ -150,7 +155,7 @@ def _key(process: Process, *, all_threads: bool) -> object:
         return process.host, process.stacks.error
     if all_threads:
         return process.waits, _lines(process.main), tuple(sorted(_lines(thread) for thread in process.stacks.threads))
-    return process.waits, _lines(process.main)
+    return process.waits, tuple(map(_lines, process.shown))
 
 
 def _lines(thread: ThreadStack) -> tuple[tuple[str, int, str], ...]:

@@ -26,7 +26,7 @@ def show_stacks(
         replies: One for each agent.
         ranks: The ranks to show; None for all.
         locals: Whether to show the variables in the replies; each group shows those of its first process.
-        all_threads: Whether to compare and show all threads instead of only the main thread.
+        all_threads: Whether to compare and show all threads instead of only the main thread and stopped ones.
         color: Whether to add terminal colours; requires rich.
     """
     groups = group(read_replies(replies, ranks), all_threads=all_threads)
@@ -73,7 +73,7 @@ def _as_object(found: Group) -> dict[str, object]:
 
 def _thread_as_object(thread: ThreadStack) -> dict[str, object]:
     frames = [{**encode(frame), "locals": dict(frame.locals)} for frame in thread.frames]
-    return {"name": thread.name, "main": thread.main, "frames": frames}
+    return {"name": thread.name, "main": thread.main, "stopped": thread.stopped, "frames": frames}
 
 
 def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_threads: bool) -> list[tuple[str, str]]:
@@ -90,12 +90,14 @@ def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_thre
         (f"{name}{state} in {found.place or 'no Python code'}", "bold"),
         (f"  reported by {found.reported_by}{note}", "dim"),
     ]
-    for thread in first.stacks.threads if all_threads else [first.main]:
-        if all_threads:
-            lines.append((f"  thread {thread.name}", "italic"))
+    shown = first.stacks.threads if all_threads else first.shown
+    for thread in shown:
+        if len(shown) > 1 or all_threads:
+            state = ", stopped" if thread.stopped else ""
+            lines.append((f"  thread {thread.name}{state}", "italic"))
         lines += _frame_lines(thread.frames, with_locals=with_locals)
-    others = len(first.stacks.threads) - 1
-    if others and not all_threads:
+    others = len(first.stacks.threads) - len(shown)
+    if others:
         lines.append((f"  and {others} other thread{'s' if others > 1 else ''}", "dim"))
     return lines
 

@@ -43,6 +43,8 @@ class ThreadStack(NamedTuple):
     main: bool
     frames: tuple[Frame, ...]
     """Innermost frame last."""
+    stopped: bool = False
+    """Whether the thread is stopped at a breakpoint or after a step; not if it was stopped along with another one."""
 
 
 class ProcessStacks(NamedTuple):

@@ -70,7 +70,9 @@ COVERED_BY = {
         "relay_agent/inject/ _relay_debug_programs register sitecustomize startup_hook"
     ),
     "tests/unit/relay_agent/debuggee/test_debugger.py": "relay_agent/debuggee/ debugpy_start",
-    "tests/unit/relay_agent/debugpy_internals/test_feature.py": "relay_agent/debugpy_internals/ common messages table",
+    "tests/unit/relay_agent/debugpy_internals/test_feature.py": (
+        "relay_agent/debugpy_internals/ common messages stops table"
+    ),
     "tests/unit/relay_agent/test_api.py": "relay_agent/debuggee/ process",
     "tests/e2e/test_command_lines.py": "relay_agent/cli/ common serve",
     "tests/integration/test_mpi_launchers.py": "relay_agent/ranks/ launchers",

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -9,6 +10,24 @@ import pytest
 
 from relay_agent.evaluation import places
 from relay_agent.evaluation.places import find_places
+from tests.support.deadline import DEADLINE
+from tests.support.examined_job import stopped_at
+
+THREADS = """\
+import threading
+
+def backward(gradient):
+    half = gradient / 2
+    return half
+
+def main():
+    thread = threading.Thread(target=backward, args=(3.0,), name="autograd")
+    thread.start()
+    thread.join()
+    print("ended")
+
+main()
+"""
 
 
 class Namespace(dict[str, Any]):
@@ -35,7 +54,7 @@ def test_namespace_of_a_class(monkeypatch: pytest.MonkeyPatch, is_stopped: bool)
     """The names in the body of a class are read without a method of its namespace, in a halted or a running rank."""
     found: list[object] = []
     ident = threading.get_ident()
-    monkeypatch.setattr(places, "stopped_threads", lambda: {ident} if is_stopped else set())
+    monkeypatch.setattr(places, "stopped_threads", lambda: {ident: True} if is_stopped else {})
 
     def find(body: FrameType) -> None:
         monkeypatch.setattr(places, "held_frames", lambda *_arguments, **_options: [body] * is_stopped)
@@ -46,3 +65,17 @@ def test_namespace_of_a_class(monkeypatch: pytest.MonkeyPatch, is_stopped: bool)
         find(sys._getframe())
 
     assert [3] == found
+
+
+async def test_thread_that_has_stopped_on_its_own(tmp_path: Path):
+    """The frame of the thread at the breakpoint is chosen, not that of the main thread, which is stopped along with it.
+
+    After a step, it is still this thread.
+    """
+    script = tmp_path / "train.py"
+    script.write_text(THREADS)
+    async with stopped_at(script, 4) as examined:
+        assert ["3.0", "backward train.py:4", ["autograd"]] == [*await examined.evaluate("gradient")]
+        await examined.client.request("next", {"threadId": examined.stop["threadId"]}, within=DEADLINE)
+        await examined.client.wait_for_event("stopped", within=DEADLINE)
+        assert ["1.5", "backward train.py:5", ["autograd"]] == [*await examined.evaluate("half")]

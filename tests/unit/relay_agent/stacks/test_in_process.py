@@ -82,6 +82,7 @@ def test_deep_stack_keeps_its_inner_frames():
         ([f"{OURS}/node/members.py"], True),
         (["/x/threading.py", "/x/train.py", f"{OURS}/job.py"], False),
         (["/x/threading.py"], False),
+        (["/x/debugpy/_vendored/pydevd/_pydev_bundle/pydev_monkey.py", "/x/threading.py", "/x/train.py"], False),
         ([], False),
     ],
 )

@@ -27,12 +27,12 @@ set_additional_thread_info(other).pydev_state = STATE_SUSPEND
 
 async def test_thread_at_a_breakpoint() -> None:
     """Only the threads that pydevd has marked as suspended are stopped."""
-    status, lines, _ = await run_job(PROGRAM.format(before=SUSPEND, expected="{other.ident}"))
+    status, lines, _ = await run_job(PROGRAM.format(before=SUSPEND, expected="{other.ident: False}"))
     assert (0, ["True"]) == (status, lines)
 
 
 async def test_process_without_a_debugger() -> None:
     """In a process that nobody debugs no thread is stopped, and pydevd is not imported."""
-    code = PROGRAM.format(before="", expected='set() and not [name for name in sys.modules if "pydevd" in name]')
+    code = PROGRAM.format(before="", expected='{} and not [name for name in sys.modules if "pydevd" in name]')
     status, lines, _ = await run_job(code)
     assert (0, ["True"]) == (status, lines)

@@ -220,3 +220,23 @@ def _without_codes(text):
     import re
 
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def test_thread_at_a_breakpoint():
+    """A thread that has stopped at a breakpoint is shown below the main thread, and distinguishes ranks."""
+    processes = [waiting(0), waiting(1)]
+    processes[0]["threads"] += [
+        thread("Dummy-6", frame("/job/loss.py", 12, "backward")) | {"stopped": True},
+        thread("pin_memory", frame("/job/io.py", 9, "idle")),
+    ]
+    assert ["rank 0", "rank 1"] == labels(*processes)
+    assert show_stacks([reply(processes[0])]).splitlines()[1:] == [
+        "  reported by helper thread",
+        "  thread MainThread",
+        "    /job/train.py:90 <module>",
+        "    /job/model.py:88 step",
+        f"    {TORCH}:2501 all_reduce",
+        "  thread Dummy-6, stopped",
+        "    /job/loss.py:12 backward",
+        "  and 1 other thread",
+    ]

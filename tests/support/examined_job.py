@@ -1,0 +1,66 @@
+"""A program that a real debugger has stopped, and that answers as it does to relay-client in the meantime."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from relay_client.dap.client import DapClient
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import Job, job
+
+__all__ = ["Examined", "stopped_at"]
+
+CODE = """
+    import json, runpy, threading
+    from relay_agent.debuggee.debugger import debugger
+    from relay_agent.evaluation.evaluate import evaluate
+    from relay_agent.stacks.in_process import collect
+    from relay_core.agent_api.evaluation import Evaluate
+
+    class Answering(threading.Thread):
+        pydev_do_not_trace = is_pydev_daemon_thread = True
+
+        def run(self):
+            for line in sys.stdin:
+                value = evaluate(Evaluate(line.strip(), seconds=60))
+                stopped = [thread.name for thread in collect() if thread.stopped]
+                print(json.dumps([value.text or value.error, value.place, stopped]), flush=True)
+
+    print(debugger.arm(), flush=True)
+    debugger.wait_for_attach(3600, threading.Event())
+    Answering(daemon=True).start()
+    runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+class Examined:
+    """The program, and its debugger."""
+
+    def __init__(self, program: Job, client: DapClient, stop: dict[str, Any]) -> None:
+        self.program = program
+        self.client = client
+        self.stop = stop
+        """The body of the `stopped` event."""
+
+    async def evaluate(self, expression: str) -> tuple[str, str, list[str]]:
+        """Return the value or the error, the place, and the names of the threads that have stopped on their own."""
+        assert self.program.process.stdin is not None
+        self.program.process.stdin.write(f"{expression}\n".encode())
+        return tuple(json.loads(await self.program.line()))
+
+
+@contextlib.asynccontextmanager
+async def stopped_at(script: Path, line: int) -> AsyncIterator[Examined]:
+    """Run a script to a breakpoint at a line; it continues at the end of the block."""
+    async with (
+        job(CODE, str(script)) as running,
+        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
+    ):
+        await client.attach({str(script): [{"line": line}]}, justMyCode=False, within=DEADLINE)
+        stop = (await client.wait_for_event("stopped", within=DEADLINE))["body"]
+        yield Examined(running, client, stop)
+        await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
