@@ -5,7 +5,7 @@ from __future__ import annotations
 from relay_agent.debugpy_internals.common import DEBUGGER, ENABLE
 from relay_agent.debugpy_internals.feature import Feature, Internal
 
-__all__ = ["BREAK_HERE", "COMPILED_CALLER", "POST_MORTEM", "THREAD_STATE"]
+__all__ = ["BREAK_HERE", "COMPILED_CALLER", "POST_MORTEM", "THREAD_STATE", "TORCH_STATES"]
 
 UNTRACED = (
     ENABLE,
@@ -55,4 +55,8 @@ THREAD_STATE = Feature(
         "read",
         "the reason of a thread that is stopped along with another one, or by `pause`",
     ),
+)
+TORCH_STATES = Feature(
+    "`relay-client eval` evaluates with gradients, without autocast, and in the default stream of the first GPU",
+    Internal("pydevd:PyDB.do_wait_suspend", "replaced", "reads torch's state of the stopped thread"),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from relay_agent.debugpy_internals.common import COMM, DEBUGGER, ENABLE, LOCK, MESSAGE, WRITER
 from relay_agent.debugpy_internals.feature import Feature, Internal
 from relay_agent.debugpy_internals.messages import FLOODS, PREFETCH, SENDING, UNSUPPORTED
-from relay_agent.debugpy_internals.stops import BREAK_HERE, COMPILED_CALLER, POST_MORTEM, THREAD_STATE
+from relay_agent.debugpy_internals.stops import BREAK_HERE, COMPILED_CALLER, POST_MORTEM, THREAD_STATE, TORCH_STATES
 
 __all__ = [
     "ADAPTER_USER",
@@ -342,6 +342,7 @@ FEATURES = (
     RESTART,
     STOPPED_THREADS,
     THREAD_STATE,
+    TORCH_STATES,
     STATE,
     DIALLING,
     JOB_LISTEN,

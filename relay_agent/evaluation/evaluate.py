@@ -20,6 +20,7 @@ from relay_agent.values.fingerprint import fingerprint
 from relay_agent.values.plain import read_plain
 from relay_agent.values.short_repr import short_repr
 from relay_agent.values.static_path import read_path
+from relay_agent.values.torch_state import NotRead, as_stopped_thread
 from relay_core.agent_api.evaluation import PATH_READER, PLAIN_READER, Evaluate, Value
 
 __all__ = ["evaluate", "start_evaluation"]
@@ -66,6 +67,8 @@ def evaluate(request: Evaluate) -> Value:
         return Value(place=tried[-1].text, error=f"the evaluation took longer than {request.seconds:g} s")
     except TimeoutError:
         return Value(place=tried[-1].text, error=f"the evaluation took longer than {request.seconds:g} s")
+    except NotRead as error:
+        return Value(place=tried[-1].text, error=str(error))
     except BaseException as error:  # noqa: BLE001 - the expression may raise anything, including SystemExit
         return Value(place=tried[-1].text, error=describe_exception(error))
     return replace(value, place=tried[-1].text)
@@ -85,15 +88,16 @@ def _value(request: Evaluate, tried: list[Place], ends: float) -> Value:
     """
     places = find_places(request.expression)
     tried.append(next(places))
-    try:
-        value = _in_place(request, tried[-1])
-    except MISSING:
-        if not _is_path(request.expression):
-            raise
-        value = _further_out(request, places, tried)
-    if request.selection is not None:
-        return fingerprint(value, request.selection, ends, request.ranks)
-    return Value(text=short_repr(value))
+    with as_stopped_thread(tried[-1].thread):
+        try:
+            value = _in_place(request, tried[-1])
+        except MISSING:
+            if not _is_path(request.expression):
+                raise
+            value = _further_out(request, places, tried)
+        if request.selection is not None:
+            return fingerprint(value, request.selection, ends, request.ranks)
+        return Value(text=short_repr(value))
 
 
 def _further_out(request: Evaluate, places: Iterable[Place], tried: list[Place]) -> Any:

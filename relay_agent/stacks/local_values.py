@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from relay_agent.gevent_originals import threading, time
 from relay_agent.values.short_repr import ShortRepr
+from relay_agent.values.torch_state import NotRead, read_torch_state, taken_over
 
 __all__ = ["describe_locals"]
 
@@ -62,6 +63,10 @@ class _Worker(threading.Thread):
         self._abandoned = False
 
     def run(self) -> None:
+        with taken_over(read_torch_state()):
+            self._describe_all()
+
+    def _describe_all(self) -> None:
         total, ends = 0, time.monotonic() + BUDGET
         for values, texts in self._variables:
             for name, value in values.items():
@@ -88,6 +93,8 @@ def describe(value: object) -> str:
     """Return a short text; if `__repr__` raises, the text names the exception."""
     try:
         text = _short.repr(value)
+    except NotRead as error:
+        text = f"<{error}>"
     except Exception as error:  # noqa: BLE001 - the job's code may raise anything
         text = f"<no repr: {type(error).__name__}>"
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."

@@ -1,7 +1,7 @@
 """Calls with a deadline: a function that may never return runs in a helper thread and is abandoned at its deadline.
 
 Python cannot interrupt a thread, so an abandoned call continues until it returns. Its thread is a daemon thread that
-pydevd does not trace, stop or list.
+pydevd does not trace, stop or list. It has the context variables and torch's state of the thread that waits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from relay_agent.gevent_originals import queue, threading
+from relay_agent.values.torch_state import read_torch_state, taken_over
 
 __all__ = ["Call", "TooLate", "call_within"]
 
@@ -61,14 +62,16 @@ class Call:
         self.error: BaseException | None = None
         self._function: Callable[[], Any] | None = function
         self._context = contextvars.copy_context()
+        self._torch_state = read_torch_state()
 
     def execute(self) -> None:
         """Call the function in this thread."""
         try:
-            self.result = self._context.run(self._function)  # type: ignore[arg-type] # set until it has returned
+            with taken_over(self._torch_state):
+                self.result = self._context.run(self._function)  # type: ignore[arg-type] # set until it has returned
         except BaseException as error:  # noqa: BLE001 - it is raised in the waiting thread
             self.error = error
-        self._function = None  # an abandoned call must not keep the job's objects alive
+        self._function = self._torch_state = None  # an abandoned call must not keep the job's objects alive
         self.is_running = False
         self.finished.release()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from relay_agent.gevent_originals import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
+from relay_agent.values.torch_state import NotRead
 
 __all__ = ["FULL_DEADLINE", "REPR_DEADLINE", "within_deadline"]
 
@@ -82,6 +83,8 @@ def within_deadline(
     except TooLate as late:
         _late[kind] = late.call
         return f"<Slow: {what} takes longer than {limit:.2g} s>"
+    except NotRead as error:
+        return f"<{error}>"
     finally:
         if seconds <= REPR_DEADLINE:
             _budget.spend(time.monotonic() - started)

@@ -13,6 +13,7 @@ from relay_agent.gevent_originals import time
 from relay_agent.values.deadline import TooLate, call_within
 from relay_agent.values.leaves import Data, flatten
 from relay_agent.values.presentation import describe
+from relay_agent.values.torch_state import NotRead
 
 __all__ = ["STATS_SECONDS", "Statistics", "compute_statistics"]
 
@@ -45,6 +46,8 @@ def compute_statistics(value: object, seconds: float = STATS_SECONDS) -> Statist
         call_within(seconds, lambda: _fill(lines, value, until))
     except (TooLate, TimeoutError):
         lines.append(f"incomplete: computing the statistics took longer than {seconds:g} s")
+    except NotRead as error:
+        lines.append(f"incomplete: {error}")
     except Exception as error:  # noqa: BLE001 - the code of a library or a job
         lines.append(f"incomplete: {type(error).__name__}: {error}")
     return Statistics("\n".join(lines) or f"not a tensor or an array: {type(value).__name__}")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +12,46 @@ from relay_agent.values.presentation import describe
 from relay_agent.values.statistics import compute_statistics
 from relay_core.agent_api.evaluation import Selection
 from tests.support.deadline import DEADLINE
+from tests.support.examined_job import stopped_at
 from tests.support.gpu import needs_gpu
 
 pytestmark = needs_gpu
 
 CYCLES = 4_000_000_000
 """Of a GPU's clock; two seconds at 2 GHz."""
+
+TRAINING = f"""\
+import torch
+
+class Half(torch.autograd.Function):
+    @staticmethod
+    def forward(context, value):
+        return value / 2
+
+    @staticmethod
+    def backward(context, gradient):
+        half = gradient / 2
+        return half  # in backward
+
+late = torch.zeros(1000, device="cuda")
+late.sum().item(), (late * 2).add_(1)
+side = torch.cuda.Stream()
+torch.cuda.synchronize()
+with torch.cuda.stream(side), torch.no_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
+    torch.cuda._sleep({2 * CYCLES})
+    late.fill_(1)
+    torch.is_grad_enabled()  # in the side stream
+torch.cuda.synchronize()
+weight = torch.ones(4, device="cuda", requires_grad=True)
+Half.apply(weight).sum().backward()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    captured = late * 2
+    captured.add_(1)  # in a capture
+graph.replay()
+print("sum", captured.sum().item(), flush=True)
+"""
+STATE = "torch.is_grad_enabled(), torch.is_autocast_enabled('cuda'), torch.cuda.current_stream() == side"
 
 
 @pytest.fixture
@@ -64,6 +99,28 @@ def test_equal_values_on_gpu_and_cpu() -> None:
     assert fingerprint(values, Selection(), until) != fingerprint(moved, Selection(), until)
     assert "min 0 max 2e+07" in repr(compute_statistics(values, 60))
     assert ", 1 NaN of 20,000,000" in repr(compute_statistics(moved, 60))
+
+
+async def test_training_job_at_breakpoints(tmp_path: Path, record_property) -> None:
+    """Values are those of the stopped thread after all its work, also in backward; a capture stays intact."""
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    lines = [number for number, line in enumerate(TRAINING.splitlines(), 1) if "  # in " in line]
+    async with stopped_at(script, *lines) as examined:
+        started = time.monotonic()
+        assert "(False, True, True)" == (await examined.evaluate(STATE))[0]
+        assert "1000.0" == (await examined.evaluate("late.sum().item()"))[0]
+        record_property("figure", f"waited {time.monotonic() - started:.1f} s for the GPU")
+        assert (await examined.show("late", "repl")).startswith("tensor([1., 1.")
+        await examined.until_stopped("continue")
+        assert ("(4,)", f"backward train.py:{lines[0]}") == (await examined.evaluate("tuple(gradient.shape)"))[:2]
+        await examined.until_stopped("continue")
+        reason = "elements on a GPU are not read during a CUDA graph capture, because this would end the capture"
+        assert reason == (await examined.evaluate("captured.sum().item()"))[0]
+        assert f"<{reason}>" == await examined.show("captured", "repl")
+        assert f"incomplete: {reason}" == await examined.show("__import__('relay_agent').stats(captured)", "repl")
+        await examined.client.request("continue", {"threadId": examined.stop["threadId"]}, within=DEADLINE)
+        assert "sum 3000.0" == await examined.program.line()
 
 
 def test_allocator() -> None:

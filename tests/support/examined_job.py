@@ -52,15 +52,27 @@ class Examined:
         self.program.process.stdin.write(f"{expression}\n".encode())
         return tuple(json.loads(await self.program.line()))
 
+    async def show(self, expression: str, context: str) -> str:
+        """Return what an editor shows for an expression in the stopped frame."""
+        thread = {"threadId": self.stop["threadId"], "levels": 1}
+        frame = (await self.client.request("stackTrace", thread, within=DEADLINE))["stackFrames"][0]["id"]
+        arguments = {"expression": expression, "frameId": frame, "context": context}
+        return str((await self.client.request("evaluate", arguments, within=DEADLINE))["result"])
+
+    async def until_stopped(self, command: str) -> None:
+        """Execute `continue` or a step, and wait until the program has stopped again."""
+        await self.client.request(command, {"threadId": self.stop["threadId"]}, within=DEADLINE)
+        self.stop = (await self.client.wait_for_event("stopped", within=DEADLINE))["body"]
+
 
 @contextlib.asynccontextmanager
-async def stopped_at(script: Path, line: int) -> AsyncIterator[Examined]:
-    """Run a script to a breakpoint at a line; it continues at the end of the block."""
+async def stopped_at(script: Path, *lines: int) -> AsyncIterator[Examined]:
+    """Run a script to the first of its breakpoints; it continues at the end of the block."""
     async with (
         job(CODE, str(script)) as running,
         await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
     ):
-        await client.attach({str(script): [{"line": line}]}, justMyCode=False, within=DEADLINE)
+        await client.attach({str(script): [{"line": line} for line in lines]}, justMyCode=False, within=DEADLINE)
         stop = (await client.wait_for_event("stopped", within=DEADLINE))["body"]
         yield Examined(running, client, stop)
         await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)

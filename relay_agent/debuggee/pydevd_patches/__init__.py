@@ -22,6 +22,7 @@ from relay_agent.debuggee.pydevd_patches import (
     following,
     interrupted,
     removed_directory,
+    torch_states,
     waking,
 )
 from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output, sending, unsupported
@@ -56,6 +57,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     waking.install()
     continuing.install()
     interrupted.install()
+    torch_states.install()
     child_wait.install()
     exiting.install()
     following.install()

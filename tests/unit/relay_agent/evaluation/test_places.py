@@ -10,7 +10,6 @@ import pytest
 
 from relay_agent.evaluation import places
 from relay_agent.evaluation.places import find_places
-from tests.support.deadline import DEADLINE
 from tests.support.examined_job import stopped_at
 
 THREADS = """\
@@ -76,6 +75,5 @@ async def test_thread_that_has_stopped_on_its_own(tmp_path: Path):
     script.write_text(THREADS)
     async with stopped_at(script, 4) as examined:
         assert ["3.0", "backward train.py:4", ["autograd"]] == [*await examined.evaluate("gradient")]
-        await examined.client.request("next", {"threadId": examined.stop["threadId"]}, within=DEADLINE)
-        await examined.client.wait_for_event("stopped", within=DEADLINE)
+        await examined.until_stopped("next")
         assert ["1.5", "backward train.py:5", ["autograd"]] == [*await examined.evaluate("half")]

@@ -1,0 +1,35 @@
+"""Facts about torch's state of a stopped thread."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.examined_job import stopped_at
+
+SCRIPT = """\
+import torch
+
+class Modes:
+    def __repr__(self):
+        return f"gradients {torch.is_grad_enabled()}, autocast {torch.is_autocast_enabled('cpu')}"
+
+modes = Modes()
+number = torch.ones(2, 2, requires_grad=True)
+with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+    number.sum()
+    number.sum()
+"""
+STATE = (
+    "torch.is_grad_enabled(), torch.is_autocast_enabled('cpu'), (number @ number).dtype, number.mul(2).requires_grad"
+)
+
+
+async def test_expression_sees_the_state_of_the_stopped_thread(tmp_path: Path) -> None:
+    """Where a thread stops inside `no_grad` and `autocast`, both also apply to `eval` and to each `repr`."""
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    async with stopped_at(script, 10) as examined:
+        value, place, _ = await examined.evaluate(STATE)
+        assert ("(False, True, torch.bfloat16, False)", "<module> train.py:10") == (value, place)
+        assert "gradients False, autocast True" == await examined.show("modes", "hover")
