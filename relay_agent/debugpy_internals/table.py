@@ -111,7 +111,8 @@ INTERRUPTED = Feature(
     ENABLE,
 )
 SHOWING = Feature(
-    "tensors, arrays and tables are shown in full instead of summarized, and one slow `repr` delays all variables",
+    "tensors, arrays and tables are shown in full instead of summarized, and one slow `repr` or property delays all "
+    "variables",
     Internal("_pydevd_bundle.pydevd_safe_repr:SafeRepr._repr_obj", "replaced", "calls `repr` with a deadline"),
     Internal(
         "_pydevd_bundle.pydevd_suspended_frames:get_variable_details",
@@ -127,6 +128,12 @@ SHOWING = Feature(
         "called",
         "makes pydevd check each type again",
     ),
+    Internal(
+        "_pydevd_bundle.pydevd_resolver:DefaultResolver._get_py_dictionary",
+        "replaced",
+        "reads attributes with a deadline",
+    ),
+    Internal("_pydevd_bundle.pydevd_resolver:DefaultResolver.get_names", "called", "names of the attributes"),
 )
 RESTART = Feature(
     "a process cannot be debugged again after its debugger has ended, and a forked child of a debugged process cannot "

@@ -2,13 +2,15 @@
 
 Each `repr` has the deadline `REPR_DEADLINE`. While a `repr` that missed its deadline is still running, no other `repr`
 of the same type is started; while `MAX_LATE` such calls are running, none is started at all. All calls share a budget,
-which refills with time: a hundred values that take a third of a second each must not take half a minute.
+which refills with time: a hundred values that take a third of a second each must not take half a minute. All of this
+applies to properties, too.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 from relay_agent.gevent_originals import threading, time
 from relay_agent.values.deadline import Call, TooLate, call_within
@@ -27,7 +29,9 @@ BUDGET = 1.2
 LEAST = 0.01
 """Deadline in seconds for a `repr` when the budget is used up."""
 
-_late: dict[type, Call] = {}
+T = TypeVar("T")
+
+_late: dict[type | tuple[type, str], Call] = {}
 _lock = threading.Lock()
 
 
@@ -55,13 +59,13 @@ _budget = _Budget()
 
 
 def within_deadline(
-    kind: type, compute: Callable[[], str], *, seconds: float = REPR_DEADLINE, what: str = "repr"
-) -> str:
-    """Return a text that the job's code computes, or `<Slow: ...>` if that takes too long.
+    kind: type | tuple[type, str], compute: Callable[[], T], *, seconds: float = REPR_DEADLINE, what: str = "repr"
+) -> T | str:
+    """Return what the job's code computes, normally a text, or `<Slow: ...>` if that takes too long.
 
     Args:
-        kind: The type of the value.
-        compute: Returns the text; called in a helper thread.
+        kind: The type of the value, with the name of the attribute if it is not about the whole value.
+        compute: Computes it; called in a helper thread.
         seconds: The deadline. A deadline above `REPR_DEADLINE` means that a single value was requested; such a call
             does not use the budget.
         what: What is computed.

@@ -33,8 +33,13 @@ class Half(torch.autograd.Function):
         half = gradient / 2
         return half  # in backward
 
+class Lazy:
+    @property
+    def mean(self):
+        return late.mean().item()
+
 late = torch.zeros(1000, device="cuda")
-late.sum().item(), (late * 2).add_(1)
+late.sum().item(), Lazy().mean, (late * 2).add_(1)
 side = torch.cuda.Stream()
 torch.cuda.synchronize()
 with torch.cuda.stream(side), torch.no_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
@@ -108,6 +113,7 @@ async def test_training_job_at_breakpoints(tmp_path: Path, record_property) -> N
     lines = [number for number, line in enumerate(TRAINING.splitlines(), 1) if "  # in " in line]
     async with stopped_at(script, *lines) as examined:
         started = time.monotonic()
+        assert "<Slow: mean takes longer than 0.4 s>" == (await examined.expand("Lazy()"))["mean"]
         assert "(False, True, True)" == (await examined.evaluate(STATE))[0]
         assert "1000.0" == (await examined.evaluate("late.sum().item()"))[0]
         record_property("figure", f"waited {time.monotonic() - started:.1f} s for the GPU")
@@ -117,7 +123,7 @@ async def test_training_job_at_breakpoints(tmp_path: Path, record_property) -> N
         await examined.until_stopped("continue")
         reason = "elements on a GPU are not read during a CUDA graph capture, because this would end the capture"
         assert reason == (await examined.evaluate("captured.sum().item()"))[0]
-        assert f"<{reason}>" == await examined.show("captured", "repl")
+        assert f"<{reason}>" == await examined.show("captured", "repl") == (await examined.expand("Lazy()"))["mean"]
         assert f"incomplete: {reason}" == await examined.show("__import__('relay_agent').stats(captured)", "repl")
         await examined.client.request("continue", {"threadId": examined.stop["threadId"]}, within=DEADLINE)
         assert "sum 3000.0" == await examined.program.line()

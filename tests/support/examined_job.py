@@ -54,10 +54,19 @@ class Examined:
 
     async def show(self, expression: str, context: str) -> str:
         """Return what an editor shows for an expression in the stopped frame."""
+        return str((await self._shown(expression, context))["result"])
+
+    async def expand(self, expression: str) -> dict[str, str]:
+        """Return the attributes or elements that an editor shows for an expression."""
+        reference = (await self._shown(expression, "watch"))["variablesReference"]
+        found = await self.client.request("variables", {"variablesReference": reference}, within=DEADLINE)
+        return {variable["name"]: variable["value"] for variable in found["variables"]}
+
+    async def _shown(self, expression: str, context: str) -> Any:
         thread = {"threadId": self.stop["threadId"], "levels": 1}
         frame = (await self.client.request("stackTrace", thread, within=DEADLINE))["stackFrames"][0]["id"]
         arguments = {"expression": expression, "frameId": frame, "context": context}
-        return str((await self.client.request("evaluate", arguments, within=DEADLINE))["result"])
+        return await self.client.request("evaluate", arguments, within=DEADLINE)
 
     async def until_stopped(self, command: str) -> None:
         """Execute `continue` or a step, and wait until the program has stopped again."""

@@ -56,6 +56,49 @@ def work():
 
 work()
 """
+TRAINER = """\
+import functools
+import threading
+import time
+
+class Trainer:
+    __slots__ = ("__dict__", "state")
+    rate = 0.5
+
+    def __init__(self):
+        self.step = 7
+        self.state = "ready"
+
+    def __repr__(self):
+        return "a trainer"
+
+    def __dir__(self):
+        return [*super().__dir__(), "loss", "absent"]
+
+    def __getattr__(self, name):
+        if name == "loss":
+            return 0.25
+        raise AttributeError(name)
+
+    @property
+    def mean(self):
+        time.sleep(3600)
+
+    @property
+    def size(self):
+        raise ValueError("no size")
+
+    @functools.cached_property
+    def thread(self):
+        return threading.current_thread().name
+
+    def train(self):
+        trainer = self
+        number = 1
+        return number
+
+Trainer().train()
+"""
 SHOWN = "ndarray[300, 200] float32"
 
 
@@ -95,10 +138,12 @@ async def top_frame(client: DapClient, thread: dict[str, int]) -> int:
     return stack["stackFrames"][0]["id"]
 
 
-async def variables(client: DapClient, frame: int) -> dict[str, str]:
-    scopes = (await client.request("scopes", {"frameId": frame}, within=DEADLINE))["scopes"]
-    reference = {"variablesReference": scopes[0]["variablesReference"]}
-    found = (await client.request("variables", reference, within=DEADLINE))["variables"]
+async def variables(client: DapClient, frame: int, *path: str) -> dict[str, str]:
+    """Return the variables of a frame, or of the object to which a path of names leads."""
+    found = (await client.request("scopes", {"frameId": frame}, within=DEADLINE))["scopes"]
+    for name in (found[0]["name"], *path):
+        reference = next(each["variablesReference"] for each in found if each["name"] == name)
+        found = (await client.request("variables", {"variablesReference": reference}, within=DEADLINE))["variables"]
     return {variable["name"]: variable["value"] for variable in found}
 
 
@@ -124,6 +169,33 @@ async def test_slow_repr_delays_nothing(tmp_path: Path):
         assert "8" == (await variables(client, await top_frame(client, thread)))["number"]
         await client.request("continue", thread, within=DEADLINE)
         assert "8" == await session.program.line()
+
+
+async def test_slow_property_delays_nothing(tmp_path: Path):
+    """An expanded object shows a property that sleeps for an hour as slow, and an error in one line.
+
+    Attributes that are stored are read in the stopped thread. A bound method is shown without the `repr` of its object.
+    """
+    async with stopped(tmp_path, TRAINER, "number = 1") as session:
+        found = await variables(session.client, session.frame, "trainer")
+        assert found.items() >= {"step": "7", "state": "'ready'", "rate": "0.5", "loss": "0.25"}.items()
+        assert "absent" not in found
+        assert found["mean"].startswith("<Slow: mean takes longer than ")
+        assert ("<ValueError: no size>", "'relay-agent values'") == (found["size"], found["thread"])
+        methods = await variables(session.client, session.frame, "trainer", "function variables")
+        assert "<bound method Trainer.train>" == methods["train"]
+
+
+async def test_attributes_of_a_tensor(tmp_path: Path):
+    """An expanded tensor shows why it has no imaginary part in one line, and its methods without its elements."""
+    pytest.importorskip("torch")
+    source = "import torch\n\ntensor = torch.zeros(2, 3)\nnumber = 1\n"
+    async with stopped(tmp_path, source, "number = 1") as session:
+        found = await variables(session.client, session.frame, "tensor")
+        assert "<RuntimeError: imag is not implemented for tensors with non-complex dtypes.>" == found["imag"]
+        assert "torch.Size([2, 3])" == found["shape"]
+        functions = await variables(session.client, session.frame, "tensor", "function variables")
+        assert [] == [text for text in (*found.values(), *functions.values()) if "tensor([" in text]
 
 
 @pytest.mark.parametrize("context", ["watch", "hover", "variables"])

@@ -8,6 +8,11 @@ from tests.support.examined_job import stopped_at
 
 SCRIPT = """\
 import torch
+from relay_agent.values.torch_state import NotRead
+
+class OnGpu:
+    def __repr__(self):
+        raise NotRead("elements cannot be read")
 
 class Modes:
     def __repr__(self):
@@ -25,11 +30,15 @@ STATE = (
 
 
 async def test_expression_sees_the_state_of_the_stopped_thread(tmp_path: Path) -> None:
-    """Where a thread stops inside `no_grad` and `autocast`, both also apply to `eval` and to each `repr`."""
+    """Where a thread stops inside `no_grad` and `autocast`, both also apply to `eval` and to each `repr`.
+
+    The reason why elements are not read replaces the text of a value.
+    """
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    async with stopped_at(script, 10) as examined:
+    async with stopped_at(script, 15) as examined:
         value, place, _ = await examined.evaluate(STATE)
-        assert ("(False, True, torch.bfloat16, False)", "<module> train.py:10") == (value, place)
+        assert ("(False, True, torch.bfloat16, False)", "<module> train.py:15") == (value, place)
         assert "gradients False, autocast True" == await examined.show("modes", "hover")
+        assert "<elements cannot be read>" == await examined.show("OnGpu()", "repl")
