@@ -111,14 +111,14 @@ class Reading:
         return _required(jobs, None)
 
     async def variables(self, rank: int) -> Items:
-        """Return the frames of a rank's main thread with their variables, innermost first."""
+        """Return the frames of a rank's stopped or main thread with their variables, innermost first."""
         processes = read_replies(await collect_stacks(self._tunnels, {rank}, with_locals=True), {rank})
         items: Items = []
         for process in processes:
-            if process.main is None:
+            if process.halted is None:
                 items.append({"error": process.stacks.error or "no stack"})
                 continue
-            for frame in reversed(process.main.frames):
+            for frame in reversed(process.halted.frames):
                 items.append({**encode(frame), "locals": dict(frame.locals)})
         return _required(items, {rank})
 

@@ -185,7 +185,7 @@ def _add_reading(server: MCPServer, calls: _Calls, reading: Reading) -> None:
 
     @server.tool(annotations=READS)
     async def variables(rank: Annotated[int, Field(ge=0)]) -> ToolResult:
-        """Show the frames of a running or stopped rank's main thread with their local variables, innermost first."""
+        """Show the frames and variables of a rank's stopped thread, or else of its main thread, innermost first."""
         return await calls.read(reading.variables(rank))
 
     @server.tool(annotations=evaluates)

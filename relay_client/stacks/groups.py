@@ -65,6 +65,11 @@ class Process:
         return next((thread for thread in threads if thread.main), next(iter(threads), None))
 
     @property
+    def halted(self) -> ThreadStack | None:
+        """The thread that is stopped at a breakpoint or after a step, or else the main thread."""
+        return next((thread for thread in self.stacks.threads if thread.stopped), self.main)
+
+    @property
     def shown(self) -> list[ThreadStack]:
         """The main thread, and the others that are stopped at a breakpoint or after a step."""
         return [thread for thread in self.stacks.threads if thread is self.main or thread.stopped]

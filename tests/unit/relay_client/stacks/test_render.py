@@ -230,6 +230,7 @@ def test_thread_at_a_breakpoint():
         thread("pin_memory", frame("/job/io.py", 9, "idle")),
     ]
     assert ["rank 0", "rank 1"] == labels(*processes)
+    assert ["Dummy-6", "MainThread"] == [found.halted.name for found in read_replies([reply(*processes)])]
     assert show_stacks([reply(processes[0])]).splitlines()[1:] == [
         "  reported by helper thread",
         "  thread MainThread",
