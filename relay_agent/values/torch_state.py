@@ -19,7 +19,15 @@ from typing import Any, NamedTuple
 
 from relay_agent.gevent_originals import threading
 
-__all__ = ["NotRead", "TorchState", "as_stopped_thread", "read_torch_state", "remembered_while_stopped", "taken_over"]
+__all__ = [
+    "CAPTURE",
+    "NotRead",
+    "TorchState",
+    "as_stopped_thread",
+    "read_torch_state",
+    "remembered_while_stopped",
+    "taken_over",
+]
 
 DEVICE_TYPES = ("cpu", "cuda")
 """For which autocast is taken over."""
@@ -53,6 +61,8 @@ METADATA = frozenset(
     ]
 )
 """Names of torch's functions that read no element; `__get__` is the getter of every attribute, such as `shape`."""
+CAPTURE = "elements on a GPU are not read during a CUDA graph capture, because this would end the capture"
+"""The reason for which nothing is read during a capture."""
 
 
 class NotRead(BaseException):
@@ -80,7 +90,7 @@ _stopped: dict[int, TorchState] = {}
 def read_torch_state() -> TorchState | None:
     """Return the state of this thread; None without torch. This takes a few microseconds and waits for no device."""
     torch: Any = sys.modules.get("torch")
-    if torch is None:
+    if not hasattr(getattr(torch, "overrides", None), "TorchFunctionMode"):  # not imported, or older than torch 1.13
         return None
     with contextlib.suppress(Exception):  # another thread is importing torch
         stream = torch.cuda.current_stream() if torch.cuda.is_initialized() else None
@@ -211,9 +221,9 @@ def _wait_for(cuda: Any, device: Any) -> None:
     Raises:
         NotRead: a CUDA graph is being captured, or the device has failed.
     """
-    if _is_capturing(cuda):
-        raise NotRead("elements on a GPU are not read during a CUDA graph capture, because this would end the capture")
     try:
+        if _is_capturing(cuda):
+            raise NotRead(CAPTURE)
         cuda.synchronize(device)
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
