@@ -18,7 +18,7 @@ from enum import Enum, auto
 from types import FrameType, ModuleType
 from typing import Any, Protocol
 
-from relay_agent.debuggee import debugpy_start, fork_guard, late_patching, pydevd_patches, recovery, stopping, tracing
+from relay_agent.debuggee import debugpy_start, fork_guard, gevent_support, pydevd_patches, recovery, stopping, tracing
 from relay_agent.debuggee.pydevd_patches import attached
 from relay_agent.debugpy_internals.table import CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.exceptions import failed_import
@@ -324,7 +324,7 @@ class Debugger:
             RelayDebugError: debugpy is missing, or does not start.
         """
         fork_guard.install(then=self._forked)
-        late_patching.install(before_patch=self.end)
+        gevent_support.watch_patches(before_patch=self.end)
         self._move(Event.START)
         try:
             debugpy = debugpy_start.load(follow_children=follow_children, values=self.shows_values)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from relay_agent.debuggee import gevent_support, late_patching, pydevd_patches
+from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.adapter_report import FILE_VARIABLE, report_through_file
 from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output
 from relay_agent.debugpy_internals.table import DIALLING, JOB_LISTEN, JOB_PORT, RESTART, STATE, STOPPED_THREADS
@@ -85,11 +85,12 @@ def _require_native_threads() -> None:
     """Raise an error if debugpy's threads would switch to the job's greenlets, or use locks that greenlets hold."""
     if is_patched_by_eventlet():
         raise RelayDebugError(
-            f"this job uses eventlet.monkey_patch(), and {late_patching.EVENTLET}", hint=late_patching.EVENTLET_HINT
+            f"this job uses eventlet.monkey_patch(), and {gevent_support.EVENTLET}",
+            hint=gevent_support.EVENTLET_WAY_OUT,
         )
     if is_patched_by_gevent() and "pydevd" in sys.modules and not gevent_support.in_use():
         raise RelayDebugError(
-            "gevent patched the standard library after debugpy had been imported", hint=late_patching.GEVENT_HINT
+            "gevent patched the standard library after debugpy had been imported", hint=gevent_support.GEVENT_WAY_OUT
         )
 
 

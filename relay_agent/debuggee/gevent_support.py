@@ -3,23 +3,51 @@
 If `GEVENT_SUPPORT` is set when pydevd is imported, pydevd supports gevent and uses copies of the standard library. But
 pydevd traces greenlets only in the thread that starts it, which here is the thread that serves the node's agent, and it
 traces no greenlets that were already running. This module also traces the greenlets of the main thread.
+
+Before eventlet or gevent patches the threads under a debugger that is not prepared for it, the debugger is ended,
+because the job would be harmed. The locks of debugpy's threads would become the library's. With eventlet, the job's
+main thread then waits for those threads without limit, even at a line without a breakpoint. With gevent, the job
+continues, but it does not exit from Python 3.13 on, and up to Python 3.12 it sometimes ends with a segmentation fault.
+debugpy alone behaves in the same way (seen with debugpy 1.8.22, eventlet 0.41 and gevent 26.9). With `GEVENT_SUPPORT`,
+pydevd is prepared for gevent's patch.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 from relay_agent import gevent_originals
 from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
 from relay_agent.gevent_originals import GEVENT_VARIABLE, socket, threading
+from relay_agent.import_hook import after_import
 
-__all__ = ["importing", "in_use", "install", "silence_hint", "trace_main_thread"]
+__all__ = [
+    "EVENTLET",
+    "EVENTLET_WAY_OUT",
+    "GEVENT_WAY_OUT",
+    "importing",
+    "in_use",
+    "install",
+    "silence_hint",
+    "trace_main_thread",
+    "watch_patches",
+]
+
+EVENTLET = "debugpy does not work with eventlet"
+EVENTLET_WAY_OUT = (
+    "leave out monkey_patch() in the debug run, or use gevent or asyncio, as eventlet's authors recommend"
+)
+GEVENT_WAY_OUT = f"set {GEVENT_VARIABLE}=True in the job's environment, or attach only after the patch"
+_replaced: list[ModuleType] = []
+"""The modules whose function that patches was replaced."""
 
 _USED_BY_PYDEVD = ("code", "xmlrpc.client", "xmlrpc.server", "http.server")
 """Modules of the standard library that pydevd's list of saved modules imports; the job must not get the copies that
@@ -149,7 +177,7 @@ def _clear(frame: Any) -> None:
 
 
 def silence_hint() -> None:
-    """Keep a pydevd without support for gevent from repeating its hint with each message: `late_patching` gives one."""
+    """Keep a pydevd without support for gevent from repeating its hint with each message: `watch_patches` gives one."""
     if in_use() or not GEVENT_HINT.is_available():
         return
     from _pydevd_bundle import pydevd_comm, pydevd_daemon_thread  # noqa: PLC0415 - in debug runs only
@@ -157,3 +185,36 @@ def silence_hint() -> None:
     with GEVENT_HINT.guarded():
         for module in (pydevd_comm, pydevd_daemon_thread):
             module.notify_about_gevent_if_needed = lambda _stream=None: False
+
+
+def watch_patches(*, before_patch: Callable[[str], None]) -> None:
+    """Make the functions that patch threads call another function first; they are replaced when they are imported.
+
+    Args:
+        before_patch: Receives the reason and a hint.
+    """
+    reason = f"{EVENTLET}. hint: {EVENTLET_WAY_OUT}"
+    after_import("eventlet.patcher", lambda module: _wrap(module, "monkey_patch", lambda: before_patch(reason)))
+    after_import("gevent.monkey", lambda module: _wrap(module, "patch_thread", lambda: _before_gevent(before_patch)))
+
+
+def _before_gevent(before_patch: Callable[[str], None]) -> None:
+    if not in_use():
+        before_patch(f"gevent patches the standard library under it. hint: {GEVENT_WAY_OUT}")
+
+
+def _wrap(module: ModuleType, name: str, before: Callable[[], None]) -> None:
+    function = vars(module)[name]
+    if module in _replaced:
+        return
+    _replaced.append(module)
+
+    @functools.wraps(function)
+    def end_and_patch(*arguments: object, **named: object) -> object:
+        before()
+        return function(*arguments, **named)
+
+    package = sys.modules.get(module.__name__.partition(".")[0])
+    for each in (module, package):
+        if each is not None and vars(each).get(name) is function:
+            setattr(each, name, end_and_patch)

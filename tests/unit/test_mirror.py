@@ -82,7 +82,6 @@ COVERED_BY = {
     "tests/unit/relay_agent/stacks/test_in_process.py": "relay_agent/stacks/ local_values",
     "tests/e2e/test_hang.py": "relay_client/cli/inspection/ hang relay_client/hang/ collect examine output",
     "tests/e2e/test_mcp.py": "relay_client/mcp/ server",
-    "tests/e2e/test_gevent.py": "relay_agent/debuggee/ gevent_support",
     "tests/e2e/test_demo.py": (
         "relay_client/demo/ checks environment process run sample walkthrough relay_client/cli/ demo"
     ),

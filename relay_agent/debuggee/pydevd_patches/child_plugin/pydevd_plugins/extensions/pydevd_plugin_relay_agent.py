@@ -21,10 +21,10 @@ class Fixes(DebuggerEventHandler):  # type: ignore[misc] # pydevd has no types
         # debugpy warns about every module named pydev* that is not its own; pydevd no longer needs this one.
         sys.modules.pop(__name__, None)
         with contextlib.suppress(ImportError):  # the child's interpreter does not have relay_agent: no patches
-            from relay_agent.debuggee import gevent_support, late_patching, pydevd_patches  # noqa: PLC0415 - as below
+            from relay_agent.debuggee import gevent_support, pydevd_patches  # noqa: PLC0415 - as below
             from relay_agent.debuggee.debugger import debugger  # noqa: PLC0415 - it may be missing
 
             values = os.environ.get(pydevd_patches.VALUES_VARIABLE) != "off"
             pydevd_patches.install(values=values, is_child=True)
             gevent_support.silence_hint()
-            late_patching.install(before_patch=debugger.end)
+            gevent_support.watch_patches(before_patch=debugger.end)

@@ -17,7 +17,7 @@ NEEDS_GEVENT = pytest.mark.skipif(find_spec("gevent") is None, reason="gevent is
 
 PATCH = """
     import socket, warnings; warnings.simplefilter("ignore")
-    from relay_agent.debuggee.late_patching import install
+    from relay_agent.debuggee.gevent_support import watch_patches
     def before(reason):
         print("before", socket.socket.__module__)
     {first}
@@ -26,7 +26,7 @@ PATCH = """
     print("after", socket.socket.__module__)
     eventlet.monkey_patch()
 """
-INSTALL = "install(before_patch=before)"
+INSTALL = "watch_patches(before_patch=before)"
 
 
 @NEEDS_EVENTLET
@@ -56,12 +56,12 @@ async def test_gevent(environment: dict[str, str], lines: list[str]) -> None:
         """
         import threading
         from relay_agent.debuggee import debugpy_start
-        from relay_agent.debuggee.late_patching import install
+        from relay_agent.debuggee.gevent_support import watch_patches
         debugpy_start.load(follow_children=False)
         def before(reason):
             assert "hint: set GEVENT_SUPPORT=True" in reason
             print("before", threading.local.__module__)
-        install(before_patch=before)
+        watch_patches(before_patch=before)
         from gevent import monkey
         monkey.patch_all()
         print("after", threading.local.__module__)
