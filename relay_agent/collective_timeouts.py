@@ -285,7 +285,7 @@ class _Timeouts:
             before = self._groups.setdefault(group, {})
             for device in group._device_types:  # noqa: SLF001 - torch has no public list of them
                 backend = group._get_backend(device)  # noqa: SLF001 - as above
-                timeout: timedelta | None = getattr(backend.options, "_timeout", None)
+                timeout = _timeout_of(backend)
                 if timeout is not None and self.at_least(timeout) != timeout:
                     before[device] = timeout
                     backend._set_default_timeout(self.at_least(timeout))  # noqa: SLF001 - as torch's _set_pg_timeout
@@ -296,7 +296,7 @@ class _Timeouts:
         for group, (_, store) in _groups(module).items():
             for device, timeout in self._groups.pop(group, {}).items():
                 backend = group._get_backend(device)  # noqa: SLF001 - as above
-                if backend.options._timeout == self._raised:  # noqa: SLF001 - as above
+                if _timeout_of(backend) == self._raised:
                     backend._set_default_timeout(timeout)  # noqa: SLF001 - as above
             if self._store is not None and store.timeout == self._raised:
                 store.set_timeout(self._store)
@@ -308,6 +308,15 @@ _timeouts = _Timeouts()
 def _groups(module: ModuleType) -> dict[Any, Any]:
     """Return the name of the backend and the store of each process group."""
     return dict(module._world.pg_map)  # noqa: SLF001 - torch has no public list of them
+
+
+def _timeout_of(backend: Any) -> timedelta | None:
+    """Return the timeout of a backend's operations; None if it has none, as those of MPI."""
+    try:
+        found: timedelta = backend.options._timeout  # noqa: SLF001 - as `_set_default_timeout`
+    except (AttributeError, RuntimeError):  # torch raises RuntimeError for a backend that does not implement options
+        return None
+    return found
 
 
 def _replace(module: ModuleType, name: str, replacement: Callable[..., Any]) -> None:

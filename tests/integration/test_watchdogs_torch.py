@@ -168,3 +168,19 @@ dist.destroy_process_group()
     held = ["86400 86400", "86400 86400", "86400 86400", "259200 86400", "86400 86400"]
     free = ["3 3", "6 3", "5 3", "259200 3", "1800 3"]
     assert (0, ["True", "held", *held, "free", *free], "") == (status, out, err)
+
+
+async def test_backends_without_a_timeout_are_left_as_they_are():
+    """A hold says nothing about groups whose backend has no timeout."""
+    code = """
+from relay_agent.collective_timeouts import prepare_for_holds, raise_while_held
+prepare_for_holds()
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+for is_held in True, False:
+    raise_while_held(is_held=is_held)
+    dist.new_group([0])
+print("done")
+"""
+    assert (0, ["done"], "") == await run_alone(code)
