@@ -6,7 +6,7 @@ To its peers, a rank at a breakpoint looks dead: torch.distributed times out aft
     --debug-timeouts        when the timeouts are raised
     (not given)             while a rank of the job is held: a debugger is attached to it, it waits for one, or it has
                             crashed. The agent of each node requests this from its processes, and restores the timeouts
-                            after the last hold (`relay_agent.collectives.held_jobs`)
+                            after the last hold (`relay_core.agent_api.announcement.held_jobs`)
     TIME                    from the start of each rank to its end
     off                     never
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import ModuleType
 
-__all__ = ["prepare_for_holds", "raise_timeouts", "raise_while_held", "timeout_variables"]
+__all__ = ["peer_timeout", "prepare_for_holds", "raise_timeouts", "raise_while_held", "timeout_variables"]
 
 C10D = "torch.distributed.distributed_c10d"
 
@@ -153,6 +153,15 @@ def raise_while_held(*, is_held: bool) -> None:
         _timeouts.hold(is_held=is_held)
 
 
+def peer_timeout() -> float | None:
+    """Return the shortest timeout of this process's groups in seconds; None if it is unknown or was raised.
+
+    Usually, all ranks of a group have the same timeout.
+    """
+    found = _timeouts.shortest()
+    return None if found is None or found >= DEFAULT_TIMEOUTS else found
+
+
 class _Timeouts:
     """The minimum timeout of this process, and its application to torch.distributed."""
 
@@ -199,6 +208,19 @@ class _Timeouts:
             self.apply()
         elif self._module is not None:
             self._attempt(self._restore, self._module, "restore")
+
+    def shortest(self) -> float | None:
+        """Return the shortest timeout of all groups in seconds; None if it is unknown."""
+        found: list[float] = []
+
+        def collect(module: ModuleType) -> None:
+            for group in _groups(module):
+                timeouts = [_timeout_of(group._get_backend(device)) for device in group._device_types]  # noqa: SLF001 - as below
+                found.extend(timeout.total_seconds() for timeout in timeouts if timeout is not None)
+
+        if self._module is not None:
+            self._attempt(collect, self._module, "read")
+        return min(found, default=None)
 
     def _attempt(self, change: Callable[[ModuleType], None], module: ModuleType, verb: str) -> None:
         try:

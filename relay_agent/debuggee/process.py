@@ -13,7 +13,7 @@ import os
 from types import FrameType
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_agent.collective_timeouts import prepare_for_holds, raise_timeouts, raise_while_held
+from relay_agent.collective_timeouts import peer_timeout, prepare_for_holds, raise_timeouts, raise_while_held
 from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import waking
@@ -61,9 +61,8 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         if not is_local(settings, os.environ):
             settings.access.require_complete(os.environ)
             _require_known_port()
-        if settings.timeouts is None:
-            prepare_for_holds()
-        elif settings.timeouts:
+        prepare_for_holds()
+        if settings.timeouts:
             raise_timeouts(settings.timeouts)
         import_gevent()
         identity = identify(os.environ)
@@ -320,9 +319,10 @@ class DebuggedProcess:
 
     def _timeouts(self, ask: Ask) -> AnswerFields:
         """Raise the timeouts of collective operations, or restore them, unless the settings determine them."""
+        is_held = ask.get("held", False)
         if self.settings.timeouts is None:
-            raise_while_held(is_held=ask.get("held", False))
-        return {}
+            raise_while_held(is_held=is_held)
+        return {"peer_timeout": peer_timeout() if is_held else None}
 
     def _stacks(self, ask: Ask) -> AnswerFields:
         from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - needed for this request only

@@ -121,6 +121,9 @@ class AnswerFields(TypedDict, total=False):
     """In the answer to `evaluate`: as `relay_core.agent_api.evaluation.Value` encodes it."""
     pushed: object
     """In the answer to `push`: as `relay_core.agent_api.push.Pushed` encodes it."""
+    peer_timeout: float | None
+    """In the answer to `timeouts`: for how many seconds other ranks wait in an operation; None if it is unknown, or as
+    long as a debugging session."""
     busy: bool
     """In the answer to `check`: whether the debugger is executing something in a stopped thread."""
     error: str
@@ -193,7 +196,7 @@ class AskFields(TypedDict, total=False):
 
 @final
 class Ask(AskFields):
-    """A request to the process. All requests except `release` and `timeouts` require an answer."""
+    """A request to the process. All requests except `release` require an answer."""
 
     ask: str
     """`arm`, `release`, `timeouts`, `stacks`, `collectives`, `allocator`, `evaluate`, `push`, `connect` or `check`."""

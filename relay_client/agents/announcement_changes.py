@@ -105,6 +105,9 @@ def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> 
     if old.pid != new.pid:
         yield AgentEvent(f"{where} was restarted: pid {old.pid} -> {new.pid}")
     yield from _attachment_changes(old.attachment, new.attachment, where, now)
+    if new.attachment is not None and new.peer_timeout is not None and old.peer_timeout is None:
+        waits = f"the other ranks wait at most {duration(new.peer_timeout)} for it (timeout of the process group)"
+        yield AgentEvent(f"{where}: {waits}", is_warning=True)
     if (new.state, new.detail, new.pid) == (old.state, old.detail, old.pid):
         return
     if _needs_attention(new):

@@ -37,6 +37,10 @@ class JobView:
     """How the target has ended."""
     other_ports: tuple[int, ...] = ()
     """The logical ports of the registered processes, as long as none of them has had this port."""
+    is_stopped: bool = False
+    """True if the debugger has stopped the target."""
+    peer_timeout: float | None = None
+    """Seconds for which other ranks wait for a stopped target; None if they wait long enough, or if it is unknown."""
     pushes: int = 0
     """Number of times that the target's code has been replaced."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CONSOLE, IMPORTANT
-from relay_client.editor.sentences import back_text, interrupted_text, waiting_text
+from relay_client.editor.sentences import back_text, interrupted_text, peer_timeout_text, timed_out_text, waiting_text
 
-__all__ = ["InterruptionNotices", "Notice", "WaitingNotices"]
+__all__ = ["InterruptionNotices", "Notice", "PeerTimeoutNotices", "WaitingNotices"]
 
 FIRST_LINE = 1.0
 """Seconds of waiting before the first line; an agent that is already running answers sooner."""
@@ -89,3 +89,38 @@ class InterruptionNotices:
             return []
         self._is_shown = True
         return [(interrupted_text(view), CONSOLE)]
+
+
+class PeerTimeoutNotices:
+    """How long the other ranks wait for a stopped one: at the stop, when a quarter is left, and when it has passed."""
+
+    def __init__(self) -> None:
+        self._due_at: list[float] = []
+        """When the remaining lines are due."""
+        self._is_stopped = False
+
+    def __repr__(self) -> str:
+        return f"<PeerTimeoutNotices {self._due_at}>"
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the next line is due."""
+        return min(self._due_at, default=None)
+
+    def update(self, view: JobView, now: float) -> list[Notice]:
+        """Handle a change in what is known about the job; return the first line if the target has stopped."""
+        was_stopped, self._is_stopped = self._is_stopped, view.is_stopped and not view.is_alone
+        if not self._is_stopped or view.peer_timeout is None:
+            self._due_at = []
+        elif not was_stopped:
+            self._due_at = [now + 0.75 * view.peer_timeout, now + view.peer_timeout]
+            return [(peer_timeout_text(view, view.peer_timeout), CONSOLE)]
+        return []
+
+    def due(self, view: JobView, now: float) -> list[Notice]:
+        """Return the line that is due now, if any."""
+        if not self._due_at or now < self._due_at[0] or view.peer_timeout is None:
+            return []
+        del self._due_at[0]
+        is_last = not self._due_at
+        return [(timed_out_text(view) if is_last else peer_timeout_text(view, view.peer_timeout / 4), IMPORTANT)]

@@ -19,6 +19,8 @@ __all__ = [
     "ended_text",
     "equal_text",
     "interrupted_text",
+    "peer_timeout_text",
+    "timed_out_text",
     "waiting_text",
 ]
 
@@ -51,6 +53,18 @@ def interrupted_text(view: JobView) -> str:
 def back_text(view: JobView, seconds: float) -> str:
     """Return the sentence for a tunnel that is connected again."""
     return f"the connection to {view.name} was restored after {duration(seconds)}"
+
+
+def peer_timeout_text(view: JobView, seconds: float) -> str:
+    """Return for how long the other ranks wait for a stopped one, when it stops and when little time is left."""
+    left = f"{duration(seconds)} more" if seconds < (view.peer_timeout or 0) else f"at most {duration(seconds)}"
+    return f"the other ranks wait {left} for {view.name} (timeout of the process group); then the job may fail"
+
+
+def timed_out_text(view: JobView) -> str:
+    """Return that the other ranks have waited too long for a stopped one."""
+    waited = duration(view.peer_timeout or 0)
+    return f"the other ranks have waited {waited} for {view.name}: their collective operations may have timed out"
 
 
 def different_text(view: JobView, path: str) -> str:

@@ -27,7 +27,7 @@ from relay_client.editor.ending import SessionEnd
 from relay_client.editor.job_view import JobView
 from relay_client.editor.mappings import FindRoot
 from relay_client.editor.messages import IMPORTANT
-from relay_client.editor.notices import InterruptionNotices, WaitingNotices
+from relay_client.editor.notices import InterruptionNotices, PeerTimeoutNotices, WaitingNotices
 from relay_client.editor.outbox import Outbox
 from relay_core.dap.exceptions import with_short_description
 from relay_core.dap.messages import Event, Request
@@ -96,6 +96,7 @@ class EditorSession(Layer):
         self._end = SessionEnd(self._outbox)
         self._waiting = WaitingNotices(now)
         self._interruption = InterruptionNotices()
+        self._peer_timeout = PeerTimeoutNotices()
 
     def __repr__(self) -> str:
         return f"<EditorSession {self._state.value}{'' if self.has_stream else ', no stream'}>"
@@ -119,7 +120,7 @@ class EditorSession(Layer):
     def update(self, view: JobView, now: float) -> None:
         """Handle a change in what is known about the job."""
         before, self._view = self._view, view
-        self._outbox.show_all(self._interruption.update(view, now))
+        self._outbox.show_all([*self._interruption.update(view, now), *self._peer_timeout.update(view, now)])
         if view.pushes > before.pushes and self.has_stream:
             self._attach.compare_again()
         if view.ending is not None and view.ending != before.ending and self._is_open:
@@ -200,14 +201,15 @@ class EditorSession(Layer):
 
     def next_deadline(self) -> float | None:
         """Return when to show that the connection is waiting or interrupted, or when to stop delaying its end."""
-        end, notices = self._end.deadline, self._notices
-        notice = notices.next_deadline if notices else None
-        return notice if end is None else end if notice is None else min(end, notice)
+        notices = self._notices
+        deadlines = (self._end.deadline, self._peer_timeout.next_deadline, notices.next_deadline if notices else None)
+        return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self, now: float) -> list[Output]:
         """Show the lines that are due."""
         if notices := self._notices:
             self._outbox.show_all(notices.due(self._view, now))
+        self._outbox.show_all(self._peer_timeout.due(self._view, now))
         return [*self._outbox.take(), *self._due_end(now)]
 
     def _received(self, request: Request, piece: ToPeer) -> list[Output]:

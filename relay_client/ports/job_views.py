@@ -88,5 +88,7 @@ def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
         cwd=target.cwd,
         script=target.script,
         pushes=target.pushes,
+        is_stopped=bool(attachment and attachment.is_stopped),
+        peer_timeout=target.peer_timeout,
         holder=f"held by {attachment.user}{since}" if attachment else "",
     )

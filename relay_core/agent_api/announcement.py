@@ -79,6 +79,9 @@ class TargetInfo:
     until: float | None = None
     """Unix time when the state ends unless a debugger attaches, e.g. the end of the hold after a crash."""
     attachment: Annotated[Attachment | None, Wire(is_merged=True)] = None
+    peer_timeout: float | None = None
+    """Seconds for which other ranks wait for it in a collective operation; None if they wait as long as a debugger is
+    attached, or if it is unknown."""
     pushes: int = 0
     """Number of times that code of the process has been replaced; when this number changes, a client compares its files
     again."""

@@ -87,6 +87,11 @@ async def held_rank(relay: LocalRelay, job: TorchJob, port: int) -> AsyncIterato
             yield session, event["body"]["threadId"]
 
 
+async def shown(session: DapClient, text: str) -> None:
+    """Wait until the debug console shows a text."""
+    await session.wait_for_event("output", matching=lambda body: text in str(body["output"]), within=DEADLINE)
+
+
 async def test_job_survives_a_held_rank(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank may be held for longer than its peer on another node would wait; only a hold changes the timeouts."""
     port = ports_in_a_row(2)
@@ -106,12 +111,14 @@ async def test_job_survives_a_held_rank(relay: LocalRelay, tmp_path: Path) -> No
 
 
 async def test_without_raised_timeouts_a_held_rank_ends_its_peer(relay: LocalRelay, tmp_path: Path) -> None:
-    """With `--debug-timeouts off`, the peer fails when the timeout of its process group has passed."""
+    """With `--debug-timeouts off`, the peer fails at the timeout of its group, of which the debug console warns."""
     port = ports_in_a_row(2)
     arguments = ["--debug-ranks", "none", "--debug-timeouts", "off"]
     async with (
         torch_job(relay, tmp_path, port, *arguments, ranks=2, source=SCRIPT, forked=True) as job,
-        held_rank(relay, job, port),
+        held_rank(relay, job, port) as (session, _thread),
     ):
+        for text in "wait at most 4 s", "wait 1 s more", "have waited 4 s":
+            await shown(session, f"the other ranks {text} for rank 1")
         await gone(job.launchers[0].pid)
         assert f"Timed out waiting {TIMEOUT * 1000:.0f}ms" in (tmp_path / "log-0").read_text()

@@ -171,7 +171,7 @@ dist.destroy_process_group()
 
 
 async def test_backends_without_a_timeout_are_left_as_they_are():
-    """A hold says nothing about groups whose backend has no timeout."""
+    """A hold causes no warning about groups whose backend has no timeout."""
     code = """
 from relay_agent.collective_timeouts import prepare_for_holds, raise_while_held
 prepare_for_holds()

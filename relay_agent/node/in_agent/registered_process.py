@@ -243,6 +243,11 @@ class RegisteredProcess:
             self._is_job_held = is_held
             self.send({"ask": "timeouts", "id": 0, "held": is_held})
 
+    def peer_timeout_received(self, answer: Answer) -> bool:
+        """Handle the answer to `set_job_held`; return whether the announcement changes."""
+        before, self.info = self.info, replace(self.info, peer_timeout=answer.get("peer_timeout"))
+        return self.info != before
+
     async def ask(self, what: str, arguments: AskFields | None = None, *, within: float) -> Answer:
         """Send the process a request and return its answer.
 

@@ -262,7 +262,10 @@ class _NodeServer:
 
     async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         async for message in _messages(reader):
-            if "answer" in message:
+            if "peer_timeout" in message:
+                if process.peer_timeout_received(message):
+                    self._processes.on_change()
+            elif "answer" in message:
                 process.answer_received(message)
             elif "state" in message:
                 process.set_state(message)

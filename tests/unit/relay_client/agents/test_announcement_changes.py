@@ -70,6 +70,13 @@ def test_attaching_and_disconnecting() -> None:
     assert ["rank 3 held by bob@laptop for 4 min"] == attachment_texts([before], NOW)
 
 
+def test_peers_that_do_not_wait_long() -> None:
+    """A rank that is held is named with the timeout of the others, once; the others are not named."""
+    text = "rank 3 on node-1: the other ranks wait at most 10 min for it (timeout of the process group)"
+    assert [text] == lines(attachment=BOB, peer_timeout=600.0)[1:]
+    assert [] == lines(peer_timeout=600.0)
+
+
 def test_a_crash_is_an_alarm() -> None:
     """The line for a crash has the exception, the port to attach to and the time limit."""
     crashed = replace(RANK, state=State.CRASHED, detail="ValueError: no", until=NOW + 1799.5)

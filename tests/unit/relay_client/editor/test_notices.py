@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from relay_client.editor.job_view import JobView
-from relay_client.editor.notices import MAX_PAUSE, InterruptionNotices, WaitingNotices
+from relay_client.editor.notices import MAX_PAUSE, InterruptionNotices, PeerTimeoutNotices, WaitingNotices
 
 VIEW = JobView(5678, "myhc")
 
@@ -38,3 +38,27 @@ def test_each_interruption_is_shown_once() -> None:
         assert [("the connection to port 5678 was restored after 3 s", "console")] == lines.update(VIEW, start + 3)
     assert "<InterruptionNotices since None>" == repr(lines)
     assert "<WaitingNotices ''>" == repr(WaitingNotices(0))
+
+
+def test_how_long_other_ranks_wait_for_a_stopped_one() -> None:
+    """Three lines for each stop: at once, when a quarter is left, and at the end; none after the target has resumed."""
+    lines, running = PeerTimeoutNotices(), replace(VIEW, label="rank 1", peer_timeout=600.0)
+    stopped = replace(running, is_stopped=True)
+    for start in (0, 1000):
+        assert [] == lines.update(running, start)
+        ((first, _),) = lines.update(stopped, start)
+        assert (
+            "the other ranks wait at most 10 min for rank 1 (timeout of the process group); then the job may fail"
+            == first
+        )
+        assert ([], start + 450) == (lines.update(stopped, start + 1), lines.next_deadline)
+        ((second, _),) = lines.due(stopped, start + 450)
+        assert second.startswith("the other ranks wait 2 min more for rank 1")
+        ((third, _),) = lines.due(stopped, start + 600)
+        assert third.startswith("the other ranks have waited 10 min for rank 1")
+        assert (None, []) == (lines.next_deadline, lines.due(stopped, start + 700))
+    lines.update(running, 2000)
+    lines.update(stopped, 2001)
+    assert ([], None) == (lines.update(running, 2002), lines.next_deadline)
+    for silent in replace(stopped, peer_timeout=None), replace(stopped, is_alone=True):
+        assert [] == PeerTimeoutNotices().update(silent, 0)
