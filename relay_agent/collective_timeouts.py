@@ -33,7 +33,7 @@ the job has imported are wrapped, so that process groups, their stores and barri
 instead of the default or a shorter one; a longer one is kept. The timeouts of existing groups are changed.
 
 The timeouts were verified with gloo (torch 2.13) and with NCCL (torch 2.11, NCCL 2.28.9, one H200): ranks with a
-timeout of 20 s survived a peer that was held for 50 to 65 s, also if its debugger attached after the groups existed.
+timeout of 20 s survived a peer that was held for 50 to 65 s, also if the timeouts of existing groups were raised.
 
 This module does not cover the exit barrier of torchrun (5 minutes between nodes), the `timeout` of a TCPStore that the
 job creates, torch.distributed.rpc, or external supervision of the job, such as liveness probes and wall-clock limits.
