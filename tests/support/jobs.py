@@ -104,11 +104,14 @@ def is_stopped(pid: int) -> bool:
 
 
 async def gone(pid: int) -> bool:
-    """Wait until a process has ended, and say whether it did; init may take its time to reap an orphan."""
+    """Wait until a process has ended, and say whether it did; init may take its time to reap an orphan.
+
+    The main thread is a zombie as soon as it has ended; the other threads may still keep descriptors open.
+    """
     deadline = asyncio.get_running_loop().time() + DEADLINE
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        while process.status() != psutil.STATUS_ZOMBIE:
+        while process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1:
             if asyncio.get_running_loop().time() > deadline:
                 return False
             await asyncio.sleep(0.02)
