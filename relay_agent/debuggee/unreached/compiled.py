@@ -57,10 +57,10 @@ class CompiledWatch:
         No code of the job runs.
         """
         try:
-            roots = {} if _is_uncompiled() else dict(_roots())
-            state = [(id(code), count) for code, count in roots.items()], dict(places)
+            roots = [] if _is_uncompiled() else list(_roots())
+            state = [(id(code), count) for code, count in roots], dict(places)
             if state != self._state:
-                self._state, self._names = state, _find(list(roots), places) if roots else {}
+                self._state, self._names = state, _find([code for code, _ in roots], places) if roots else {}
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):  # another version of torch
             return {}
         return self._names
