@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from relay_core.agent_api.collectives import GroupRecord, Operation
+from relay_core.agent_api.collectives import GroupRecord, Operation, is_collective
 from relay_core.agent_api.stacks import Frame, is_library
 from relay_core.agent_api.values import count, items, mapping, text
 
@@ -21,7 +21,6 @@ READERS = {"other": "_dump_fr_trace", "nccl": "_dump_nccl_trace"}
 """Functions of `torch._C._distributed_c10d`, by recorder."""
 COMPILER = "torch._inductor"
 """What torch imports to describe stacks."""
-COLLECTIVES = "torch/distributed/distributed_c10d.py"
 MIN_AGE = 1.0
 """Age in seconds from which an operation is of interest; in a healthy job, most operations take less time."""
 MAX_PLACE = 200
@@ -35,7 +34,7 @@ def with_call_places(groups: tuple[GroupRecord, ...], main: Sequence[Frame]) -> 
         main: The stack of its main thread; in an operation that it has not left, this thread shows the place.
     """
     awaited = {(one.recorder, one.name, one.completed + 1) for one in groups if _is_awaited(one)}
-    if not awaited or any(frame.file.replace("\\", "/").endswith(COLLECTIVES) for frame in main):
+    if not awaited or any(map(is_collective, main)):
         return groups
     found: dict[tuple[str, str, int], str] = {}
     for recorder in {key[0] for key in awaited}:

@@ -9,19 +9,16 @@ from relay_client.agents.job_ranks import AbsentRank, absent_ranks, world_of
 from relay_client.stacks.groups import own_frame
 from relay_client.ui.endings import how_ended
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
-from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
+from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, is_collective
 from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.stacks import ThreadStack
 from relay_core.records import parse
 from relay_core.value_parsers import escape_controls
 
-__all__ = ["COLLECTIVES", "NOT_REGISTERED", "Job", "NodeReply", "RankReport", "read_jobs"]
+__all__ = ["NOT_REGISTERED", "Job", "NodeReply", "RankReport", "read_jobs"]
 
 NOT_REGISTERED = "is not registered (ended, running without relay-debug, or on a node that was not found)"
-
-COLLECTIVES = "torch/distributed/distributed_c10d.py"
-"""torch's file with the functions that ranks call to communicate."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,7 @@ class RankReport:
     @property
     def is_in_collective(self) -> bool:
         """Whether the main thread is inside a function of `torch.distributed`."""
-        frames = self.main.frames if self.main is not None else ()
-        return any(frame.file.replace("\\", "/").endswith(COLLECTIVES) for frame in frames)
+        return self.main is not None and any(map(is_collective, self.main.frames))
 
     @property
     def activity(self) -> str:

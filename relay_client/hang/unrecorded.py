@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from relay_client.hang.reports import COLLECTIVES, RankReport
+from relay_client.hang.reports import RankReport
 from relay_client.stacks.groups import is_library
+from relay_core.agent_api.collectives import is_collective
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
 __all__ = ["IN_A_CALL", "POINT_TO_POINT", "UnrecordedWait", "may_hang", "unrecorded_waits"]
@@ -21,7 +22,7 @@ DEVICE = ("torch/cuda/__init__.py", "torch/cuda/streams.py", "torch/accelerator/
 POINT_TO_POINT = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
 )
-"""Functions in `COLLECTIVES` that wait for one other rank."""
+"""Functions of `torch.distributed` that wait for one other rank."""
 IN_A_CALL = frozenset({"blocked", "running"})
 """Words of `ProcessCollectives.activity` for a main thread that stays in one call."""
 
@@ -76,10 +77,9 @@ def _shows_progress(report: RankReport) -> bool:
 def _wait(main: ThreadStack) -> tuple[str, bool] | None:
     """Return the function of torch in which a thread waits, and whether it waits for the device."""
     for frame in _called_by_own_code(main.frames):
-        file = frame.file.replace("\\", "/")
-        if file.endswith(COLLECTIVES):
+        if is_collective(frame):
             return frame.function, False
-        if frame.function == "synchronize" and file.endswith(DEVICE):
+        if frame.function == "synchronize" and frame.file.replace("\\", "/").endswith(DEVICE):
             return frame.function, True
     return None
 

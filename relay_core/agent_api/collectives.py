@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, NamedTuple
 
 from relay_core.agent_api.ras import RasStatus
-from relay_core.agent_api.stacks import ProcessStacks
+from relay_core.agent_api.stacks import Frame, ProcessStacks
 from relay_core.records import Clean, Wire, is_count
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "NodeCollectives",
     "Operation",
     "ProcessCollectives",
+    "is_collective",
 ]
 
 MAX_GROUPS = 64
@@ -33,6 +34,11 @@ MAX_RANKS = 4096
 """Maximum number of ranks per group: many times the number of ranks on one hybrid connection."""
 MAX_PROCESSES = 256
 """Maximum number of processes per node."""
+
+
+def is_collective(frame: Frame) -> bool:
+    """Return whether a frame is that of a function of `torch.distributed` which communicates with other ranks."""
+    return frame.file.replace("\\", "/").endswith("torch/distributed/distributed_c10d.py")
 
 
 class Operation(NamedTuple):

@@ -28,18 +28,8 @@ MAX_ANNOUNCEMENT = 31 * 1024
 """Maximum size of the JSON in bytes; a frame holds 32 KiB, and a WELCOME has other fields too."""
 COMMON_FIELDS = ("world", "script", "cwd", "state")
 EXPENDABLE = (
-    *(
-        "peer_timeout",
-        "pushes",
-        "since",
-        "until",
-        "stopped_since",
-        "resumed_since",
-        "pid",
-        "held_since",
-        "stopped_at",
-        "uncaught",
-    ),
+    *("peer_timeout", "pushes", "since", "until", "stopped_since", "resumed_since", "pid", "held_since"),
+    *("stopped_at", "uncaught"),
     *("detail", "cwd", "world", "script", "state", "stopped", "holder", "rank"),
 )
 """Fields of targets, the least important first."""
