@@ -120,5 +120,5 @@ async def test_without_raised_timeouts_a_held_rank_ends_its_peer(relay: LocalRel
     ):
         for text in "wait at most 4 s", "wait 1 s more", "have waited 4 s":
             await shown(session, f"the other ranks {text} for rank 1")
-        await gone(job.launchers[0].pid)
+        assert await gone(job.launchers[0].pid)
         assert f"Timed out waiting {TIMEOUT * 1000:.0f}ms" in (tmp_path / "log-0").read_text()

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import ports_in_a_row
-from tests.support.programs import program
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
+from tests.support.push_job import push_between_steps, until_logged
+from tests.support.relay import LocalRelay
 from tests.support.torch_job import needs_torch, torch_job
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
@@ -64,21 +60,11 @@ async def test_all_ranks_change_their_collective_at_the_same_step(relay: LocalRe
     port = ports_in_a_row(4)
     options = ("--debug-ranks", "none", "--debug-allow-edit")
     async with torch_job(relay, tmp_path, port, *options, nodes=2, source=SOURCE, forked=True):
-        logs = [tmp_path / f"steps-{rank}" for rank in range(4)]
-        await until_logged(logs, "old 12")
-        local = tmp_path / "local"
-        local.mkdir()
-        (local / "train.py").write_text(FIXED)
-        command = ("relay_client", "--hc", HC, "push", "train.py")
-        async with program(*command, env=access(relay, tmp_path, "send"), cwd=local) as client:
-            pushed = await client.finish()
-        assert 0 == pushed.status, pushed.stderr
-        first, *others = pushed.stdout.splitlines()
-        assert "train.py: replaced in ranks 0-3 at the same step; takes effect at the next call to step" == first
-        assert any("torch.compile graphs that contain a changed function" in line for line in others)
-        await until_logged(logs, "new 24")
-        steps = {next(line for line in log.read_text().splitlines() if "new" in line).split()[0] for log in logs}
-        assert 1 == len(steps)
+        (first, *others), steps = await push_between_steps(relay, tmp_path, FIXED, old="old 12", new="new")
+        await until_logged(tmp_path, "new 24", name="steps")
+    assert "train.py: replaced in ranks 0-3 at the same step; takes effect at the next call to step" == first
+    assert any("torch.compile graphs that contain a changed function" in line for line in others)
+    assert 1 == len({*steps})
 
 
 ASYNCHRONOUS = (
@@ -131,22 +117,6 @@ async def pushed(relay: LocalRelay, directory: Path, source: str) -> tuple[str, 
     port = ports_in_a_row(4)
     options = ("--debug-ranks", "none", "--debug-allow-edit")
     async with torch_job(relay, directory, port, *options, nodes=2, source=source, forked=True):
-        logs = [directory / f"steps-{rank}" for rank in range(4)]
-        await until_logged(logs, " old ")
-        local = directory / "local"
-        local.mkdir()
-        (local / "train.py").write_text(source.replace(" old ", " new "))
-        command = ("relay_client", "--hc", HC, "push", "train.py")
-        async with program(*command, env=access(relay, directory, "send"), cwd=local) as client:
-            finished = await client.finish()
-        assert 0 == finished.status, finished.stderr
-        await until_logged(logs, " new ")
-        lines = [log.read_text().splitlines() for log in logs]
-    return finished.stdout.splitlines()[0], [next(one for one in each if " new " in one).split()[0] for each in lines]
-
-
-async def until_logged(logs: list[Path], text: str) -> None:
-    """Wait until the last lines of all ranks have a text."""
-    async with timeout(DEADLINE):
-        while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
-            await asyncio.sleep(0.05)
+        fixed = source.replace(" old ", " new ")
+        (first, *_), steps = await push_between_steps(relay, directory, fixed, old=" old ", new=" new ")
+    return first, steps

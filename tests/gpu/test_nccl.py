@@ -1,19 +1,16 @@
 """Facts about `relay-client hang` and `push` with NCCL: real jobs of two ranks that share one GPU."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
 from tests.support.gpu import needs_gpu
 from tests.support.hang_job import hang_job, line_of
+from tests.support.many_ranks import until
 from tests.support.ports import free_port
-from tests.support.programs import program
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
+from tests.support.push_job import push_between_steps
+from tests.support.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import")]
 
@@ -222,7 +219,7 @@ async def test_waits_that_the_recorder_does_not_show(
         assert f"; rank 1 is at {at('until: elsewhere')}" in text
         assert status == 0
         (tmp_path / "graph").touch()
-        await until_exist([tmp_path / "slow-0"])
+        await until((tmp_path / "slow-0").exists)
         found = [await job.verdict() for _ in range(4)]
     assert {0} == {status for status, _ in found}, found
     record_property("figure", "exit 16, 16, 0 and 4 of 4 looks at slow steps exit 0")
@@ -232,33 +229,9 @@ async def test_push_to_ranks_that_do_not_wait_for_each_other(
     relay: LocalRelay, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Ranks that read the device every 40 steps, one of them slower, receive new code at the same step."""
-    async with job_of(relay, tmp_path, "asynchronous", "--debug-allow-edit") as job:
-        logs = [tmp_path / f"steps-{rank}" for rank in range(2)]
-        await until_logged(logs, " old")
-        local = tmp_path / "local"
-        local.mkdir()
-        (local / "train.py").write_text(SCRIPT.replace("{number} old", "{number} new"))
-        client = access(relay, job.directory, "send")
-        async with program("relay_client", "--hc", HC, "push", "train.py", env=client, cwd=local) as pushing:
-            pushed = await pushing.finish()
-        assert 0 == pushed.status, pushed.stderr
-        assert "train.py: replaced in ranks 0-1 at the same step; " in pushed.stdout
-        await until_logged(logs, " new")
-        lines = [log.read_text().splitlines() for log in logs]
-    steps = [next(line for line in each if line.endswith(" new")).split()[0] for each in lines]
+    async with job_of(relay, tmp_path, "asynchronous", "--debug-allow-edit"):
+        fixed = SCRIPT.replace("{number} old", "{number} new")
+        (first, *_), steps = await push_between_steps(relay, tmp_path, fixed, old=" old", new=" new", ranks=range(2))
+    assert first.startswith("train.py: replaced in ranks 0-1 at the same step; ")
     assert steps[0] == steps[1]
     record_property("figure", f"step {steps[0]} in both ranks")
-
-
-async def until_logged(logs: list[Path], text: str) -> None:
-    """Wait until the last lines of all ranks have a text."""
-    async with timeout(DEADLINE):
-        while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
-            await asyncio.sleep(0.05)
-
-
-async def until_exist(paths: list[Path]) -> None:
-    """Wait until files exist."""
-    async with timeout(DEADLINE):
-        while not all(path.exists() for path in paths):
-            await asyncio.sleep(0.05)

@@ -1,20 +1,8 @@
 """Facts about held ranks of a job with two nodes: what the agent of the other node receives, with real tunnels."""
 
-import asyncio
-from collections.abc import Callable
-
-from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
 from tests.support.fleet import node_of, tunnels
-from tests.support.many_ranks import ports_in_a_row
+from tests.support.many_ranks import ports_in_a_row, until
 from tests.support.relay import LocalRelay
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that other tasks do."""
-    async with timeout(DEADLINE):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_held_rank_of_another_node(relay: LocalRelay) -> None:

@@ -136,9 +136,36 @@ async def push_from(relay: LocalRelay, directory: Path, cwd: Path, *arguments: s
         return await client.finish()
 
 
-async def until_logged(directory: Path, text: str, ranks: Sequence[int] = range(RANKS)) -> None:
-    """Wait until the last lines of some ranks have a text."""
-    logs = [directory / f"log-{rank}" for rank in ranks]
+async def until_logged(directory: Path, text: str, ranks: Sequence[int] = range(RANKS), name: str = "log") -> None:
+    """Wait until the last lines of some ranks, in the files with this name, have a text."""
+    logs = [directory / f"{name}-{rank}" for rank in ranks]
     async with timeout(DEADLINE):
         while not all(log.exists() and text in "".join(log.read_text().splitlines()[-3:]) for log in logs):
             await asyncio.sleep(0.05)
+
+
+async def push_between_steps(
+    relay: LocalRelay, directory: Path, fixed: str, *, old: str, new: str, ranks: Sequence[int] = range(RANKS)
+) -> tuple[list[str], list[str]]:
+    """Push new code for train.py to a job whose ranks log each step in `steps-RANK`, with the number first.
+
+    Args:
+        relay: Between job and client.
+        directory: Of the job.
+        fixed: The new code.
+        old: What the last steps have in common when the push begins.
+        new: What steps in the new code have in common.
+        ranks: Those of the job.
+
+    Returns:
+        The lines of the output, and the number of each rank's first step in the new code.
+    """
+    await until_logged(directory, old, ranks, "steps")
+    local = directory / "local"
+    local.mkdir()
+    (local / "train.py").write_text(fixed)
+    pushed = await push_from(relay, directory, local, "train.py")
+    assert 0 == pushed.status, pushed.stderr
+    await until_logged(directory, new, ranks, "steps")
+    logs = [(directory / f"steps-{rank}").read_text().splitlines() for rank in ranks]
+    return pushed.stdout.splitlines(), [next(line for line in log if new in line).split()[0] for log in logs]

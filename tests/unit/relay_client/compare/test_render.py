@@ -62,7 +62,7 @@ def test_a_single_value():
 
 
 def test_sharded_tensors():
-    """Tensors of which the ranks hold different parts are counted; if there are no others, nothing was compared."""
+    """The number of sharded tensors is shown; a value that contains nothing else was not compared."""
     some, all_ = value("", 0, 1, digest="b", leaves=9, sharded=1), value("", 0, 1, digest="b", leaves=2, sharded=2)
     assert "equal, checksum b (8 tensors and values; 1 sharded tensor not compared)" in show_values([some], {})
     assert "not compared, because the ranks hold different parts (2 sharded tensors)" in show_values([all_], {})
