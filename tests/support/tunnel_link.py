@@ -227,8 +227,9 @@ class Link:
         *,
         info: dict | None = None,
         client_info: dict | None = None,
+        now: float = 1000.0,
     ) -> None:
-        self.now = 1000.0
+        self.now = now
         self.latency = 0.0
         """Seconds that each delivery takes."""
         self.client_settings = client or Settings()
@@ -294,9 +295,10 @@ def connected(
     *,
     info: dict | None = None,
     client_info: dict | None = None,
+    now: float = 1000.0,
 ) -> Link:
     """A link with a session on its first wire; everything that both sides send at the beginning has arrived."""
-    link = Link(client, agent, info=info, client_info=client_info)
+    link = Link(client, agent, info=info, client_info=client_info, now=now)
     assert isinstance(link.connect(), Attached)
     link.settle()
     return link

@@ -55,7 +55,7 @@ class Pair:
     """The client's driver with its wire, and the agent's, which accepts every stream."""
 
     def __init__(self) -> None:
-        link = connected()
+        link = connected(now=asyncio.get_running_loop().time())  # their clock is that of the loop
         self.accepted: list[SessionStream] = []
         self.client = SessionDriver(link.client.session)
         self.agent = SessionDriver(link.agent.session, on_open=self._accept)
