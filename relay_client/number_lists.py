@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from relay_core.errors import UsageError
-from relay_core.ranges import expand_ranges, parse_ranges
-from relay_core.value_parsers import MAX_PORT, is_port
+from relay_core.value_parsers import MAX_PORT, expand_ranges, is_port, parse_ranges
 
 __all__ = ["parse_chosen_ranks", "parse_ports", "parse_ranks"]
 

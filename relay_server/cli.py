@@ -161,7 +161,7 @@ def _init(arguments: argparse.Namespace) -> int:
 
 def _status(arguments: argparse.Namespace) -> int:
     from relay_server.config.file import load
-    from relay_server.operations.status import fetch_status, format_status
+    from relay_server.management import fetch_status, format_status
 
     status = fetch_status(load(arguments.config))
     print(json.dumps(status, indent=2) if arguments.json else format_status(status))

@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_server.access.rules import Authorizer, Grant
+from relay_server.access import Authorizer, Grant
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig, Right
 from relay_server.connection.request_reader import Discarding, Handshake
-from relay_server.connection.tcp import Connection
-from relay_server.connection.unauthenticated import source_of
+from relay_server.connection.tcp import Connection, source_of
 from relay_server.http_gateway import HttpGateway
 from relay_server.metrics import Counters, EntityCounters, EntityMetrics
 from relay_server.protocol.http import RequestHead, error_answer, plain_answer, switching_protocols
@@ -29,14 +28,21 @@ from relay_server.protocol.refusals import (
     not_found,
     shutting_down,
 )
-from relay_server.protocol.requests import HttpRequest, HybridRequest, RelayRequest, is_hybrid
-from relay_server.protocol.tracking import error_phrase, guid_of, new_guid
+from relay_server.protocol.requests import (
+    HttpRequest,
+    HybridRequest,
+    RelayRequest,
+    error_phrase,
+    guid_of,
+    is_hybrid,
+    new_guid,
+)
 from relay_server.relaying.control import ControlChannel
-from relay_server.relaying.http_rendezvous import HttpRendezvous
 from relay_server.relaying.matchmaking import Matchmaker
 from relay_server.relaying.pipe import RelayedPair
 from relay_server.relaying.rendezvous import (
     SECRET_PARAMETER,
+    HttpRendezvous,
     PendingSender,
     Rejection,
 )

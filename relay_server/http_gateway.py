@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from relay_core.hyco.http.messages import Request
+from relay_core.hyco.http import Request
 from relay_server.config.model import HybridConnection, RelayConfig
-from relay_server.connection.http_sender import HttpSender
-from relay_server.connection.request_reader import Handshake
+from relay_server.connection.request_reader import Handshake, HttpSender
 from relay_server.metrics import EntityCounters
 from relay_server.protocol.http import plain_answer
 from relay_server.protocol.refusals import Refusal, no_listeners, response_timed_out
 from relay_server.protocol.requests import HttpRequest
 from relay_server.relaying.control import ControlChannel
 from relay_server.relaying.http_exchange import HttpExchange, RequestMessages
-from relay_server.relaying.http_rendezvous import HttpRendezvous
 from relay_server.relaying.matchmaking import Matchmaker
-from relay_server.relaying.rendezvous import SECRET_PARAMETER, ControlResponse, PendingSender, Rejection
+from relay_server.relaying.rendezvous import SECRET_PARAMETER, ControlResponse, HttpRendezvous, PendingSender, Rejection
 
 __all__ = ["HttpGateway"]
 

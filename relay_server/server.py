@@ -21,15 +21,11 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, LocalPortInUse
 from relay_core.hyco.address import Endpoint
 from relay_core.net.tasks import TaskSet
-from relay_server.access.jwt import JwtVerifier
-from relay_server.access.rules import Authorizer, SasVerifier, TokenVerifier
+from relay_server.access import Authorizer, JwtVerifier, SasVerifier, TokenVerifier
 from relay_server.config import certificates
 from relay_server.config.model import RelayConfig, is_loopback
-from relay_server.connection.acceptor import Acceptor
-from relay_server.connection.delays import DelayedConnection
 from relay_server.connection.request_reader import Handshake
-from relay_server.connection.tcp import READ_BYTES, Connection
-from relay_server.connection.unauthenticated import Unauthenticated, source_of
+from relay_server.connection.tcp import READ_BYTES, Acceptor, Connection, DelayedConnection, Unauthenticated, source_of
 from relay_server.gateway import Gateway
 from relay_server.metrics import EntityMetrics, Metrics, total
 

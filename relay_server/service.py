@@ -18,13 +18,13 @@ from pathlib import Path
 
 from relay_core.errors import ConfigurationError
 from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
-from relay_core.program import event_loop
-from relay_core.program.descriptors import raise_descriptor_limit
+from relay_core.program import run
+from relay_core.program.run import raise_descriptor_limit
 from relay_server.config.certificates import write_private
 from relay_server.config.file import load
 from relay_server.config.model import DelayProfile, RelayConfig
-from relay_server.operations.management import Management
-from relay_server.operations.reloading import Reloader
+from relay_server.management import Management
+from relay_server.reloading import Reloader
 from relay_server.server import RelayServer
 
 __all__ = ["serve_until_stopped"]
@@ -66,7 +66,7 @@ def serve_until_stopped(
             config = replace(config, honour_listener_selection=False)
         return config
 
-    return event_loop.run(_serve(config_file, adjust, ready_file))
+    return run.run(_serve(config_file, adjust, ready_file))
 
 
 async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig], ready_file: Path | None) -> int:

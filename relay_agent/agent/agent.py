@@ -33,22 +33,20 @@ from relay_core.agent_api.requests import (
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint
-from relay_core.hyco.credential import Credential
 from relay_core.hyco.listener import ListenerState
-from relay_core.net.hybrid.listener import HybridConnectionListener
-from relay_core.net.hybrid.offer import Offer
+from relay_core.hyco.sas import Credential
+from relay_core.net.hybrid.listener import HybridConnectionListener, Offer
 from relay_core.net.session.agent import AgentTunnels, Grace
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.exchanges import Respond
-from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
+from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.timers import keep_seconds, tunnel_settings
-from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.streams.bridge import Traffic
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse
 from relay_core.tunnel.events import StreamOpened
-from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, misdirected
+from relay_core.tunnel.handshake import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, misdirected
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 

@@ -23,12 +23,11 @@ from relay_core.dap.framing import HEADER_START
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer
 from relay_core.layers.stop_observer import ObservedStop, StopObserver
-from relay_core.net.socket_owner import until_accepted
-from relay_core.net.streams.bridge import Traffic, carry_bytes
+from relay_core.net.loopback import until_accepted
+from relay_core.net.streams.bridge import ByteStream, PeerStream, Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
-from relay_core.net.streams.stream import ByteStream, PeerStream
 from relay_core.net.tasks import TaskSet
-from relay_core.program.descriptors import EXHAUSTED
+from relay_core.program.run import EXHAUSTED
 
 __all__ = ["ClientStream", "DescriptorsExhausted", "serve_stream"]
 

@@ -23,9 +23,9 @@ from relay_core.agent_api.requests import Ready
 from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Layer
 from relay_core.layers.stop_observer import StopObserver
+from relay_core.net.loopback import PeerCheck
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.socket_owner import PeerCheck
 from relay_core.net.streams.bridge import carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.streams.local_server import listen_local

@@ -13,8 +13,7 @@ from relay_agent.cli import doctor, env, node_agent, serve
 from relay_agent.cli import run as run_command
 from relay_agent.cli.common import PROGRAM
 from relay_core.program.console import configure_logging, run_program
-from relay_core.program.help import add_help_command
-from relay_core.program.parser import ProgramParser, add_version
+from relay_core.program.parser import ProgramParser, add_help_command, add_version
 
 __all__ = ["main", "make_parser", "run"]
 

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from relay_agent.doctor.examination import examine
-    from relay_core.diagnosis.report import as_json, as_text
+    from relay_core.diagnosis.checks import as_json, as_text
 
     if arguments.explain_auth:
         return explain(arguments)

@@ -39,12 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from relay_agent.node.in_agent.server import serve_node
         from relay_core.errors import RelayDebugError
-        from relay_core.program import event_loop
+        from relay_core.program import run
     except (ImportError, MemoryError, OSError) as error:  # no memory or descriptors are left, or a package is missing
         write_line(f"the agent process cannot start: {describe_exception(error)}")
         return 1
     try:
-        event_loop.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
+        run.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
     except RelayDebugError as error:  # not printed: the processes have received it and log it with its consequence
         return error.exit_code
     return 0

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from relay_core.agent_api.ras import MAX_COMMUNICATORS, MAX_REMARKS, RasCommunicator, RasStatus
 from relay_core.agent_api.values import count, items, mapping, text
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["parse_status"]
 

@@ -9,7 +9,7 @@ import sys
 
 from relay_agent.collectives.flight_recorder import members_of_groups
 from relay_core.agent_api.collectives import MAX_GROUPS
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["begun_collectives"]
 

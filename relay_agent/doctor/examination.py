@@ -12,8 +12,7 @@ from relay_agent.settings.environment import ACCESS_VARIABLES
 from relay_core.access_settings import AccessSettings
 from relay_core.diagnosis.access import TOKEN, TOKEN_LIMIT, AccessChecks, check_token
 from relay_core.diagnosis.checks import Examination
-from relay_core.diagnosis.private_endpoint import PRIVATE_ENDPOINT, check_private_endpoint
-from relay_core.diagnosis.server import PORT, ServerChecks
+from relay_core.diagnosis.server import PORT, PRIVATE_ENDPOINT, ServerChecks, check_private_endpoint
 
 __all__ = ["examine", "network_hint", "with_job_settings"]
 

@@ -13,13 +13,12 @@ from relay_core.diagnosis.checks import Examination, Skipped
 from relay_core.diagnosis.server import ANSWER
 from relay_core.errors import HybridConnectionNotFound, RelayDebugError, TooManyListeners
 from relay_core.hyco.address import Endpoint
-from relay_core.hyco.credential import Credential, Token
 from relay_core.hyco.listener import ListenerState
-from relay_core.net.hybrid.listener import HybridConnectionListener
-from relay_core.net.hybrid.offer import Offer
+from relay_core.hyco.sas import Credential, Token
+from relay_core.net.hybrid.listener import HybridConnectionListener, Offer
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
 from relay_core.net.tasks import first_completed
-from relay_core.tunnel.headers import MISDIRECTED, misdirected
+from relay_core.tunnel.handshake import MISDIRECTED, misdirected
 
 __all__ = ["ListeningChecks"]
 

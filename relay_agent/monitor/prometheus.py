@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from relay_core.agent_api.resources.usage import NodeUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.net.host_header import FOREIGN_HOST, is_rebound
+from relay_core.net.loopback import FOREIGN_HOST, is_rebound
 
 __all__ = ["MetricsServer", "as_text"]
 

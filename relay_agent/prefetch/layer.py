@@ -10,8 +10,7 @@ from __future__ import annotations
 from relay_agent.prefetch.engine import PrefetchEngine, PrefetchOutput
 from relay_core.dap import prefetch
 from relay_core.dap.framing import MAX_BODY
-from relay_core.dap.messages import Arguments, Body, Event, Request
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Arguments, Body, Event, Request, arguments_of
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay_core.ranges import parse_ranges
+from relay_core.value_parsers import parse_ranges
 
 if TYPE_CHECKING:
     from relay_agent.ranks.identity import ProcessIdentity

@@ -17,7 +17,7 @@ from relay_agent.gevent_originals import time
 from relay_agent.values.leaves import Leaf, flatten
 from relay_core.agent_api import evaluation
 from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, Value, part_bounds
-from relay_core.ranges import parse_ranges
+from relay_core.value_parsers import parse_ranges
 
 __all__ = ["fingerprint"]
 

@@ -17,7 +17,7 @@ from relay_client.ui.rank_view import Kind, rank_view
 from relay_client.ui.text import MINUTE, duration, format_ports
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo, shared_labels
 from relay_core.agent_api.ending import Ending
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = [
     "AgentEvent",

@@ -26,10 +26,10 @@ from typing import NamedTuple, NoReturn
 
 from relay_core.errors import HybridConnectionNotFound, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
-from relay_core.net.session.handshake import TooManySessions
+from relay_core.net.session.transport import TooManySessions
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.tunnel.headers import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, refusing_agent
+from relay_core.tunnel.handshake import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, refusing_agent
 
 __all__ = ["MAX_AGENTS", "Begun", "Discovery", "EndedSearch", "SearchEffort", "conclude"]
 

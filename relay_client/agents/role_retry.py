@@ -9,8 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from relay_core.errors import RelayDebugError
-from relay_core.hyco.backoff import Backoff
-from relay_core.hyco.role_grace import NewRoleGrace, refused_for_good, refused_for_now
+from relay_core.hyco.backoff import Backoff, NewRoleGrace, refused_for_good, refused_for_now
 
 __all__ = ["retry_while_role_is_new"]
 
@@ -22,7 +21,7 @@ async def retry_while_role_is_new(attempt: Callable[[], Awaitable[None]], second
 
     Args:
         attempt: Connects to the relay.
-        seconds: How long to retry after the first refusal; see `relay_core.hyco.credential.Credential.role_grace`.
+        seconds: How long to retry after the first refusal; see `relay_core.hyco.sas.Credential.role_grace`.
 
     Raises:
         RelayDebugError: an error from `attempt` that a new role cannot explain, or Unauthorized if the time has run

@@ -14,7 +14,7 @@ from relay_client.agents.discovery import SearchEffort
 from relay_client.agents.roster import Roster
 from relay_client.agents.search_schedule import SearchSchedule
 from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugError, RelayUnreachable
-from relay_core.net.session.handshake import TooManySessions
+from relay_core.net.session.transport import TooManySessions
 from relay_core.net.tasks import TaskSet, first_completed
 
 __all__ = ["BACKGROUND", "RETRY_DELAYS", "THOROUGH", "AgentSearch"]

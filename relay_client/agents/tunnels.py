@@ -34,14 +34,14 @@ from relay_core.agent_api.requests import Request, stream_name
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.backoff import AttemptBudget
-from relay_core.hyco.credential import Credential
+from relay_core.hyco.sas import Credential
 from relay_core.layers.layer import Layer
 from relay_core.net.hybrid.connector import connect
 from relay_core.net.session.client import ClientTunnel, LinkState, LinkStatus
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.exchanges import Exchanges
+from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.session.tunnel_identity import TunnelIdentity
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.records import encode

@@ -14,9 +14,8 @@ from relay_client.cli.inspection import evaluate, hang, stacks
 from relay_client.cli.running import events, group, logs, release, status, stop
 from relay_core.program.completion import add_completion_command
 from relay_core.program.console import configure_logging, run_program
-from relay_core.program.help import add_help_command
 from relay_core.program.options import add_access_options
-from relay_core.program.parser import ProgramParser, add_version
+from relay_core.program.parser import ProgramParser, add_help_command, add_version
 
 __all__ = ["main", "make_parser", "run"]
 

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from relay_client.doctor.examination import examine
     from relay_client.number_lists import parse_ports
-    from relay_core.diagnosis.report import as_json, as_text
+    from relay_core.diagnosis.checks import as_json, as_text
 
     with named("--ports"):
         ports = parse_ports(arguments.ports) if arguments.ports else None

@@ -258,7 +258,7 @@ async def _run_until_cancelled(tunnels: Tunnels, forwarder: Forwarder) -> None:
 
     from relay_client.ports.forwarder import LOCAL_HOST
     from relay_client.ui.live_table import live_table
-    from relay_core.net.session.handshake import TooManySessions
+    from relay_core.net.session.transport import TooManySessions
     from relay_core.net.tasks import TaskSet
 
     async with tunnels:

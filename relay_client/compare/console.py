@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from relay_core.agent_api.evaluation import Evaluate, Selection
 from relay_core.agent_api.requests import Collectives
-from relay_core.dap.messages import Request
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Request, arguments_of
 
 __all__ = ["DIFF_SECONDS", "VALUE_SECONDS", "OnQuestion", "Question", "question_of", "with_statistics"]
 

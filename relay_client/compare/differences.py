@@ -10,9 +10,8 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import RESPONSE_MARGIN, collect_values
 from relay_client.compare.groups import odd_ones_first
 from relay_core.agent_api.evaluation import Difference, Evaluate, SearchStart, SearchStep, Selection, Value
-from relay_core.difference_search import Search
+from relay_core.difference_search import PairedValues, Search
 from relay_core.errors import RelayDebugError
-from relay_core.paired_search import PairedValues
 from relay_core.value_parsers import escape_controls
 
 __all__ = ["find_differences"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.members import Member
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["Reply", "label", "odd_ones_first", "shared_ranks"]
 

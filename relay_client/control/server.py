@@ -26,7 +26,7 @@ from relay_client.control.service import ControlService, Subscriber
 from relay_client.control.state import ClientId
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.address import Endpoint
-from relay_core.net.socket_owner import PeerCheck
+from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
 from relay_core.socket_tables import ROOT, own_user

@@ -54,7 +54,7 @@ from relay_client.stacks.render import grouped_stacks, show_stacks
 from relay_core.agent_api.announcement import Attachment
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["ControlService", "Subscriber"]
 

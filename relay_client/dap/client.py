@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 from relay_client.dap.tcp import TcpStream
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import MessageDecoder, encode
-from relay_core.dap.messages import Body, Event, Message, Request, Response
-from relay_core.dap.parsing import is_message
+from relay_core.dap.messages import Body, Event, Message, Request, Response, is_message
 from relay_core.errors import ConnectionLost, RelayDebugError
-from relay_core.net.streams.stream import ByteStream
+from relay_core.net.streams.bridge import ByteStream
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["Body", "DapClient", "RequestFailed"]

@@ -13,7 +13,7 @@ READ_SIZE = 64 * 1024
 
 
 class TcpStream:
-    """An open TCP connection; `relay_core.net.streams.stream` documents the contract of its methods."""
+    """An open TCP connection; `relay_core.net.streams.bridge` documents the contract of its methods."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

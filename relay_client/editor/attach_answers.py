@@ -27,8 +27,7 @@ order. A response that differs from the expected one is reported when it arrives
 from __future__ import annotations
 
 from relay_client.dap.debugpy_capabilities import DEBUGPY_CAPABILITIES
-from relay_core.dap.messages import Body, Event, Request, Response
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Body, Event, Request, Response, arguments_of
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 

@@ -10,8 +10,7 @@ from relay_client.editor.mappings import FindRoot, map_paths, remote_path
 from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_client.editor.outbox import Outbox
 from relay_client.editor.sentences import CANNOT_FOLLOW, NOT_FOLLOWED, different_text, equal_text
-from relay_core.dap.messages import Arguments, Request, Response
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Arguments, Request, Response, arguments_of
 
 __all__ = ["Attaching", "OnSource"]
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from relay_client.editor.job_view import JobView
 from relay_client.editor.mappings import mapping_text
-from relay_core.dap.messages import Request, Response
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Request, Response, arguments_of
 
 __all__ = ["UnsetBreakpoints"]
 

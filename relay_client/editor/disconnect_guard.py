@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from relay_client.editor.outbox import Outbox
 from relay_client.editor.sentences import GUARDED
-from relay_core.dap.messages import Request
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Request, arguments_of
 from relay_core.layers.layer import Output, ToPeer
 
 __all__ = ["DisconnectGuard", "harmless"]

@@ -29,9 +29,7 @@ from relay_client.editor.mappings import FindRoot
 from relay_client.editor.messages import IMPORTANT
 from relay_client.editor.notices import InterruptionNotices, PeerTimeoutNotices, WaitingNotices
 from relay_client.editor.outbox import Outbox
-from relay_core.dap.exceptions import with_short_description
-from relay_core.dap.messages import Event, Request
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Event, Request, arguments_of, with_short_description
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 

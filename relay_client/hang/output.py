@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from relay_client.hang.sentences import describe_job
 from relay_client.hang.verdict import GroupVerdict, JobVerdict
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["verdict_as_object", "verdict_as_text"]
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from relay_client.job_session.conditions import for_rank
 from relay_client.job_session.members import Member, Members, Phase
 from relay_client.job_session.wire import Wire, reason_of
-from relay_core.dap.messages import Body, Request, Response
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Body, Request, Response, arguments_of
 
 __all__ = ["BREAKPOINT_PATIENCE", "Breakpoints"]
 

@@ -3,7 +3,7 @@
 all         every rank
 here        the ranks that are stopped at the same place as the rank that the editor shows
 0,3-5       these ranks
-bad: 5-3, x, "" (see `relay_core.ranges`)
+bad: 5-3, x, "" (see `relay_core.value_parsers`)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from relay_client.ui.text import format_ranks
 from relay_core.errors import UsageError
-from relay_core.ranges import expand_ranges, parse_ranges
+from relay_core.value_parsers import expand_ranges, parse_ranges
 
 __all__ = ["Group"]
 

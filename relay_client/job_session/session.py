@@ -41,8 +41,7 @@ from relay_client.job_session.view.console import ConsoleLines
 from relay_client.job_session.view.summary import names_of
 from relay_client.job_session.view.thread_list import ThreadList
 from relay_client.job_session.wire import AskRanks, CloseRank, OpenChild, Output, Wire, reason_of
-from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response
-from relay_core.dap.parsing import arguments_of, is_message
+from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response, arguments_of, is_message
 
 __all__ = ["JobSession"]
 

@@ -15,8 +15,7 @@ from relay_client.job_session.members import Member, Members, Place, Stop, numbe
 from relay_client.job_session.translation import GONE, Translation
 from relay_client.job_session.view.summary import UNKNOWN, WAITING, summary
 from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
-from relay_core.dap.exceptions import with_short_description
-from relay_core.dap.messages import Arguments, Body, Request, Response
+from relay_core.dap.messages import Arguments, Body, Request, Response, with_short_description
 
 __all__ = ["SUMMARY_DELAY", "Stops"]
 

@@ -35,7 +35,7 @@ from relay_client.page.feed import Feed
 from relay_core.agent_api.evaluation import Evaluate, Selection
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, RelayDebugError
-from relay_core.net.socket_owner import PeerCheck
+from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
 from relay_core.socket_tables import ROOT, own_user

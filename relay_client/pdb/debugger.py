@@ -12,7 +12,7 @@ from relay_client.pdb.child_processes import Connect, release_child
 from relay_client.pdb.screen import Screen
 from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
 from relay_client.pdb.source import Source
-from relay_core.dap.exceptions import exception_of
+from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
 
 __all__ = ["PAUSE_TIMEOUT", "Debugger"]

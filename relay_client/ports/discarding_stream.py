@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay_core.net.streams.stream import PeerHandler
+from relay_core.net.streams.bridge import PeerHandler
 
 __all__ = ["DiscardingStream"]
 

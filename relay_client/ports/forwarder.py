@@ -27,7 +27,7 @@ from relay_client.ports.port_lock import PortLock, PortLocked, PortOwner
 from relay_client.ports.waiting_connection import PortLog, carry
 from relay_client.ports.whole_job.all_ranks import JobConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
-from relay_core.net.socket_owner import PeerCheck
+from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.streams.local_server import LocalServer, listen_local
 from relay_core.net.tasks import TaskSet

@@ -16,7 +16,7 @@ from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.requests import Wake
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = [
     "WAKE_TIMEOUT",

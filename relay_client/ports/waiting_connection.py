@@ -35,7 +35,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import HEADER_START
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer, ToPeer
-from relay_core.layers.splitter import MessageSplitter
+from relay_core.layers.piece import MessageSplitter
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge, Traffic

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relay_core.dap.messages import Arguments, Request, Response
-from relay_core.dap.parsing import arguments_of, is_message
+from relay_core.dap.messages import Arguments, Request, Response, arguments_of, is_message
 from relay_core.dap.prefetch import (
     MAX_PREFETCH_EVENT,
     MAX_PREFETCH_SET,

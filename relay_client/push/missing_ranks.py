@@ -10,7 +10,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import format_ranks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import TimedOut
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["NOTHING_CHANGED", "SEARCH_SECONDS", "until_found"]
 

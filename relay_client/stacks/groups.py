@@ -12,9 +12,8 @@ from pathlib import PurePosixPath
 from relay_client.ui.text import format_ports
 from relay_core.agent_api import stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
-from relay_core.ranges import format_ranges
 from relay_core.records import parse
-from relay_core.value_parsers import escape_controls
+from relay_core.value_parsers import escape_controls, format_ranges
 
 __all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "own_frame", "read_replies"]
 

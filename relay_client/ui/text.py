@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = [
     "CHECK_PORTS",

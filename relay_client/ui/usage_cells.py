@@ -6,7 +6,7 @@ Cells in one column have the same width, so that columns do not move when number
 from __future__ import annotations
 
 from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["USAGE_COLUMNS", "usage_cells"]
 

@@ -7,7 +7,7 @@ selection, selects the first part that differs, and repeats this until one eleme
     all leaves -> some leaves -> one leaf -> some elements -> one element
 
 An agent searches among the processes on its node (`relay_core.difference_search`), and only the result is sent to the
-client. The client searches only if no node has both values: with `relay_core.paired_search`, or step by step if an
+client. The client searches only if no node has both values: with `relay_core.difference_search`, or step by step if an
 agent does not support this.
 """
 
@@ -188,7 +188,7 @@ class SearchStart:
     token: int
     """The number of the search at its agent."""
     parts: bytes
-    """See `relay_core.paired_search`."""
+    """See `relay_core.difference_search`."""
 
     def encode(self) -> str:
         """Return the field `search`."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, TypeVar
 
-from relay_core.ranges import parse_ranges
 from relay_core.records import Port
+from relay_core.value_parsers import parse_ranges
 
 __all__ = ["Member", "describe_ranks", "grouped", "selects_port", "selects_rank"]
 

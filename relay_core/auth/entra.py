@@ -15,8 +15,8 @@ from relay_core.auth.azure_sdk import Failure, IdentityFailed, IssuedToken, acqu
 from relay_core.auth.identity import Identity, choose_identities, refused_hint
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
-from relay_core.hyco.credential import Token
-from relay_core.hyco.role_grace import ROLE_PROPAGATION
+from relay_core.hyco.backoff import ROLE_PROPAGATION
+from relay_core.hyco.sas import Token
 
 __all__ = ["CLIENT_REUSE", "DEADLINE", "LONGEST_VALIDITY", "RELAY_SCOPE", "EntraCredential", "TokenSource"]
 

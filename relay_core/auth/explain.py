@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from relay_core.auth.entra import LONGEST_VALIDITY, EntraCredential
 from relay_core.auth.find_access import Access, Search
-from relay_core.auth.precedence import Source, choose, in_order
+from relay_core.auth.sources import Source, choose, in_order
 from relay_core.errors import RelayDebugError
-from relay_core.hyco.credential import Token
+from relay_core.hyco.sas import Token
 
 __all__ = ["explain_access"]
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from urllib.parse import urlsplit
 
 from relay_core.access_settings import (
     CONNECTION_STRING_SECRET_VARIABLE,
@@ -21,24 +23,66 @@ from relay_core.access_settings import (
     AccessSettings,
     Side,
 )
-from relay_core.auth.address import parse_namespace
 from relay_core.auth.entra import CLIENT_REUSE, DEADLINE, EntraCredential, TokenSource
 from relay_core.auth.key_vault import KeyVault, parse_vault_url
-from relay_core.auth.precedence import Source, choose
 from relay_core.auth.sas_credentials import credential_from_connection_string
-from relay_core.auth.sources import ConnectionText, TextSource, local_sources, not_configured
-from relay_core.auth.tunnel_key_sources import tunnel_key_sources
+from relay_core.auth.sources import (
+    ConnectionText,
+    Source,
+    TextSource,
+    choose,
+    local_sources,
+    not_configured,
+    tunnel_key_sources,
+)
 from relay_core.errors import ConfigurationError, UsageError
-from relay_core.hyco.address import Endpoint
-from relay_core.hyco.credential import Credential
-from relay_core.hyco.family import FamilyName
+from relay_core.hyco.address import Endpoint, FamilyName
+from relay_core.hyco.sas import Credential
 
-__all__ = ["Access", "Search", "find_access"]
+__all__ = ["PUBLIC_SUFFIX", "Access", "Search", "find_access", "parse_namespace"]
+
+logger = logging.getLogger(__name__)
+
+
+# Syntax of `--namespace`, which gives the address of a relay when a connection string is not used.
+#
+#     contoso                                  a namespace in the public cloud
+#     contoso.servicebus.windows.net           a host name, possibly with the suffix of another cloud
+#     sb://contoso.servicebus.windows.net/     a URL, as in connection strings
+#     localhost:8443                           a relay-server
+#
+# Invalid: an empty string, a URL with a path, `contoso:port`.
+
+PUBLIC_SUFFIX = ".servicebus.windows.net"
+_BARE_NAME = re.compile(r"[a-z][0-9a-z-]{4,48}[0-9a-z]", re.IGNORECASE)
+"""Azure's rule for namespace names: 6 to 50 characters."""
+
+
+def parse_namespace(text: str) -> tuple[str, int]:
+    """Return host and port.
+
+    Raises:
+        ConfigurationError: The text has none of these forms.
+    """
+    text = text.strip()
+    if _BARE_NAME.fullmatch(text) and text.lower() != "localhost":
+        return f"{text.lower()}{PUBLIC_SUFFIX}", 443
+    try:
+        url = urlsplit(text if "://" in text else f"sb://{text}")
+        host, port = url.hostname, url.port
+        usable = bool(host) and port != 0 and url.path in {"", "/"} and not (url.query or url.username)
+    except ValueError:
+        host, port, usable = None, None, False
+    if not host or not usable:
+        raise ConfigurationError(
+            f"invalid namespace: '{text[:60]}'",
+            hint=f"use the host name of the namespace, such as contoso{PUBLIC_SUFFIX}",
+        )
+    return host, port or 443
+
 
 KEY_VAULT = "Key Vault"
 ENTRA_ID = "Entra ID"
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

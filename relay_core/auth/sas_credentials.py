@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from relay_core.errors import ConfigurationError, ProtocolError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import ConnectionString
-from relay_core.hyco.credential import Credential, Token
-from relay_core.hyco.sas import SasToken, mint
+from relay_core.hyco.sas import Credential, SasToken, Token, mint
 
 __all__ = ["AnonymousCredential", "SasKeyCredential", "SasTokenCredential", "credential_from_connection_string"]
 

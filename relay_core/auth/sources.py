@@ -1,37 +1,179 @@
-"""Local sources of a connection string, in order of precedence.
-
-    1. --connection-string            logs a warning, because other users of the machine can read command lines
-    2. --connection-string-file       must not be readable by other users (0600)
-    3. RELAY_CONNECTION_STRING        environment
-    4. RELAY_CONNECTION_STRING_FILE   environment; the file must not be readable by other users
-    5. .azrelay.json                  of the azure-debug-relay package, in the working directory
-    6. AZRELAY_CONNECTION_STRING      of the azure-debug-relay package, environment
-
-The first source that is present is used. If it is invalid, that is an error; the next source is not tried.
-`relay_core.auth.find_access` adds Key Vault and Entra ID. This module does not use the network.
-"""
+"""Local sources of the connection string and the tunnel key, in order of precedence, and the choice among them."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from relay_core.access_settings import (
     CONNECTION_STRING_FILE_VARIABLE,
     CONNECTION_STRING_VARIABLE,
     OLD_NAME_VARIABLE,
     OLD_STRING_VARIABLE,
+    TUNNEL_KEY_FILE_VARIABLE,
+    TUNNEL_KEY_SECRET_VARIABLE,
+    TUNNEL_KEY_VARIABLE,
     AccessSettings,
 )
-from relay_core.auth import old_package
-from relay_core.auth.secret_file import read_secret_file
 from relay_core.errors import ConfigurationError
-from relay_core.hyco.connection_string import ConnectionString
+from relay_core.hyco.connection_string import ConnectionString, parse_tunnel_key
 
-__all__ = ["ConnectionText", "TextSource", "find_connection_string", "local_sources", "not_configured"]
+__all__ = [
+    "CONFIG_FILE",
+    "MAX_SECRET_BYTES",
+    "ConnectionText",
+    "Source",
+    "TextSource",
+    "choose",
+    "find_connection_string",
+    "in_order",
+    "local_sources",
+    "not_configured",
+    "read_config_file",
+    "read_secret_file",
+    "tunnel_key_sources",
+]
+
+logger = logging.getLogger(__name__)
+
+
+# Files that contain a secret and must be readable by their owner only.
+
+MAX_SECRET_BYTES = 64 * 1024
+"""Limits memory usage if the path is wrong; a connection string has a few hundred bytes."""
+
+
+def read_secret_file(path: str) -> str:
+    """Return the contents of a secret file without surrounding whitespace.
+
+    Raises:
+        ConfigurationError: The file is missing, too large, not text, or readable by other users (not checked on
+            Windows, where file modes do not show this).
+    """
+    try:
+        with Path(path).open("rb") as handle:
+            mode = os.fstat(handle.fileno()).st_mode
+            data = handle.read(MAX_SECRET_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", hint="check the path") from None
+    if os.name == "posix" and stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigurationError(
+            f"other users can read {path} (mode {stat.S_IMODE(mode):04o}), which contains a secret",
+            hint=f"run: chmod 600 {path}",
+        )
+    if len(data) > MAX_SECRET_BYTES:
+        raise ConfigurationError(f"{path} is too large for a secret", hint="check the path")
+    try:
+        return data.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise ConfigurationError(
+            f"{path} is not a text file", hint="use a file that contains only the secret, on one line"
+        ) from None
+
+
+# Sources of a setting, and the choice among them.
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Source(Generic[T_co]):
+    """A possible source of a value."""
+
+    name: str
+    """Name known to the user: an option, a variable, a file or a service."""
+    finding: str
+    """Short description of what the source contains, without secrets; determined without network access."""
+    read: Callable[[], Awaitable[T_co]] | None = None
+    """Reads the value and may raise RelayDebugError; None if the source is not present."""
+    explicit: bool = False
+    """True if the command line or the call selects it."""
+
+
+def in_order(sources: Sequence[Source[T]]) -> list[Source[T]]:
+    """Return the sources by precedence: explicit ones first."""
+    return sorted(sources, key=lambda source: not source.explicit)
+
+
+def choose(sources: Sequence[Source[T]]) -> Source[T] | None:
+    """Return the source with the highest precedence that is present, or None."""
+    return next((source for source in in_order(sources) if source.read is not None), None)
+
+
+# Settings of the azure-debug-relay package, accepted for compatibility.
+#
+#     .azrelay.json in the working directory:  {"AZRELAY_CONNECTION_STRING": "...", "AZRELAY_CONNECTION_NAME": "myhc"}
+#
+# or environment variables with the same names; as in that package, the file takes precedence. Such files are often
+# created in an editor and readable by other users, which causes only a warning. A file that belongs to another user is
+# refused.
+
+CONFIG_FILE = ".azrelay.json"
+_OLDER_NAME_VARIABLE = "AZRELAY_NAME"
+"""Name of the field in releases of that package before 0.3."""
+
+
+def read_config_file(path: Path) -> tuple[str, str | None]:
+    """Return the connection string and the hybrid connection's name, or None if the file does not name it.
+
+    Raises:
+        ConfigurationError: The file belongs to another user, cannot be read, or has no connection string.
+    """
+    try:
+        with path.open("rb") as handle:
+            facts = os.fstat(handle.fileno())
+            data = handle.read(MAX_SECRET_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}", hint="check its permissions") from None
+    _check_owner(path, facts)
+    try:
+        fields = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict) or not _text(fields, OLD_STRING_VARIABLE):
+        raise ConfigurationError(
+            f"{path} does not contain {OLD_STRING_VARIABLE}",
+            hint=f'use the format {{"{OLD_STRING_VARIABLE}": "Endpoint=..."}}',
+        )
+    name = _text(fields, OLD_NAME_VARIABLE) or _text(fields, _OLDER_NAME_VARIABLE)
+    return _text(fields, OLD_STRING_VARIABLE), name or None
+
+
+def _check_owner(path: Path, facts: os.stat_result) -> None:
+    if os.name != "posix":
+        return
+    # In a world-writable directory, another user's file could redirect the program to their relay.
+    if facts.st_uid not in {os.getuid(), 0}:
+        raise ConfigurationError(
+            f"{path} belongs to another user", hint="run in a directory that you own, or use --connection-string-file"
+        )
+    if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning("other users can read %s, which contains a key; run: chmod 600 %s", path, path)
+
+
+def _text(fields: dict[str, object], name: str) -> str:
+    value = fields.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+# Local sources of a connection string, in order of precedence.
+#
+#     1. --connection-string            logs a warning, because other users of the machine can read command lines
+#     2. --connection-string-file       must not be readable by other users (0600)
+#     3. RELAY_CONNECTION_STRING        environment
+#     4. RELAY_CONNECTION_STRING_FILE   environment; the file must not be readable by other users
+#     5. .azrelay.json                  of the azure-debug-relay package, in the working directory
+#     6. AZRELAY_CONNECTION_STRING      of the azure-debug-relay package, environment
+#
+# The first source that is present is used. If it is invalid, that is an error; the next source is not tried.
+# `relay_core.auth.find_access` adds Key Vault and Entra ID. This module does not use the network.
 
 
 class ConnectionText(NamedTuple):
@@ -87,7 +229,7 @@ def local_sources(settings: AccessSettings, environ: Mapping[str, str]) -> list[
         ),
         _variable(CONNECTION_STRING_VARIABLE, environ),
         _file_variable(CONNECTION_STRING_FILE_VARIABLE, environ),
-        _config_file(Path(old_package.CONFIG_FILE)),
+        _config_file(Path(CONFIG_FILE)),
         _variable(OLD_STRING_VARIABLE, environ, hc=environ.get(OLD_NAME_VARIABLE)),
     ]
 
@@ -143,4 +285,87 @@ def _file_variable(name: str, environ: Mapping[str, str]) -> TextSource:
 def _config_file(path: Path) -> TextSource:
     if not path.is_file():
         return TextSource(str(path), "not in the working directory")
-    return TextSource(str(path), "found", lambda: ConnectionText(*old_package.read_config_file(path)))
+    return TextSource(str(path), "found", lambda: ConnectionText(*read_config_file(path)))
+
+
+# Sources of the tunnel key, in order of precedence.
+#
+# 1. --tunnel-key-file             must not be readable by other users (0600)
+# 2. --tunnel-key-secret           name of a Key Vault secret
+# 3. TunnelKey= in the connection string
+# 4. RELAY_TUNNEL_KEY              environment
+# 5. RELAY_TUNNEL_KEY_FILE         environment; the file must not be readable by other users
+# 6. RELAY_TUNNEL_KEY_SECRET       environment; name of a Key Vault secret
+
+ReadSecret = Callable[[str], Awaitable[str]]
+
+
+def tunnel_key_sources(
+    from_connection_string: bytes | None,
+    settings: AccessSettings,
+    environ: Mapping[str, str],
+    *,
+    vault: str | None,
+    read_secret: ReadSecret,
+) -> list[Source[bytes]]:
+    """Return all sources by precedence, including those that are not present.
+
+    Args:
+        from_connection_string: The key in the connection string, if it has one.
+        settings: Explicit settings.
+        environ: The environment.
+        vault: The Key Vault, if one is given.
+        read_secret: Reads a secret from this Key Vault and may raise RelayDebugError.
+    """
+    vault_name = vault or "no vault"
+    in_file, in_secret = environ.get(TUNNEL_KEY_FILE_VARIABLE), environ.get(TUNNEL_KEY_SECRET_VARIABLE)
+    return [
+        _file("--tunnel-key-file", settings.tunnel_key_file, explicit=True),
+        _secret("--tunnel-key-secret", settings.tunnel_key_secret, vault_name, read_secret, explicit=True),
+        _connection_string(from_connection_string),
+        _tunnel_key_variable(environ.get(TUNNEL_KEY_VARIABLE)),
+        _file(TUNNEL_KEY_FILE_VARIABLE, in_file),
+        _secret(TUNNEL_KEY_SECRET_VARIABLE, in_secret, vault_name, read_secret),
+    ]
+
+
+def _connection_string(key: bytes | None) -> Source[bytes]:
+    if not key:
+        return Source("TunnelKey", "not in the connection string")
+
+    async def read() -> bytes:
+        return key
+
+    return Source("TunnelKey", "in the connection string", read)
+
+
+def _tunnel_key_variable(text: str | None) -> Source[bytes]:
+    if not text:
+        return Source(TUNNEL_KEY_VARIABLE, "not set")
+
+    async def read() -> bytes:
+        return parse_tunnel_key(text, f"the tunnel key from {TUNNEL_KEY_VARIABLE}")
+
+    return Source(TUNNEL_KEY_VARIABLE, "set", read)
+
+
+def _file(name: str, path: str | None, *, explicit: bool = False) -> Source[bytes]:
+    if not path:
+        return Source(name, "not given" if explicit else "not set")
+
+    async def read() -> bytes:
+        return parse_tunnel_key(read_secret_file(path), f"the tunnel key from {path}")
+
+    return Source(name, path, read, explicit=explicit)
+
+
+def _secret(
+    name: str, secret: str | None, vault: str, read_secret: ReadSecret, *, explicit: bool = False
+) -> Source[bytes]:
+    if not secret:
+        return Source(name, "not given" if explicit else "not set")
+
+    async def read() -> bytes:
+        return parse_tunnel_key(await read_secret(secret), f"the tunnel key from Key Vault secret '{secret}'")
+
+    return Source(name, f"secret '{secret}' in {vault}", read, explicit=explicit)

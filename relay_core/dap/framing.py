@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 
-from relay_core.dap.messages import Message
-from relay_core.dap.parsing import NOT_DAP, parse
+from relay_core.dap.messages import NOT_DAP, Message, parse
 from relay_core.errors import ProtocolError
 
 __all__ = [

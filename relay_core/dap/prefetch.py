@@ -25,8 +25,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from relay_core.dap.framing import MAX_BODY
-from relay_core.dap.messages import Arguments
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Arguments, arguments_of
 
 __all__ = [
     "IN_PROCESS",

@@ -1,9 +1,4 @@
-"""Runs checks in order, each with a time limit, and keeps their results.
-
-A check returns what it found or raises an exception: `Skipped` if it does not apply here, or, if it failed, a
-RelayDebugError, whose sentence, hint and exit code are the result. A check whose prerequisite did not pass is skipped,
-so one fault causes only one failure.
-"""
+"""Runs checks in order, each with a time limit, and keeps their results, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -16,13 +11,21 @@ from dataclasses import dataclass
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, TimedOut
 from relay_core.net.tasks import frames_of
+from relay_core.value_parsers import escape_controls
 
-__all__ = ["LIMIT", "Examination", "Result", "Skipped", "Status"]
+__all__ = ["LIMIT", "Examination", "Result", "Skipped", "Status", "as_json", "as_text"]
+
+logger = logging.getLogger(__name__)
+
+
+# Runs checks in order, each with a time limit, and keeps their results.
+#
+# A check returns what it found or raises an exception: `Skipped` if it does not apply here, or, if it failed, a
+# RelayDebugError, whose sentence, hint and exit code are the result. A check whose prerequisite did not pass is
+# skipped, so one fault causes only one failure.
 
 LIMIT = 15.0
 """Seconds for one check; its connections have time-outs of 10 s, whose errors are more precise."""
-
-logger = logging.getLogger(__name__)
 
 
 class Status(enum.Enum):
@@ -139,3 +142,31 @@ class Examination:
 
 def _failed(name: str, error: RelayDebugError) -> Result:
     return Result(name, Status.FAILED, error.sentence, error.hint, error.exit_code)
+
+
+# The results of checks as text and as JSON.
+
+COLUMNS = ("check", "result", "time", "finding")
+
+
+def as_text(results: Sequence[Result]) -> str:
+    """Return a table with aligned columns; the hint of a failure follows below its row."""
+    rows = [COLUMNS, *((each.check, each.status.value, _duration(each.seconds), each.finding) for each in results)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
+    indent = " " * (sum(widths) + 2 * len(widths))
+    lines = []
+    for row, result in zip(rows, (None, *results), strict=True):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        lines.append("  ".join([*cells, escape_controls(row[-1])]).rstrip())
+        if result is not None and result.hint and result.status is Status.FAILED:
+            lines.append(f"{indent}-> {escape_controls(result.hint)}")
+    return "\n".join(lines)
+
+
+def as_json(results: Sequence[Result], exit_code: int) -> dict[str, object]:
+    """Return the results and the exit code for `--json`."""
+    return {"exit_code": exit_code, "checks": [each.encode() for each in results]}
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

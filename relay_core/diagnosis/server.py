@@ -5,24 +5,88 @@ Each stage uses the code of real connections. One opening handshake without a to
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import ipaddress
+import socket
 import ssl
 import time
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.diagnosis.checks import Examination, Skipped
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, UntrustedCertificate
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.outcome import refused_listen
 from relay_core.net.relay_tls import unverified_tls
-from relay_core.net.stages import connect_tcp, resolve
 from relay_core.net.websocket.handshake import ServerAnswer, ask_server
-from relay_core.net.websocket.opening_errors import ProxyAddress, ProxyRefused, proxy_for
+from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, ProxyAddress, ProxyRefused, opening_mapped, proxy_for
 
-__all__ = ["ANSWER", "MAX_SKEW", "PORT", "ServerChecks"]
+__all__ = [
+    "ANSWER",
+    "MAX_SKEW",
+    "PORT",
+    "PRIVATE_ENDPOINT",
+    "RENDEZVOUS_PORTS",
+    "ServerChecks",
+    "answers",
+    "check_private_endpoint",
+    "connect_tcp",
+    "resolve",
+]
+
+
+# The first stages of a connection on their own, for diagnosis: name resolution and TCP.
+#
+# Their errors are those of `relay_core.net.websocket.handshake`, where one call performs all stages.
+
+
+async def resolve(host: str, port: int, *, within: float = OPEN_TIMEOUT) -> list[str]:
+    """Return the addresses of a host in the order in which they are tried.
+
+    Raises:
+        RelayUnreachable: The name has no address, or was not resolved within `within` seconds.
+    """
+    with opening_mapped(host, within):
+        async with timeout(within):
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+async def connect_tcp(host: str, port: int, *, within: float = OPEN_TIMEOUT) -> str:
+    """Connect to a TCP port, close the connection, and return the address that accepted it.
+
+    Raises:
+        RelayUnreachable: No address accepted a connection within `within` seconds.
+    """
+    with opening_mapped(f"{host}:{port}", within):
+        async with timeout(within):
+            _, writer = await asyncio.open_connection(host, port)
+    address = str(writer.get_extra_info("peername")[0])
+    writer.close()
+    with contextlib.suppress(OSError):  # the peer may have reset the connection
+        await writer.wait_closed()
+    return address
+
+
+async def answers(address: str, port: int, *, within: float) -> bool:
+    """Return whether an address accepts or refuses a TCP connection, instead of leaving it unanswered."""
+    try:
+        async with timeout(within):
+            _, writer = await asyncio.open_connection(address, port)
+    except ConnectionRefusedError:
+        return True
+    except (*TIMEOUT_ERRORS, OSError):
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return True
+
 
 PROXY, NAME, PORT, TUNNEL = "proxy", "name", "port", "proxy connect"
 CERTIFICATE, ANSWER, CLOCK = "certificate", "answer", "clock"
@@ -173,3 +237,60 @@ def _describe(certificate: bytes) -> str:
     named = parsed.issuer.get_attributes_for_oid(NameOID.COMMON_NAME) or list(parsed.issuer)
     issuer = str(named[0].value) if named else "an unnamed issuer"
     return f"issued by '{issuer}', valid until {parsed.not_valid_after_utc:%Y-%m-%d}"
+
+
+# Check of a private endpoint: whether the relay has a private address here, and the ports that listeners then need.
+#
+# According to Microsoft's page "Integrate Azure Relay with Azure Private Link", listeners need outbound access to ports
+# 9400-9599 of the private endpoint, in addition to port 443. Which of them a rendezvous uses is not documented, so
+# three are tried. No service listens on all of them at all times: a refused connection still shows that no firewall
+# drops the packets.
+
+PRIVATE_ENDPOINT = "private endpoint"
+RENDEZVOUS_PORTS = (9400, 9500, 9599)
+WITHIN = 3.0
+"""Timeout in seconds; a private endpoint is in this machine's network or in a peered one."""
+
+
+async def check_private_endpoint(
+    addresses: Sequence[str], *, listens: bool, ports: Sequence[int] = RENDEZVOUS_PORTS, within: float = WITHIN
+) -> str:
+    """Return the finding: the private address of the namespace or, for a listener, that its rendezvous ports answer.
+
+    Args:
+        addresses: The relay's addresses; none behind a proxy.
+        listens: Whether this side is a listener, which needs the ports.
+        ports: Ports to try.
+        within: Seconds for each; they are tried at the same time.
+
+    Raises:
+        Skipped: The relay has no private address here.
+        RelayUnreachable: No port answered.
+    """
+    private = next((each for each in addresses if _is_private(each)), None)
+    if private is None:
+        raise Skipped("the relay has a public address" if addresses else "the proxy resolves the name")
+    if ipaddress.ip_address(private).is_loopback:
+        raise Skipped(f"{private} is an address of this machine")
+    if not listens:
+        return f"the relay has the private address {private}"
+    return await check_ports(private, ports, within=within)
+
+
+async def check_ports(address: str, ports: Sequence[int], *, within: float) -> str:
+    """Return the finding that an address answers on at least one port, with a connection or a refusal.
+
+    Raises:
+        RelayUnreachable: No port answered.
+    """
+    answered = await asyncio.gather(*(answers(address, port, within=within) for port in ports))
+    if not any(answered):
+        raise RelayUnreachable(
+            f"the private endpoint {address} does not answer on ports {', '.join(map(str, ports))}",
+            hint="allow outbound TCP 9400-9599 from this subnet to the private endpoint, in addition to 443",
+        )
+    return f"the private endpoint {address} answers on the rendezvous ports"
+
+
+def _is_private(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_private

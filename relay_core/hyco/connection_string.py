@@ -1,28 +1,59 @@
-"""Connection strings: `Key=Value` pairs separated by `;`.
-
-    Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=<key>;EntityPath=myhc
-    Endpoint=sb://localhost:8443;SharedAccessSignature=SharedAccessSignature sr=...;EntityPath=myhc
-    Endpoint=sb://contoso.servicebus.windows.net/;EntityPath=myhc;Authentication=Managed Identity
-    ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      field of relay-debug, 32 bytes, never sent to the relay
-    ...;SharedAccessKey=<key>;EntityPath=myhc:3                  a family with one key; see relay_core.hyco.family
-    ...;SharedAccessKey=<key>;EntityPath=myhc;FamilyKeys=<key of myhc-1>,<key of myhc-2>      a family with several keys
-
-Field names are case-insensitive and may come in any order. Invalid: no `Endpoint`; a key name without a key; a key and
-a signature; an unknown field; a repeated field; family keys that do not match the size. Error messages never contain a
-value from the string.
-"""
+"""Connection strings: `Key=Value` pairs separated by `;`, and the tunnel key, which may be one of them."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from relay_core.errors import ConfigurationError
-from relay_core.hyco.address import Endpoint
-from relay_core.hyco.family import MAX_SIZE, FamilyName
-from relay_core.hyco.tunnel_key import parse_tunnel_key
+from relay_core.hyco.address import MAX_SIZE, Endpoint, FamilyName
 
-__all__ = ["ConnectionString"]
+__all__ = ["TUNNEL_KEY_BYTES", "ConnectionString", "parse_tunnel_key"]
+
+
+# The tunnel key: 32 random bytes that agent and client share and the relay never sees, as base64 in text.
+
+TUNNEL_KEY_BYTES = 32
+
+
+def parse_tunnel_key(text: str, subject: str) -> bytes:
+    """Return the key's bytes.
+
+    Args:
+        text: The key as base64.
+        subject: Subject of the error message: the key, with its source.
+
+    Raises:
+        ConfigurationError: The text is not a tunnel key. The message does not quote it.
+    """
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != TUNNEL_KEY_BYTES:
+        raise ConfigurationError(
+            f"{subject} is not {TUNNEL_KEY_BYTES} bytes encoded as base64",
+            hint="create one with: python3 -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'",
+        )
+    return key
+
+
+# Connection strings: `Key=Value` pairs separated by `;`.
+#
+#     Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=<key>;EntityPath=myhc
+#     Endpoint=sb://localhost:8443;SharedAccessSignature=SharedAccessSignature sr=...;EntityPath=myhc
+#     Endpoint=sb://contoso.servicebus.windows.net/;EntityPath=myhc;Authentication=Managed Identity
+#     ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      field of relay-debug, 32 bytes, never sent to the
+#     relay
+#     ...;SharedAccessKey=<key>;EntityPath=myhc:3                  a family with one key; see relay_core.hyco.address
+#     ...;SharedAccessKey=<key>;EntityPath=myhc;FamilyKeys=<key of myhc-1>,<key of myhc-2>      a family with several
+#     keys
+#
+# Field names are case-insensitive and may come in any order. Invalid: no `Endpoint`; a key name without a key; a key
+# and a signature; an unknown field; a repeated field; family keys that do not match the size. Error messages never
+# contain a value from the string.
 
 MAX_KEY_CHARS = 256
 """Maximum length of a key and of a key name in the official clients."""

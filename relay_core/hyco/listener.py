@@ -11,7 +11,7 @@ Rules:
   * retry delays follow `relay_core.hyco.backoff`, and are prompt while the owner needs the connection;
   * `Unauthorized` (401, 403, close code 1008) is retried once with a new token; a second one without a healthy
     connection in between is permanent;
-  * as an exception, an identity whose role may be new is retried for as long as `relay_core.hyco.role_grace` allows;
+  * as an exception, an identity whose role may be new is retried for as long as `relay_core.hyco.backoff` allows;
   * `HybridConnectionNotFound` is retried for `NOT_FOUND_GRACE` seconds after the start and is permanent later, because
     Azure takes some time to propagate a new entity (roles: up to 5 minutes);
   * once the relay has answered 101, to this listener or to a predecessor with the same settings, only a repeated
@@ -30,8 +30,7 @@ import enum
 from collections.abc import Callable
 
 from relay_core.errors import HybridConnectionNotFound, RelayDebugError, Unauthorized
-from relay_core.hyco.backoff import Backoff
-from relay_core.hyco.role_grace import NewRoleGrace, refused_for_good
+from relay_core.hyco.backoff import Backoff, NewRoleGrace, refused_for_good
 
 __all__ = ["ListenerState", "ListenerStateMachine"]
 

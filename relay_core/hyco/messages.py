@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http.messages import Request, Response
-from relay_core.hyco.remote_endpoint import RemoteEndpoint
+from relay_core.hyco.http import RemoteEndpoint, Request, Response
 
 __all__ = [
     "MAX_CONTROL_BYTES",

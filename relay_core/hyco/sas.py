@@ -1,10 +1,4 @@
-r"""Shared access signatures (SAS): creating, parsing and verifying tokens.
-
-    SharedAccessSignature sr=<R>&sig=<S>&se=<E>&skn=<K>
-
-R is the percent-encoded resource URI, E the expiry in Unix seconds, K the rule's name, and S the percent-encoded
-base64 of HMAC-SHA256(key, R + "\n" + E).
-"""
+"""Tokens for the relay: the interface of their providers, and shared access signatures (SAS)."""
 
 from __future__ import annotations
 
@@ -12,11 +6,55 @@ import base64
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
 from relay_core.errors import ProtocolError
+from relay_core.hyco.address import Endpoint
 
-__all__ = ["SasToken", "mint"]
+__all__ = ["Credential", "SasToken", "Token", "mint"]
+
+
+# Tokens for the relay, and the interface of their providers.
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as it is sent to the relay; `repr()` omits its value."""
+
+    value: str = field(repr=False)
+    """A shared access signature or a raw JWT; "" for an anonymous sender."""
+    expires_at: float | None
+    """Unix seconds; None if it does not expire."""
+
+
+class Credential(Protocol):
+    """A provider of tokens for listening or sending."""
+
+    @property
+    def role_grace(self) -> float:
+        """Seconds for which a refusal by the relay may be temporary, because a role may be new; 0 for keys."""
+
+    async def token(self, endpoint: Endpoint) -> Token:
+        """Return a currently valid token for `endpoint`.
+
+        Raises:
+            RelayDebugError: No token is available. The message gives the reason.
+        """
+
+    def refused(self) -> None:
+        """Record that the relay refused the last token; `token` then returns a new one, if possible."""
+
+    def __repr__(self) -> str:
+        """Describe the source of the tokens without secrets."""
+
+
+# Shared access signatures (SAS): creating, parsing and verifying tokens.
+#
+#     SharedAccessSignature sr=<R>&sig=<S>&se=<E>&skn=<K>
+#
+# R is the percent-encoded resource URI, E the expiry in Unix seconds, K the rule's name, and S the percent-encoded
+# base64 of HMAC-SHA256(key, R + "\n" + E).
 
 _SCHEME = "SharedAccessSignature "
 

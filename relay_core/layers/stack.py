@@ -27,8 +27,7 @@ from relay_core.layers.layer import (
     ToLocal,
     ToPeer,
 )
-from relay_core.layers.piece import Kind, Piece
-from relay_core.layers.splitter import MessageSplitter
+from relay_core.layers.piece import Kind, MessageSplitter, Piece
 
 __all__ = ["LayerStack"]
 

@@ -18,9 +18,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from relay_core.dap import prefetch
-from relay_core.dap.exceptions import exception_of, stops_only_at_uncaught
-from relay_core.dap.messages import Event, Request, Response
-from relay_core.dap.parsing import arguments_of, is_message
+from relay_core.dap.messages import (
+    Event,
+    Request,
+    Response,
+    arguments_of,
+    exception_of,
+    is_message,
+    stops_only_at_uncaught,
+)
 from relay_core.dap.prefetch import RESUMING
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Piece

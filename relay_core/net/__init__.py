@@ -5,10 +5,8 @@ and `http_headers`.
 """
 
 from relay_core.net.hybrid.connector import connect
-from relay_core.net.hybrid.http import HttpHandler, HttpRequest, HttpResponse
-from relay_core.net.hybrid.http_sender import http_headers
-from relay_core.net.hybrid.listener import HybridConnectionListener
-from relay_core.net.hybrid.offer import Offer
+from relay_core.net.hybrid.http import HttpHandler, HttpRequest, HttpResponse, http_headers
+from relay_core.net.hybrid.listener import HybridConnectionListener, Offer
 from relay_core.net.websocket.connection import WebSocket
 
 __all__ = [

@@ -1,28 +1,30 @@
-"""The only place that starts asyncio tasks: they are named, referenced until they end, and their errors are logged.
-
-    TaskSet            independent tasks of one owner; an error is logged and does not affect the others
-    run_together       tasks that succeed or fail together: the first error cancels the others and is raised
-    first_completed    a race: the winner's result is returned or its error is raised, and the other coroutines are
-    cancelled
-
-`run_together` replaces asyncio.TaskGroup, which requires Python 3.11. It is simpler, because all tasks are known at the
-start.
-"""
+"""Work on the event loop: tasks, which are only started here, calls in its next iteration, and moving deadlines."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
 from relay_core.errors import RelayDebugError
 
-__all__ = ["TaskSet", "cancel_and_wait", "first_completed", "frames_of", "run_together"]
+__all__ = ["DeadlineTimer", "Deferred", "TaskSet", "cancel_and_wait", "first_completed", "frames_of", "run_together"]
 
 logger = logging.getLogger(__name__)
+
+
+# The only place that starts asyncio tasks: they are named, referenced until they end, and their errors are logged.
+#
+#     TaskSet            independent tasks of one owner; an error is logged and does not affect the others
+#     run_together       tasks that succeed or fail together: the first error cancels the others and is raised
+#     first_completed    a race: the winner's result is returned or its error is raised, and the other coroutines are
+#     cancelled
+#
+# `run_together` replaces asyncio.TaskGroup, which requires Python 3.11. It is simpler, because all tasks are known at
+# the start.
 
 T = TypeVar("T")
 
@@ -137,3 +139,79 @@ def _log_crash(task: asyncio.Future[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         name = task.get_name() if isinstance(task, asyncio.Task) else repr(task)
         logger.error("task %s crashed", name, exc_info=error)
+
+
+# Defers work to the next iteration of the event loop, so that events which arrive together are handled together.
+
+
+class Deferred:
+    """Calls a function once in the next iteration of the event loop, however often the call is requested until then.
+
+    Args:
+        callback: Called in the event loop; it may request the next call.
+    """
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._callback = callback
+        self._is_requested = False
+
+    def __repr__(self) -> str:
+        return f"<Deferred {'requested' if self._is_requested else 'not requested'}>"
+
+    def request(self) -> None:
+        """Call the function in the next iteration."""
+        if not self._is_requested:
+            self._is_requested = True
+            self._loop.call_soon(self._call)
+
+    def _call(self) -> None:
+        self._is_requested = False
+        self._callback()
+
+
+# Timer for the deadlines of a sans-IO machine, which move with almost every event.
+
+
+class DeadlineTimer:
+    """Calls a function at the earliest deadline that was set.
+
+    When a deadline moves to a later time, the timer is kept. It then fires early, when the machine has nothing to do
+    but set the next deadline. That is cheaper than cancelling and creating a timer for each frame.
+
+    Args:
+        callback: Called in the event loop; the timer is not set while it runs.
+    """
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._callback = callback
+        self._handle: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        """When the timer fires. Stored here, because uvloop's timer handle cannot report the time after the timer has
+        fired.
+        """
+
+    def __repr__(self) -> str:
+        return f"<DeadlineTimer {'not set' if self._handle is None else f'at {self._due:.3f}'}>"
+
+    def set(self, deadline: float | None) -> None:
+        """Call the function at `deadline` (of the loop's clock) or earlier; None changes nothing."""
+        if deadline is None:
+            return
+        if self._handle is not None:
+            if self._due <= deadline:
+                return
+            self._handle.cancel()
+        self._due = deadline
+        self._handle = self._loop.call_at(deadline, self._fire)
+
+    def cancel(self) -> None:
+        """Cancel the deadline."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._callback()

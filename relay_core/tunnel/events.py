@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay_core.tunnel.frames import JsonObject, Target
 from relay_core.tunnel.outcomes import Death, OverReason, Refusal, ResetCode
-from relay_core.tunnel.payloads import JsonObject, Target
 
 __all__ = [
     "DataReceived",

@@ -77,7 +77,7 @@ MAX_WINDOW_GROWTH = 32 * MIB
 """Maximum total growth of the windows of all streams in a session, in bytes."""
 SHARED_RATE = 16 * MIB
 """On a path with latency, `Settings.shared_in_flight` is larger by this many bytes per second of round trip; the sum is
-the minimum of the measured limit (`relay_core.tunnel.streams.in_flight`).
+the minimum of the measured limit (`relay_core.tunnel.scheduler`).
 """
 SHARED_ACK_BYTES = 64 * KIB
 """While several streams are open, an ACK is sent after this many bytes: half of the value at which a peer of an earlier

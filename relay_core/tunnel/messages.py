@@ -14,18 +14,18 @@ import struct
 from dataclasses import dataclass, field, replace
 
 from relay_core.tunnel import frames
-from relay_core.tunnel.frames import encode_frame
-from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MIN_VERSION, VERSION, Limits
-from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
-from relay_core.tunnel.payloads import (
+from relay_core.tunnel.frames import (
     JsonObject,
     decode_code,
     decode_json,
     encode_code,
+    encode_frame,
     encode_json,
     encode_u64,
     unpack,
 )
+from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MIN_VERSION, VERSION, Limits
+from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
 
 __all__ = ["SECRET_SIZE", "SESSION_ID_SIZE", "Greeting", "Refused", "Resume", "Resumed", "Welcome"]
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from relay_core.tunnel import frames, payloads
+from relay_core.tunnel import frames
 from relay_core.tunnel.events import Event, MessageReceived, RoundTrip, SessionOver, StatusReceived, TransportDead
-from relay_core.tunnel.frames import HEADER_SIZE, IGNORABLE, Buffer, Frame, FrameDecoder, encode_frame
+from relay_core.tunnel.frames import HEADER_SIZE, IGNORABLE, Buffer, Frame, FrameDecoder, JsonObject, encode_frame
 from relay_core.tunnel.limits import (
     KIB,
     MAX_CONTROL_PAYLOAD,
@@ -32,11 +32,8 @@ from relay_core.tunnel.limits import (
 from relay_core.tunnel.liveness import Liveness
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach, Refusal, ResetCode, Role
-from relay_core.tunnel.payloads import JsonObject
-from relay_core.tunnel.streams.replay import Receipts
-from relay_core.tunnel.streams.scheduler import Scheduler
-from relay_core.tunnel.streams.streams import Streams
-from relay_core.tunnel.streams.table import StreamTable
+from relay_core.tunnel.scheduler import Receipts, Scheduler
+from relay_core.tunnel.streams import Streams, StreamTable
 
 __all__ = ["Session"]
 
@@ -231,7 +228,7 @@ class Session:
                 self.streams.progressed(stream)
         # An ACK costs no extra packet if other frames are sent anyway.
         if self._receipts.due or (self._receipts.pending and (urgent or bulk)):
-            urgent.append(encode_frame(frames.ACK, payloads.encode_u64(self._receipts.take())))
+            urgent.append(encode_frame(frames.ACK, frames.encode_u64(self._receipts.take())))
         return urgent + bulk
 
     def events(self) -> list[Event]:
@@ -273,7 +270,7 @@ class Session:
         Raises:
             ValueError: The status is not JSON, or longer than 32 KiB.
         """
-        self._status = payloads.encode_json(status, MAX_CONTROL_PAYLOAD)
+        self._status = frames.encode_json(status, MAX_CONTROL_PAYLOAD)
         self._status_due = True
 
     @property
@@ -297,7 +294,7 @@ class Session:
         if not self.over and not self._closing:
             # Open streams may still send their queued data; no new ones are opened.
             self._closing = self.streams.closed = True
-            self._scheduler.queue_goaway(payloads.encode_code(0, text))
+            self._scheduler.queue_goaway(frames.encode_code(0, text))
 
     def abort(self, text: str = "") -> None:
         """End the session immediately; the peer detects this when it tries to resume."""
@@ -318,25 +315,25 @@ class Session:
             self._receipts.accept(HEADER_SIZE + len(frame.payload), now, shared=len(self.streams) > 1)
 
     def _on_goaway(self, frame: Frame, _now: float) -> None:
-        _, text = payloads.decode_code(frame.payload)
+        _, text = frames.decode_code(frame.payload)
         self._receipts.make_due()  # the peer closes its transport only after this ACK
         self._finish(OverReason.PEER_CLOSED, text)
 
     def _on_ack(self, frame: Frame, now: float) -> None:
-        self._scheduler.acknowledged(payloads.decode_u64(frame.payload), now)
+        self._scheduler.acknowledged(frames.decode_u64(frame.payload), now)
         self._check_closed()  # the ACK of GOAWAY completes close()
 
     def _on_ping(self, frame: Frame, _now: float) -> None:
-        payloads.decode_u64(frame.payload)
+        frames.decode_u64(frame.payload)
         self._pong = frame.payload  # at most one: a flood of PINGs must not fill the send buffer
 
     def _on_pong(self, frame: Frame, now: float) -> None:
-        seconds = self._liveness.pong(payloads.decode_u64(frame.payload), now)
+        seconds = self._liveness.pong(frames.decode_u64(frame.payload), now)
         if seconds is not None:
             self._emit(RoundTrip(seconds))
 
     def _on_status(self, frame: Frame, _now: float) -> None:
-        self._emit(StatusReceived(payloads.decode_json(frame.payload)))
+        self._emit(StatusReceived(frames.decode_json(frame.payload)))
 
     def _on_message(self, frame: Frame, _now: float) -> None:
         self._emit(MessageReceived(frame.payload))
@@ -352,7 +349,7 @@ class Session:
             out.append(encode_frame(frames.PONG, self._pong))
             self._pong = None
         if self._liveness.ping_due:
-            out.append(encode_frame(frames.PING, payloads.encode_u64(self._liveness.take_ping(now))))
+            out.append(encode_frame(frames.PING, frames.encode_u64(self._liveness.take_ping(now))))
         if self._status_due and self._status is not None:
             out.append(encode_frame(frames.STATUS, self._status))
             self._status_due = False  # the status itself is kept and sent again on the next transport

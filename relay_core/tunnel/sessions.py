@@ -20,12 +20,11 @@ from collections import Counter, deque
 from collections.abc import Iterator
 
 from relay_core.tunnel import frames
-from relay_core.tunnel.frames import Frame
+from relay_core.tunnel.frames import Frame, JsonObject
 from relay_core.tunnel.handshake import Attached, FirstFrame, NotAttached
 from relay_core.tunnel.limits import CAPABILITIES, MIN_VERSION, REPLACE_IN_USE_AFTER, VERSION, Settings
 from relay_core.tunnel.messages import SECRET_SIZE, SESSION_ID_SIZE, Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import ProtocolBreach, Refusal, Role
-from relay_core.tunnel.payloads import JsonObject
 from relay_core.tunnel.session import Session
 
 __all__ = ["ENTROPY_SIZE", "AgentHandshake", "SessionTable"]

@@ -14,8 +14,6 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from relay_core.ws.masking import apply_mask
-
 __all__ = [
     "BINARY",
     "CLOSE",
@@ -31,12 +29,22 @@ __all__ = [
     "Ping",
     "Pong",
     "Violation",
+    "apply_mask",
     "close_payload",
     "encode_chunks",
     "encode_frame",
     "encode_masked",
     "encode_message",
 ]
+
+
+# Masking of payloads (RFC 6455 section 5.3), with the C extension of the `websockets` package if it is available.
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # a platform without a compiled wheel: the same result, about a hundred times slower
+    from websockets.utils import apply_mask
+
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 

@@ -1,19 +1,129 @@
-"""A TCP connection with TLS: a thin driver between asyncio and the connection's current handler.
-
-It transfers bytes, pauses, resumes, closes and aborts; the handler makes the protocol decisions. All connections of a
-server read into one buffer. asyncio fills it and passes it on in the same call, so it is free again when `received`
-returns. Before a handler calls anything else, it must copy the bytes that it keeps (unmasking does that anyway).
-"""
+"""TCP connections with TLS: accepting them, limits until they are authenticated, and their current handler."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from relay_server.connection.unauthenticated import Place
+from relay_core.net.tasks import TaskSet
+from relay_core.program.run import EXHAUSTED
 
-__all__ = ["READ_BYTES", "Connection", "Handler"]
+__all__ = [
+    "READ_BYTES",
+    "Acceptor",
+    "Connection",
+    "DelayedConnection",
+    "Handler",
+    "Place",
+    "Unauthenticated",
+    "source_of",
+]
+
+logger = logging.getLogger(__name__)
+
+
+# Limits the connections that are not authenticated yet, per address and in total.
+#
+# Anyone who can reach the port can open connections and send nothing. Each occupies a descriptor and, from its TLS
+# handshake on, about 275 KiB. Their number is therefore limited, and a new connection replaces the oldest one, which
+# has had the most time to authenticate. A connection leaves the budget when its token or rendezvous secret has been
+# accepted.
+
+IPV6_SOURCE_BITS = 64
+"""An IPv6 host usually has a network of this size to choose its addresses from."""
+
+
+class Place:
+    """The slot of one connection in a budget."""
+
+    def __init__(self, budget: Unauthenticated, source: str, drop: Callable[[], object]) -> None:
+        self.source = source
+        self.drop = drop
+        """Drops the connection."""
+        self._budget = budget
+
+    def leave(self) -> None:
+        """Release the slot, because the connection is authenticated or closed; repeated calls do nothing."""
+        self._budget.remove(self)
+
+
+class Unauthenticated:
+    """A budget of slots for connections.
+
+    Args:
+        total: Maximum number of connections.
+        per_source: Maximum number of connections from one source.
+    """
+
+    def __init__(self, *, total: int, per_source: int) -> None:
+        self._total = total
+        self._per_source = per_source
+        self._places: dict[str, dict[Place, None]] = {}
+        """Slots of each source, the oldest first."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<Unauthenticated {self._count} of {self._total}, {len(self._places)} sources>"
+
+    def add(self, source: str, drop: Callable[[], object]) -> Place:
+        """Return a slot for a new connection, after dropping an old connection if all slots are taken."""
+        if len(self._places.get(source, ())) >= self._per_source:
+            self._evict_from(source)
+        elif self._count >= self._total:
+            self.evict()
+        place = Place(self, source, drop)
+        self._places.setdefault(source, {})[place] = None
+        self._count += 1
+        return place
+
+    def evict(self) -> bool:
+        """Drop the oldest connection from the source that has the most connections; return False if there are none."""
+        if not self._places:
+            return False
+        self._evict_from(max(self._places, key=lambda source: len(self._places[source])))
+        return True
+
+    def remove(self, place: Place) -> None:
+        """Remove a slot, if it is still there."""
+        places = self._places.get(place.source, {})
+        if place in places:
+            del places[place]
+            self._count -= 1
+            if not places:
+                del self._places[place.source]
+
+    def _evict_from(self, source: str) -> None:
+        oldest = next(iter(self._places[source]))
+        self.remove(oldest)
+        oldest.drop()
+
+
+def source_of(host: str) -> str:
+    """Return the source of an address: the address itself for IPv4, or its network for IPv6."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address), IPV6_SOURCE_BITS), strict=False).network_address)
+
+
+# A TCP connection with TLS: a thin driver between asyncio and the connection's current handler.
+#
+# It transfers bytes, pauses, resumes, closes and aborts; the handler makes the protocol decisions. All connections of a
+# server read into one buffer. asyncio fills it and passes it on in the same call, so it is free again when `received`
+# returns. Before a handler calls anything else, it must copy the bytes that it keeps (unmasking does that anyway).
 
 READ_BYTES = 128 * 1024
 """Size of the read buffer. Measured: with 64 KiB, throughput is 10 % lower; with 256 KiB or more, memory management
@@ -174,3 +284,172 @@ class Connection(asyncio.BufferedProtocol):
         if self.handler is not None:
             self.handler.lost()
         self._gone(self)
+
+
+# Simulated latency for measurements: a connection that delays bytes in both directions.
+#
+# Order and throughput do not change. Only relays with a DelayProfile use this class, so it does not slow down other
+# relays.
+
+
+class DelayedConnection(Connection):
+    """A connection with a one-way latency of `lane` seconds in each direction; `abort` is not delayed."""
+
+    def __init__(
+        self, buffer: memoryview, made: Callable[[Connection], None], gone: Callable[[Connection], None], *, lane: float
+    ) -> None:
+        super().__init__(buffer, made, gone)
+        self._lane = lane
+        self._outgoing: deque[Callable[[], None]] = deque()
+        self._incoming: deque[Callable[[], None]] = deque()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes after the delay."""
+        write = super().write
+        self._later(self._outgoing, lambda: write(data))
+
+    def _shut(self) -> None:
+        shut = super()._shut
+        self._later(self._outgoing, shut)
+
+    def _deliver(self, data: memoryview) -> None:
+        deliver, kept = super()._deliver, bytes(data)
+        self._later(self._incoming, lambda: deliver(memoryview(kept)))
+
+    def _lose(self) -> None:
+        self._later(self._incoming, super()._lose)
+
+    def _later(self, lane: deque[Callable[[], None]], action: Callable[[], None]) -> None:
+        # Timers that are due at the same moment run in any order, so a timer runs the oldest action, not its own.
+        lane.append(action)
+        self._loop.call_later(self._lane, self._next, lane)
+
+    @staticmethod
+    def _next(lane: deque[Callable[[], None]]) -> None:
+        lane.popleft()()
+
+
+# Accepts TCP connections. Unlike asyncio's servers, it knows a connection's address before the TLS handshake.
+
+BACKLOG = 1024
+"""Size of the kernel's queue of connections; large enough for many agents that reconnect together."""
+UNAVAILABLE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+"""Errors that may concern only one of several addresses, e.g. `::1` of `localhost` on a machine without IPv6."""
+EXHAUSTED_DELAY = 1.0
+"""Seconds until the next attempt if no descriptor is left and none could be freed."""
+FREEING_DELAY = 0.01
+"""Seconds until the descriptor of a dropped connection is closed."""
+
+
+class Acceptor:
+    """The listening sockets of a server.
+
+    Args:
+        accepted: Called with each new socket, which it then owns, and the peer's host and port.
+        starved: Called if no descriptor is left; drops a connection to free one, or returns False.
+    """
+
+    def __init__(self, accepted: Callable[[socket.socket, str, int], None], starved: Callable[[], bool]) -> None:
+        self._accepted = accepted
+        self._starved = starved
+        self._sockets: list[socket.socket] = []
+        self._tasks = TaskSet()
+        self._exhausted = False
+
+    async def open(self, host: str, port: int) -> int:
+        """Bind all addresses of a host and accept; return the port.
+
+        Raises:
+            OSError: No address could be bound, or one of them is in use.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        unavailable: OSError | None = None
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                try:
+                    port = self._bind(family, (address[0], port, *address[2:]))
+                except OSError as error:
+                    if error.errno not in UNAVAILABLE:
+                        raise
+                    unavailable = error
+            if unavailable is not None and not self._sockets:
+                raise unavailable
+        except OSError:
+            self._close_sockets()
+            raise
+        for listening in self._sockets:
+            self._tasks.spawn(self._accept_all(listening), name=f"accept on port {port}")
+        return port
+
+    async def close(self) -> None:
+        """Stop accepting; connections in the kernel's queue are reset."""
+        await self._tasks.cancel_all()
+        self._close_sockets()
+
+    def _bind(self, family: int, address: tuple[object, ...]) -> int:
+        # The protocol number is given explicitly, because asyncio sets TCP_NODELAY only if the accepted socket has that
+        # number.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            if os.name == "posix":
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.setblocking(False)
+            listening.bind(address)
+            listening.listen(BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+        self._sockets.append(listening)
+        return int(listening.getsockname()[1])
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                accepted, address = await _accept(listening)
+            except OSError as error:
+                await self._recover(error)
+                continue
+            self._exhausted = False
+            self._accepted(accepted, str(address[0]), int(address[1]))
+            await asyncio.sleep(0)  # `_accept` does not yield while connections are waiting
+
+    async def _recover(self, error: OSError) -> None:
+        if error.errno not in EXHAUSTED:  # for instance ECONNABORTED: the peer has left the queue
+            await asyncio.sleep(0)
+            return
+        if not self._exhausted:
+            self._exhausted = True
+            logger.warning("cannot accept a connection: %s; dropping unauthenticated connections", error.strerror)
+        await asyncio.sleep(FREEING_DELAY if self._starved() else EXHAUSTED_DELAY)
+
+    def _close_sockets(self) -> None:
+        for listening in self._sockets:
+            listening.close()
+        self._sockets.clear()
+
+
+async def _accept(listening: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
+    """Accept a connection.
+
+    asyncio's `sock_accept` loses the socket, which nobody then closes, if it is cancelled just after it has accepted a
+    connection.
+    """
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":  # its event loop does not report that a socket is readable
+        return await loop.sock_accept(listening)
+    while True:
+        try:
+            accepted, address = listening.accept()
+        except BlockingIOError:
+            readable = asyncio.Event()
+            loop.add_reader(listening, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(listening)
+        else:
+            accepted.setblocking(False)
+            return accepted, address

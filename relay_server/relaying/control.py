@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http.messages import MAX_CONTROL_BODY, Response
+from relay_core.hyco.http import MAX_CONTROL_BODY, Response
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, RenewToken, parse_listener_message
 from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, close_payload
-from relay_server.access.rules import Grant
+from relay_server.access import Grant
 from relay_server.config.model import HybridConnection, Limits
 from relay_server.connection.tcp import Connection
 from relay_server.connection.websocket import WebSocket

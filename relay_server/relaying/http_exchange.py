@@ -16,17 +16,16 @@ from typing import TypeVar
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http.headers import forwardable
-from relay_core.hyco.http.messages import MAX_CONTROL_BODY, Response, has_no_body
+from relay_core.hyco.http import MAX_CONTROL_BODY, Response, forwardable, has_no_body
 from relay_core.hyco.messages import parse_listener_message
 from relay_core.net.tasks import TaskSet
 from relay_core.ws.frames import BINARY, CONTINUATION, Chunk
 from relay_server.config.model import Limits
-from relay_server.connection.http_sender import HttpSender
+from relay_server.connection.request_reader import HttpSender
 from relay_server.protocol.http import CONTINUE, response_head
 from relay_server.protocol.refusals import Refusal, bad_response, body_timed_out, response_timed_out
 from relay_server.protocol.requests import HttpRequest
-from relay_server.relaying.http_rendezvous import HttpRendezvous
+from relay_server.relaying.rendezvous import HttpRendezvous
 
 __all__ = ["HttpExchange", "RequestMessages"]
 

@@ -1,4 +1,4 @@
-"""Matching of senders and listeners: which listeners are offered a sender, and what the outcome is."""
+"""Hybrid connections with their listeners, and which of them are offered a sender, with what outcome."""
 
 from __future__ import annotations
 
@@ -7,27 +7,159 @@ import contextlib
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig
 from relay_server.connection.request_reader import Handshake
 from relay_server.metrics import EntityCounters
-from relay_server.protocol.refusals import Refusal, no_listeners, overloaded
+from relay_server.protocol.refusals import Refusal, no_listeners, no_matching_listeners, overloaded, too_many_listeners
 from relay_server.protocol.requests import RelayRequest
 from relay_server.relaying.control import ControlChannel
-from relay_server.relaying.http_rendezvous import HttpRendezvous
-from relay_server.relaying.registry import Registry
-from relay_server.relaying.rendezvous import Outcome, PendingSender, Rendezvous
-from relay_server.relaying.selection import select_listeners
+from relay_server.relaying.rendezvous import HttpRendezvous, Outcome, PendingSender, Rendezvous
 
-__all__ = ["Matchmaker"]
+__all__ = ["Listener", "Matchmaker", "Registry", "select_listeners"]
+
+logger = logging.getLogger(__name__)
+
+
+# Registry of hybrid connections and their listeners; independent of sockets.
+
+
+class Listener(Protocol):
+    """A connected listener."""
+
+    id: str
+    hybrid_connection: HybridConnection
+
+
+L = TypeVar("L", bound=Listener)
+
+
+class Registry(Generic[L]):
+    """Finds hybrid connections by path, and keeps track of their listeners.
+
+    Args:
+        connections: The hybrid connections of the namespace.
+        max_listeners: Maximum number of listeners per hybrid connection.
+    """
+
+    def __init__(self, connections: Iterable[HybridConnection], *, max_listeners: int) -> None:
+        self._max_listeners = max_listeners
+        self._listeners: dict[str, list[L]] = {}
+        """Listeners by lower-case path, including those of hybrid connections that have been removed."""
+        self.replace_connections(connections)
+
+    def __repr__(self) -> str:
+        counts = {item.path: len(self._listeners[item.path.lower()]) for item in self._connections.values()}
+        return f"<Registry {counts}>"
+
+    def replace_connections(self, connections: Iterable[HybridConnection]) -> None:
+        """Replace the hybrid connections; listeners stay with the hybrid connection of the same path."""
+        self._connections = {tuple(item.path.lower().split("/")): item for item in connections}
+        self._depth = max(map(len, self._connections), default=0)
+        for item in self._connections.values():
+            self._listeners.setdefault(item.path.lower(), [])
+
+    @property
+    def connections(self) -> Iterable[HybridConnection]:
+        """The configured hybrid connections."""
+        return self._connections.values()
+
+    @property
+    def listeners(self) -> list[L]:
+        """All listeners of all hybrid connections."""
+        return [listener for listeners in self._listeners.values() for listener in listeners]
+
+    def find(self, segments: Sequence[str]) -> HybridConnection | None:
+        """Return the hybrid connection whose path is the longest prefix of these segments (case-insensitive)."""
+        asked = tuple(segment.lower() for segment in segments[: self._depth])
+        for length in range(len(asked), 0, -1):
+            if found := self._connections.get(asked[:length]):
+                return found
+        return None
+
+    def check_room(self, connection: HybridConnection, listener_id: str) -> L | None:
+        """Check whether a listener can be added.
+
+        Returns:
+            None if there is room; at the limit, the oldest channel with the same id, which must be closed first.
+
+        Raises:
+            Refusal: The limit is reached, and no channel has this id.
+        """
+        present = self._listeners[connection.path.lower()]
+        if len(present) < self._max_listeners:
+            return None
+        # An agent reconnects because its old channel is dead, which this relay may detect a minute later. Below the
+        # limit, the old channel is kept; otherwise, any holder of a Listen key could cut off an agent whose id it
+        # knows.
+        for listener in present:
+            if listener.id.lower() == listener_id.lower():
+                return listener
+        raise too_many_listeners(self._max_listeners)
+
+    def add(self, listener: L) -> None:
+        """Add a listener."""
+        self._listeners[listener.hybrid_connection.path.lower()].append(listener)
+
+    def remove(self, listener: L) -> None:
+        """Remove a listener."""
+        self._listeners[listener.hybrid_connection.path.lower()].remove(listener)
+
+    def listeners_of(self, connection: HybridConnection) -> list[L]:
+        """Return the listeners of a hybrid connection, the oldest channel first."""
+        return list(self._listeners[connection.path.lower()])
+
+
+# Selection of the listeners that are offered a sender; independent of sockets.
+
+
+def select_listeners(
+    present: Sequence[L],
+    *,
+    choose: Callable[[int], int],
+    allowed: Collection[str] = (),
+    disallowed: Collection[str] = (),
+) -> list[L]:
+    """Return the listeners to try, in random order; of those with the same id, the newest comes first.
+
+    Args:
+        present: The listeners of the requested hybrid connection, the oldest first.
+        choose: Returns a random index below its argument.
+        allowed: Lower-case ids; if not empty, only these listeners are returned.
+        disallowed: Lower-case ids of listeners that are not returned.
+
+    Raises:
+        Refusal: No listener is present, or none is allowed.
+    """
+    if not present:
+        raise no_listeners()
+    wanted = [
+        listener
+        for listener in present
+        if listener.id.lower() not in disallowed and (not allowed or listener.id.lower() in allowed)
+    ]
+    if not wanted:
+        raise no_matching_listeners()
+    # An agent that lost its network reconnects with the same id while its old channel still appears to be alive.
+    newest = {listener.id.lower(): listener for listener in wanted}
+    older = [listener for listener in reversed(wanted) if newest[listener.id.lower()] is not listener]
+    return [*_shuffled(list(newest.values()), choose), *older]
+
+
+def _shuffled(items: list[L], choose: Callable[[int], int]) -> list[L]:
+    shuffled = []
+    while items:
+        shuffled.append(items.pop(choose(len(items))))
+    return shuffled
+
+
+# Matching of senders and listeners: which listeners are offered a sender, and what the outcome is.
 
 GONE_TIMEOUT = 2.0
 """Seconds for which a listener that has disconnected may still accept a sender, if the hybrid connection has no other
 listener. It may have begun to accept that sender before it disconnected."""
-
-logger = logging.getLogger(__name__)
 
 
 class Matchmaker:

@@ -17,7 +17,7 @@ from relay_agent.agent.port_targets import PortTarget
 from relay_core.auth.sas_credentials import credential_from_connection_string
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.net.relay_tls import client_tls
-from relay_core.program import event_loop
+from relay_core.program import run
 
 __all__: list[str] = []
 
@@ -47,4 +47,4 @@ async def _run(count: int, first: int, target: int, connection_file: str, ca_fil
 
 
 if __name__ == "__main__":
-    event_loop.run(_run(*(int(text) for text in sys.argv[1:4]), *sys.argv[4:]))
+    run.run(_run(*(int(text) for text in sys.argv[1:4]), *sys.argv[4:]))

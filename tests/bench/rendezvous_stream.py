@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from relay_core.errors import ConnectionLost
-from relay_core.net.streams.stream import PeerHandler
+from relay_core.net.streams.bridge import PeerHandler
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
 

@@ -20,7 +20,7 @@ from relay_client.ports.forwarder import Forwarder
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.errors import LocalPortInUse, Rejected, Unauthorized
 from relay_core.hyco.address import Endpoint
-from relay_core.hyco.credential import Token
+from relay_core.hyco.sas import Token
 from relay_core.net import connect
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream

@@ -11,10 +11,10 @@ from relay_core.compat import timeout
 from relay_core.net import connect
 from relay_core.net.session import agent as session_agent
 from relay_core.net.session.client import ClientTunnel
-from relay_core.net.session.tunnel_identity import TunnelIdentity
+from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader
+from relay_core.tunnel.handshake import TUNNEL_HEADER, TunnelHeader
 from relay_core.tunnel.outcomes import Role
 from tests.integration.relay_server.waiting import eventually
 from tests.support.deadline import DEADLINE

@@ -24,9 +24,8 @@ from relay_core.errors import (
 )
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
-from relay_core.hyco.credential import Token
 from relay_core.hyco.listener import ListenerState
-from relay_core.hyco.sas import mint
+from relay_core.hyco.sas import Token, mint
 from relay_core.net import HybridConnectionListener, Offer, WebSocket, connect
 from relay_core.net.relay_tls import client_tls
 from relay_server.config.model import Limits

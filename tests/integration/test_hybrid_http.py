@@ -207,7 +207,7 @@ async def test_without_a_handler_requests_are_refused(relay: LocalRelay) -> None
 
 async def test_the_number_of_requests_is_limited(relay: LocalRelay, monkeypatch) -> None:
     """A request above the limit is refused at once, and served when another one has ended."""
-    monkeypatch.setattr("relay_core.net.hybrid.http_service.MAX_REQUESTS", 1)
+    monkeypatch.setattr("relay_core.net.hybrid.http.MAX_REQUESTS", 1)
     began, proceed = asyncio.Event(), asyncio.Event()
 
     async def handle(_request: HttpRequest) -> HttpResponse:

@@ -11,8 +11,7 @@ from relay_client.ports.layers.early_bytes import EarlyBytes
 from relay_client.prefetch.response_cache import ResponseCache
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Output, ResetLocal, ToLocal, ToPeer
-from relay_core.layers.piece import MAX_PARSED
-from relay_core.layers.splitter import MessageSplitter
+from relay_core.layers.piece import MAX_PARSED, MessageSplitter
 from relay_core.layers.stack import LayerStack
 
 GREETING = encode({"type": "event", "event": "output"}) + encode({"type": "event", "event": "debugpySockets"})

@@ -14,7 +14,7 @@ from relay_core.auth.find_access import Access
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.compat import timeout
 from relay_core.errors import RelayDebugError, Unauthorized
-from relay_core.hyco.role_grace import ROLE_PROPAGATION
+from relay_core.hyco.backoff import ROLE_PROPAGATION
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.tasks import TaskSet
 from tests.support import secrets

@@ -13,14 +13,11 @@ from relay_client.agents.tunnels import Tunnels
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net import HybridConnectionListener, connect
 from relay_core.net.session.client import ClientTunnel
-from relay_core.net.session.handshake import SessionRefused, TooManySessions, perform_handshake
-from relay_core.net.session.secure_channel import TunnelKeyMissing, WrongTunnelKey
-from relay_core.net.session.transport import Transport
-from relay_core.net.session.tunnel_identity import TunnelIdentity
+from relay_core.net.session.secure_channel import TunnelIdentity, TunnelKeyMissing, WrongTunnelKey
+from relay_core.net.session.transport import SessionRefused, TooManySessions, Transport, perform_handshake
 from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.tunnel.handshake import ClientHandshake
-from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader
+from relay_core.tunnel.handshake import TUNNEL_HEADER, ClientHandshake, TunnelHeader
 from relay_core.tunnel.messages import Resume
 from relay_core.tunnel.outcomes import Refusal, Role
 from tests.support.deadline import DEADLINE

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Output, ToLocal, ToPeer
 from relay_core.net.session.stream import SessionStream, StreamOwner
-from relay_core.net.streams.stream import ByteStream
+from relay_core.net.streams.bridge import ByteStream
 from relay_core.net.tasks import TaskSet
 from relay_core.tunnel.outcomes import ResetCode
 

@@ -16,7 +16,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint
-from relay_core.hyco.credential import Credential
+from relay_core.hyco.sas import Credential
 from relay_core.net.session.agent import Grace
 from relay_core.net.tasks import TaskSet
 from relay_core.tunnel.limits import Settings

@@ -12,9 +12,7 @@ PACKAGES = ("relay_agent", "relay_client", "relay_core", "relay_server")
 
 MAX_MODULES = 12
 """Modules at the top of a package: as many as a reader takes in at once."""
-LARGER: dict[str, str] = {
-    "relay_core/auth": "a module for each source of credentials and each kind of them: one list, as in the documents",
-}
+LARGER: dict[str, str] = {}
 """Packages that have more, and why."""
 
 MAX_GLOBALS = 3

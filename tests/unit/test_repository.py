@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
-MAX_LINES = 400
+MAX_LINES = 600
 GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 """Between two cells of a table."""
 PICTURE = set("|^+<={}#")
@@ -157,7 +157,7 @@ def _top_level_names(tree: ast.Module) -> Iterator[str]:
 
 
 def test_no_file_is_long() -> None:
-    """A file of more than 400 lines holds two ideas."""
+    """A file of more than 600 lines has several subjects: most have 100 to 450."""
     long = {
         str(path.relative_to(ROOT)): lines
         for path in source_files(*PACKAGES, "tests", "samples")

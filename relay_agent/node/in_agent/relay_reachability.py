@@ -8,7 +8,7 @@
 Once the agent, or one that it replaces, has listened, an outage does not change the state, because the outage is likely
 to end while a process is waiting. What would otherwise count as an error in the settings, such as an untrusted
 certificate, then counts as an outage too. A refused identity does not change the state either: the relay was reached,
-and a new role takes a few minutes to take effect (`relay_core.hyco.role_grace`).
+and a new role takes a few minutes to take effect (`relay_core.hyco.backoff`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import NoReturn
 from relay_agent.mlflow_run import find_run
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["RunTag"]
 

@@ -20,7 +20,7 @@ from relay_client.editor_setup.vscode import launch_json, tasks_json
 from relay_client.ui.diff import unified_diff
 from relay_core.errors import ConfigurationError
 from relay_core.program.options import access_settings
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["change_files"]
 

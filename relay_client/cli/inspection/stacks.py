@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_client.stacks.groups import read_replies
     from relay_client.stacks.render import show_stacks, stacks_as_json
     from relay_client.ui.text import format_ranks
-    from relay_core.ranges import format_ranges
+    from relay_core.value_parsers import format_ranges
 
     ranks = chosen_ranks(arguments)
 

@@ -7,8 +7,7 @@ from typing import Protocol
 from relay_client.job_session.groups import Group
 from relay_client.job_session.view.thread_list import MANY, ThreadList
 from relay_client.job_session.wire import Wire
-from relay_core.dap.messages import Request
-from relay_core.dap.parsing import arguments_of
+from relay_core.dap.messages import Request, arguments_of
 from relay_core.errors import UsageError
 
 __all__ = ["GroupChoice", "run_command"]

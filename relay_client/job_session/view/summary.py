@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from relay_client.job_session.members import Member
 from relay_client.stacks.places import COLLECTIVES
-from relay_core.dap.exceptions import exception_of
-from relay_core.ranges import format_ranges
+from relay_core.dap.messages import exception_of
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["UNKNOWN", "WAITING", "names_of", "summary"]
 

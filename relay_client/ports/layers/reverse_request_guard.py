@@ -21,8 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from relay_core.dap.framing import MAX_BODY
-from relay_core.dap.messages import Event, Request, Response
-from relay_core.dap.parsing import arguments_of, parse_as
+from relay_core.dap.messages import Event, Request, Response, arguments_of, parse_as
 from relay_core.layers.layer import Abort, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Kind
 

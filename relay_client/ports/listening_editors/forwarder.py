@@ -26,9 +26,9 @@ from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.net.loopback import until_accepted
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.socket_owner import until_accepted
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse, parse_or_none

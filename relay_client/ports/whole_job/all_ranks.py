@@ -36,10 +36,8 @@ from relay_client.ui.text import clock
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Request
 from relay_core.errors import ProtocolError, RelayDebugError
-from relay_core.net.deadline import DeadlineTimer
-from relay_core.net.deferred import Deferred
 from relay_core.net.streams.endpoint import LocalSide
-from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.net.tasks import DeadlineTimer, Deferred, TaskSet, first_completed
 
 __all__ = ["JobConnection"]
 

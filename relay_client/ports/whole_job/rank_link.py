@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from relay_core.net.deferred import Deferred
 from relay_core.net.streams.endpoint import LocalHandler
+from relay_core.net.tasks import Deferred
 
 __all__ = ["RankLink"]
 

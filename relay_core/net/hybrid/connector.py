@@ -6,8 +6,8 @@ import ssl
 from collections.abc import Mapping, Sequence
 
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint
-from relay_core.hyco.credential import Credential
 from relay_core.hyco.outcome import refused_connect
+from relay_core.hyco.sas import Credential
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.net.websocket.handshake import open_websocket

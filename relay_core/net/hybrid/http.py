@@ -1,16 +1,28 @@
-"""HTTP requests that a listener receives, and its responses."""
+"""HTTP over a hybrid connection: requests that a listener receives and serves, and the sender's side."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from relay_core.errors import ProtocolError
-from relay_core.hyco.http.messages import Request
-from relay_core.hyco.remote_endpoint import RemoteEndpoint
+from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.hyco.address import TOKEN_HEADER, Endpoint
+from relay_core.hyco.http import MAX_CONTROL_BODY, RemoteEndpoint, Request, Response, forwardable, has_no_body
+from relay_core.hyco.messages import MAX_CONTROL_BYTES, parse_server_message
+from relay_core.hyco.sas import Credential
+from relay_core.net.tasks import TaskSet, frames_of
+from relay_core.net.websocket.connection import WebSocket
+from relay_core.net.websocket.handshake import open_websocket
+from relay_core.net.websocket.opening_errors import HandshakeRefused
 
-__all__ = ["HttpHandler", "HttpRequest", "HttpResponse"]
+__all__ = ["ControlSender", "HttpHandler", "HttpRequest", "HttpResponse", "HttpService", "http_headers"]
+
+logger = logging.getLogger(__name__)
+
 
 MAX_BODY = 1024 * 1024
 """Default maximum size in bytes of a body that `read` returns."""
@@ -107,3 +119,195 @@ class HttpResponse:
 
 HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Answers a request. An exception becomes a response with status 500."""
+
+
+# Serves the HTTP requests that a listener receives.
+#
+# A request arrives on the control channel, or over a connection that this module opens to an address. The response is
+# returned in the same way, unless the request arrived on the control channel and the response is streamed or too long
+# for a control message: then this module connects to the request's address and sends the response there.
+
+MAX_REQUESTS = 256
+"""Maximum number of requests that are served at the same time; further ones are answered with 503."""
+
+
+class ControlSender:
+    """Sends on a control channel; the messages of one response are never mixed with other messages.
+
+    Args:
+        control: The open control channel.
+    """
+
+    def __init__(self, control: WebSocket) -> None:
+        self._control = control
+        self._lock = asyncio.Lock()
+
+    async def send(self, *messages: str | bytes) -> None:
+        """Send messages with no other message in between.
+
+        Raises:
+            ConnectionLost: The control channel is closed.
+        """
+        async with self._lock:
+            for message in messages:
+                await self._control.send(message)
+
+
+class HttpService:
+    """Passes requests to a handler and sends its responses.
+
+    Args:
+        handler: Answers requests; None if the listener serves none.
+        tls: TLS context for connections to the addresses of requests.
+        tasks: The listener's tasks.
+    """
+
+    def __init__(self, handler: HttpHandler | None, *, tls: ssl.SSLContext, tasks: TaskSet) -> None:
+        self._handler = handler or _not_served
+        self._serves = handler is not None
+        self._tls = tls
+        self._tasks = tasks
+        self._active = 0
+
+    def __repr__(self) -> str:
+        return f"<HttpService active={self._active}>"
+
+    def serve(self, message: Request, body: bytes, control: ControlSender) -> None:
+        """Start a task that answers a request from a control channel."""
+        busy = self._active >= MAX_REQUESTS
+        if message.method is None and (busy or not self._serves):
+            return  # the relay answers the sender after its time limit; connecting only to refuse would cost more
+        handler = _busy if busy else self._handler
+        self._active += 1
+        self._tasks.spawn(self._serve(message, body, control, handler), name=f"HTTP request {message.id}")
+
+    async def _serve(self, message: Request, body: bytes, control: ControlSender, handler: HttpHandler) -> None:
+        try:
+            if message.method is None:
+                await self._serve_at_address(message, handler)
+            else:
+                await self._serve_on_control(message, body, control, handler)
+        except HandshakeRefused as refusal:
+            logger.info("an HTTP request ended before its response was sent (%d)", refusal.status)
+        except RelayDebugError as error:
+            logger.info("an HTTP request failed: %s", error.sentence)
+        finally:
+            self._active -= 1
+
+    async def _serve_on_control(
+        self, message: Request, body: bytes, control: ControlSender, handler: HttpHandler
+    ) -> None:
+        async def parts() -> AsyncIterator[bytes]:
+            if body:
+                yield body
+
+        response = await _handle(handler, HttpRequest(message, parts()))
+        bodiless = has_no_body(message.method or "", response.status)
+        if isinstance(response.body, bytes) and (bodiless or len(response.body) <= MAX_CONTROL_BODY):
+            text, content = _encode(message, response, bodiless=bodiless)
+            if len(text) <= MAX_CONTROL_BYTES:
+                try:
+                    await control.send(text, *([content] if content else []))
+                except ConnectionLost:
+                    logger.debug("the control channel was lost; sending the response to the request's address")
+                else:
+                    return
+        websocket = await open_websocket(message.address, tls=self._tls)
+        await self._respond(websocket, message, response)
+
+    async def _serve_at_address(self, message: Request, handler: HttpHandler) -> None:
+        if not message.address:
+            raise ProtocolError("a request message has neither a method nor an address")
+        websocket = await open_websocket(message.address, tls=self._tls)
+        try:
+            text = await websocket.receive(limit=MAX_CONTROL_BYTES)
+            request = parse_server_message(text) if isinstance(text, str) else None
+            if not isinstance(request, Request) or request.method is None:
+                raise ProtocolError("the relay specified an address for a request, but did not send the request there")
+            parts = _parts(websocket, has_body=request.has_body)
+            response = await _handle(handler, HttpRequest(request, parts))
+        except BaseException:
+            websocket.abort()
+            raise
+        await self._respond(websocket, request, response)
+
+    async def _respond(self, websocket: WebSocket, request: Request, response: HttpResponse) -> None:
+        """Send a response at the request's address."""
+        try:
+            bodiless = has_no_body(request.method or "", response.status)
+            text, content = _encode(request, response, bodiless=bodiless)
+            await websocket.send(text)
+            if isinstance(response.body, bytes):
+                if content:
+                    await websocket.send(content)
+            elif not bodiless:
+                first = True
+                async for part in response.body:
+                    if part:
+                        await websocket.send_part(part, first=first, last=False)
+                        first = False
+                await websocket.send_part(b"", first=first, last=True)
+        except BaseException:
+            websocket.abort()  # the relay then drops the sender's connection, which shows that the body is incomplete
+            raise
+        await websocket.close()
+
+
+async def _not_served(_request: HttpRequest) -> HttpResponse:
+    return HttpResponse(501, reason="this listener does not serve HTTP requests")
+
+
+async def _busy(_request: HttpRequest) -> HttpResponse:
+    return HttpResponse(503, reason="this listener is already serving too many HTTP requests")
+
+
+async def _handle(handler: HttpHandler, request: HttpRequest) -> HttpResponse:
+    """Return the handler's response, or one with status 500."""
+    try:
+        response = await handler(request)
+        Response(request.id, response.status, headers=response.headers).check()
+    except ConnectionLost:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the application raises concerns this request only
+        # Only the type and place: the text may contain parts of the request.
+        logger.error("the HTTP request handler failed: %s", frames_of(error))
+        return HttpResponse(500, reason="Internal Server Error")
+    return response
+
+
+async def _parts(websocket: WebSocket, *, has_body: bool) -> AsyncIterator[bytes]:
+    """Yield the parts of a body, which is one message."""
+    last = not has_body
+    while not last:
+        part, last = await websocket.receive_part()
+        if part:
+            yield part
+
+
+def _encode(request: Request, response: HttpResponse, *, bodiless: bool) -> tuple[str, bytes]:
+    """Return the response message, and the body if it is not streamed."""
+    headers = forwardable(response.headers)
+    content = response.body if isinstance(response.body, bytes) else b""
+    if request.method == "HEAD" and content:
+        headers["Content-Length"] = str(len(content))
+    has_body = not bodiless and (bool(content) or not isinstance(response.body, bytes))
+    message = Response(request.id, response.status, response.reason, headers, has_body=has_body)
+    return message.encode(), b"" if bodiless else content
+
+
+# The sender's side of HTTP over a hybrid connection: any HTTP client with the relay's token in a header.
+
+
+async def http_headers(endpoint: Endpoint, credential: Credential) -> dict[str, str]:
+    """Return the header that authorizes an HTTP request to `endpoint.http_url()`; empty if the token is empty.
+
+    Args:
+        endpoint: The hybrid connection.
+        credential: A credential with the Send right.
+
+    Raises:
+        RelayDebugError: The credential has no token.
+    """
+    # Requested before each request, because a credential caches its token and renews it before it expires.
+    token = await credential.token(endpoint)
+    return {TOKEN_HEADER: token.value} if token.value else {}

@@ -23,18 +23,39 @@ from relay_core.errors import RelayDebugError
 from relay_core.hyco.backoff import AttemptBudget, Backoff
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.exchanges import Exchanges
-from relay_core.net.session.handshake import perform_handshake
+from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.session.transport import Transport
-from relay_core.net.session.tunnel_identity import TunnelIdentity
-from relay_core.net.session.wakeup import watch_clock
+from relay_core.net.session.transport import Transport, perform_handshake
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, ClientHandshake
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 
-__all__ = ["ClientTunnel", "LinkState", "LinkStatus"]
+__all__ = ["TICK", "ClientTunnel", "LinkState", "LinkStatus", "watch_clock"]
+
+
+# Detection of system sleep: the wall clock advances during sleep and the monotonic clock does not (Linux, macOS).
+
+TICK = 1.0
+"""Seconds between comparisons of the clocks."""
+JUMP = 5.0
+"""Difference in seconds between the clocks in one tick that counts as sleep; NTP steps are usually smaller."""
+
+
+async def watch_clock(on_tick: Callable[[bool], None], *, wall: Callable[[], float] = time.time) -> None:
+    """Call `on_tick(woke_up)` every second until cancelled.
+
+    Args:
+        on_tick: `woke_up` is True in the first tick after a sleep.
+        wall: Returns Unix seconds.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        before_wall, before = wall(), loop.time()
+        await asyncio.sleep(TICK)
+        on_tick((wall() - before_wall) - (loop.time() - before) > JUMP)
+
 
 MAX_TRANSPORT_AGE = 23 * 3600.0
 """Seconds after which a working transport is replaced, because Azure closes connections after 24 hours."""

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Protocol
 
 from relay_core.errors import ConnectionLost, ProtocolError
-from relay_core.net.streams.stream import PeerHandler
+from relay_core.net.streams.bridge import PeerHandler
 from relay_core.tunnel.outcomes import ResetCode
 
 __all__ = ["SessionStream", "StreamBroken", "StreamOwner"]

@@ -1,7 +1,7 @@
 """Time to find out which user has connected to a local port, on a machine with a thousand and more connections.
 
 Each accepted connection costs this once. "table" reads `/proc/net/tcp`, which lists every socket; "looked up" asks the
-kernel for the one connection, as programs do where they can (`relay_core.socket_diag`).
+kernel for the one connection, as programs do where they can (`relay_core.socket_tables`).
 """
 
 from __future__ import annotations

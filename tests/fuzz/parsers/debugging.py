@@ -17,7 +17,7 @@ from relay_core.dap.framing import MessageDecoder
 from relay_core.dap.messages import Message
 from relay_core.errors import ProtocolError
 from relay_core.layers.layer import Layer, ToLocal
-from relay_core.layers.splitter import MessageSplitter
+from relay_core.layers.piece import MessageSplitter
 from tests.fuzz.registry import NOW, as_json, documented, in_pieces, parser
 from tests.support.layers import Alone
 

@@ -7,13 +7,12 @@ from functools import cache
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError, ProtocolError
-from relay_core.hyco.http.messages import Response
+from relay_core.hyco.http import Response
 from relay_core.hyco.messages import parse_listener_message, parse_server_message
 from relay_core.hyco.sas import SasToken
 from relay_core.ws.frames import Chunk
 from relay_core.ws.frames import FrameDecoder as WebSocketDecoder
-from relay_server.access.jwt import JwtVerifier
-from relay_server.access.rules import Authorizer, SasVerifier
+from relay_server.access import Authorizer, JwtVerifier, SasVerifier
 from relay_server.config import file as relay_file
 from relay_server.config.model import HybridConnection, Right, Rule
 from relay_server.protocol.http import HeadReader

@@ -20,10 +20,9 @@ from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.requests import Failure, parse_message, parse_request, stream_name
 from relay_core.agent_api.stacks import NodeStacks
+from relay_core.difference_search import PairedValues
 from relay_core.errors import ProtocolError, RelayDebugError, UsageError
-from relay_core.net.session.secure_channel import SecureChannel
-from relay_core.net.session.tunnel_identity import TunnelIdentity
-from relay_core.paired_search import PairedValues
+from relay_core.net.session.secure_channel import SecureChannel, TunnelIdentity
 from relay_core.records import encode, parse, parse_or_none
 from relay_core.tunnel import AgentHandshake, ClientHandshake, SessionTable, Settings, StreamOpened
 from relay_core.tunnel.frames import Frame

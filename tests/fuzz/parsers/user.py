@@ -8,8 +8,7 @@ from relay_client.control.protocol import ClientProtocol, ServerProtocol
 from relay_client.control.state import ClientId
 from relay_core.errors import ConfigurationError, ProtocolError, Unauthorized, UsageError
 from relay_core.hyco.connection_string import ConnectionString
-from relay_core.ranges import expand_ranges, parse_ranges
-from relay_core.value_parsers import parse_duration, parse_flag, parse_port
+from relay_core.value_parsers import expand_ranges, parse_duration, parse_flag, parse_port, parse_ranges
 from tests.fuzz.registry import KEY, NOW, as_text, documented, in_pieces, parser
 
 CLIENT = ClientId("0f0f0f0f", 1, "localhost", "myhc", "forward", NOW, "/", "1.0")

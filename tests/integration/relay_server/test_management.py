@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from relay_core.errors import ConfigurationError
-from relay_core.net.host_header import FOREIGN_HOST
+from relay_core.net.loopback import FOREIGN_HOST
+from relay_server import management as management_rules
 from relay_server.config.model import ManagementSettings
-from relay_server.operations import management as management_rules
-from relay_server.operations.management import MAX_CONNECTIONS, Management
+from relay_server.management import MAX_CONNECTIONS, Management
 from relay_server.protocol.http import MAX_HEAD_BYTES
 from tests.integration.relay_server.conftest import KEYS, Relay
 from tests.integration.relay_server.waiting import eventually

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from relay_client.number_lists import MAX_PORTS, MAX_RANKS, parse_ports, parse_ranks
 from relay_core.errors import UsageError
-from relay_core.ranges import format_ranges
+from relay_core.value_parsers import format_ranges
 
 
 @pytest.mark.parametrize(

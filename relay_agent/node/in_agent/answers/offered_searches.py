@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from relay_agent.node.in_agent.answers.comparison import Process
 from relay_core.agent_api.evaluation import Evaluate, SearchStart, SearchStep, Selection, Value
+from relay_core.difference_search import PairedSearch, first_parts
 from relay_core.errors import ConfigurationError
-from relay_core.paired_search import PairedSearch, first_parts
 
 __all__ = ["OfferedSearches"]
 

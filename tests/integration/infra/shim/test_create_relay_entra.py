@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_core.hyco.tunnel_key import parse_tunnel_key
+from relay_core.hyco.connection_string import parse_tunnel_key
 from tests.support.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, field
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from relay_core.hyco.connection_string import ConnectionString
-from relay_core.hyco.tunnel_key import parse_tunnel_key
+from relay_core.hyco.connection_string import ConnectionString, parse_tunnel_key
 from tests.support.az_shim.kit import AGENT, CLIENT, CONFLICT, field
 
 RULES = {AGENT: "agent-listen", CLIENT: "client-send"}

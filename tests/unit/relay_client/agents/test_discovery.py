@@ -21,9 +21,9 @@ from relay_client.agents.discovery import (
 )
 from relay_core.errors import ConnectionLost, NoListener, Rejected, RelayDebugError, RelayUnreachable
 from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
-from relay_core.net.session.handshake import TooManySessions
 from relay_core.net.session.secure_channel import WrongTunnelKey
-from relay_core.tunnel.headers import TUNNEL_HEADER, TunnelHeader, misdirected
+from relay_core.net.session.transport import TooManySessions
+from relay_core.tunnel.handshake import TUNNEL_HEADER, TunnelHeader, misdirected
 from tests.support.deadline import DEADLINE
 
 THOROUGH, BACKGROUND = SearchEffort(8), SearchEffort(1)

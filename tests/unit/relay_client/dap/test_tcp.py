@@ -8,7 +8,7 @@ import pytest
 
 from relay_client.dap.tcp import TcpStream
 from relay_core.errors import ConnectionLost
-from relay_core.program import event_loop
+from relay_core.program import run
 
 
 async def reset_connection() -> TcpStream:
@@ -32,7 +32,7 @@ async def reset_connection() -> TcpStream:
 def test_connection_that_was_reset(loop, monkeypatch):
     """In both event loops, writing to a connection that was reset raises `ConnectionLost`, and its end does nothing."""
     pytest.importorskip(loop, reason=f"{loop} is not installed")
-    monkeypatch.setenv(event_loop.VARIABLE, loop)
+    monkeypatch.setenv(run.VARIABLE, loop)
 
     async def main() -> None:
         stream = await reset_connection()
@@ -41,4 +41,4 @@ def test_connection_that_was_reset(loop, monkeypatch):
         await stream.write_eof()
         await stream.close()
 
-    event_loop.run(main())
+    run.run(main())

@@ -11,7 +11,7 @@ from relay_client.ui.text import printable
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo, held_jobs
 from relay_core.records import encode, parse_or_none
-from relay_core.tunnel.payloads import decode_json, encode_json
+from relay_core.tunnel.frames import decode_json, encode_json
 from tests.unit.relay_core.agent_api.strategies import AGENTS, JSON, TARGETS
 
 FIELDS = (

@@ -19,8 +19,8 @@ from relay_core.agent_api.metadata import (
 )
 from relay_core.agent_api.resources.usage import NodeUsage, ProcessUsage
 from relay_core.records import encode, parse
+from relay_core.tunnel.frames import encode_json
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_OPEN_METADATA
-from relay_core.tunnel.payloads import encode_json
 from tests.unit.relay_core.agent_api.strategies import AGENTS
 
 RANK = TargetInfo(5678, world=1000, pid=123456, script="train.py", state=State.RUNNING, since=1_700_000_000.123)

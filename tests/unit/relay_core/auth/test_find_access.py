@@ -9,8 +9,8 @@ import pytest
 
 from relay_core.auth import AccessSettings, Search, explain_access, find_access
 from relay_core.auth.entra import EntraCredential
-from relay_core.auth.precedence import choose
 from relay_core.auth.sas_credentials import SasKeyCredential
+from relay_core.auth.sources import choose
 from relay_core.errors import ConfigurationError, UsageError
 from tests.support import secrets
 from tests.support.entra_network import clean_environment

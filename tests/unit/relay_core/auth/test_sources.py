@@ -115,7 +115,7 @@ def test_an_old_file_of_somebody_else(directory: Path, monkeypatch: pytest.Monke
     if os.getuid() == 0:
         os.chown(path, 12345, -1)
     else:
-        monkeypatch.setattr("relay_core.auth.old_package.os.getuid", lambda: path.stat().st_uid + 1)
+        monkeypatch.setattr("relay_core.auth.sources.os.getuid", lambda: path.stat().st_uid + 1)
     with pytest.raises(ConfigurationError, match="belongs to another user"):
         find_connection_string(environ={})
 

@@ -15,9 +15,8 @@ from relay_core.errors import (
     Unauthorized,
     UntrustedCertificate,
 )
-from relay_core.hyco.backoff import CAP, FIRST_CEILING, HEALTHY_AFTER, PROMPT_CAP
+from relay_core.hyco.backoff import CAP, FIRST_CEILING, HEALTHY_AFTER, PROMPT_CAP, ROLE_PROPAGATION
 from relay_core.hyco.listener import NOT_FOUND_GRACE, ListenerState, ListenerStateMachine
-from relay_core.hyco.role_grace import ROLE_PROPAGATION
 
 REFUSED = Unauthorized("no role", hint="assign it", status=401)
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http.messages import Request, Response
+from relay_core.hyco.http import RemoteEndpoint, Request, Response
 from relay_core.hyco.messages import Accept, RenewToken, parse_listener_message, parse_server_message
-from relay_core.hyco.remote_endpoint import RemoteEndpoint
 
 ADDRESS = "wss://g13/$hc/hyco?sb-hc-action=accept&sb-hc-id=7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe_G14"
 ACCEPT = Accept(

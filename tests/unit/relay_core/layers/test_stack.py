@@ -2,7 +2,7 @@
 
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Layer, ResetLocal, ToLocal, ToPeer
-from relay_core.layers.splitter import MessageSplitter
+from relay_core.layers.piece import MessageSplitter
 from relay_core.layers.stack import LayerStack
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from relay_core.tunnel import Attached, Breach, Death, Limits, OverReason, ResetCode, Settings, frames
-from relay_core.tunnel.frames import IGNORABLE, encode_frame
+from relay_core.tunnel.frames import IGNORABLE, encode_code, encode_frame, encode_open, encode_u32, encode_u64
 from relay_core.tunnel.limits import KIB, MAX_PENDING_CONTROL
-from relay_core.tunnel.payloads import encode_code, encode_open, encode_u32, encode_u64
 from tests.support.tunnel_link import Link, connected
 
 

@@ -16,10 +16,9 @@ from relay_core.tunnel import (
     SessionTable,
     Settings,
 )
-from relay_core.tunnel.frames import HEADER_SIZE, OPEN, encode_frame
+from relay_core.tunnel.frames import HEADER_SIZE, OPEN, encode_frame, encode_open
 from relay_core.tunnel.limits import REPLACE_IN_USE_AFTER, UNCONFIRMED_GRACE, VERSION
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed
-from relay_core.tunnel.payloads import encode_open
 from tests.support.tunnel_link import ENTROPY, Link, connected
 
 HELLO = Greeting(Limits()).encode()

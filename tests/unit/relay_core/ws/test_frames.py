@@ -217,7 +217,7 @@ def test_a_long_close_reason_is_cut_at_a_character():
 @given(st.binary(max_size=70), MASKS)
 def test_unmasking_is_exclusive_or(payload, mask):
     """The fast unmasking agrees with the definition."""
-    from relay_core.ws.masking import apply_mask
+    from relay_core.ws.frames import apply_mask
 
     assert masked(payload, mask) == apply_mask(payload, mask)
 

@@ -12,7 +12,7 @@ from relay_core.errors import (
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.outcome import refused_connect, refused_listen
 from relay_server.protocol import refusals
-from relay_server.protocol.tracking import error_phrase
+from relay_server.protocol.requests import error_phrase
 
 ENDPOINT = Endpoint("relay.test", 443, "hc")
 

@@ -8,9 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.errors import ConnectionLost, ProtocolError
-from relay_core.net.session import tunnel_identity
-from relay_core.net.session.secure_channel import ChannelState, SecureChannel, TunnelKeyMissing, WrongTunnelKey
-from relay_core.net.session.tunnel_identity import TunnelIdentity
+from relay_core.net.session import secure_channel
+from relay_core.net.session.secure_channel import (
+    ChannelState,
+    SecureChannel,
+    TunnelIdentity,
+    TunnelKeyMissing,
+    WrongTunnelKey,
+)
 from relay_core.tunnel import AgentHandshake, ClientHandshake, Refusal, Role, SessionTable, Settings
 from relay_core.tunnel.frames import HEADER_SIZE
 from relay_core.tunnel.messages import Refused
@@ -72,7 +77,7 @@ def test_a_private_key_leaves_no_file(monkeypatch, tmp_path, in_memory):
     """With or without memfd, no file is left."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if not in_memory:
-        monkeypatch.delattr(tunnel_identity.os, "memfd_create", raising=False)
+        monkeypatch.delattr(secure_channel.os, "memfd_create", raising=False)
     identity = TunnelIdentity(Role.AGENT, KEY)
     assert list(tmp_path.iterdir()) == []
     shake_hands(SecureChannel(CLIENT), SecureChannel(identity))
@@ -81,8 +86,8 @@ def test_a_private_key_leaves_no_file(monkeypatch, tmp_path, in_memory):
 def test_a_private_key_file_is_for_its_owner_only(monkeypatch, tmp_path):
     """If a file is needed, it has mode 0600 while it exists."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.delattr(tunnel_identity.os, "memfd_create", raising=False)
-    with tunnel_identity._private_file(b"secret") as path:
+    monkeypatch.delattr(secure_channel.os, "memfd_create", raising=False)
+    with secure_channel._private_file(b"secret") as path:
         assert path.parent == tmp_path
         assert path.stat().st_mode & 0o777 == 0o600
 
@@ -153,9 +158,9 @@ def test_both_sides_report_a_wrong_key(mine, theirs):
 def test_a_client_reports_a_refusal_after_its_handshake():
     """A client whose handshake completes before the agent has verified its certificate still gets WrongTunnelKey."""
     half = TunnelIdentity(Role.CLIENT, KEY)
-    half.context = tunnel_identity._context(
+    half.context = secure_channel._context(
         Role.CLIENT,
-        tunnel_identity._derive_key(bytes(32), Role.CLIENT),
+        secure_channel._derive_key(bytes(32), Role.CLIENT),
         OTHER_CLIENT.certificate,
         AGENT.certificate,
     )
@@ -172,8 +177,8 @@ def test_a_client_reports_a_refusal_after_its_handshake():
 def test_a_side_is_not_fooled_by_its_own_certificate():
     """Reflection: a peer with the client's certificate cannot act as the agent."""
     mirror = TunnelIdentity(Role.AGENT, KEY)
-    mirror.context = tunnel_identity._context(
-        Role.AGENT, tunnel_identity._derive_key(KEY, Role.CLIENT), CLIENT.certificate, CLIENT.certificate
+    mirror.context = secure_channel._context(
+        Role.AGENT, secure_channel._derive_key(KEY, Role.CLIENT), CLIENT.certificate, CLIENT.certificate
     )
     client, agent = SecureChannel(CLIENT), SecureChannel(mirror)
     agent.feed(client.data_to_send())

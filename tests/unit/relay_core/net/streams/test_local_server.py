@@ -9,7 +9,7 @@ import pytest
 
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.streams.local_server import RETRY_DELAY, listen_local
-from relay_core.program import event_loop
+from relay_core.program import run
 from tests.support.deadline import DEADLINE
 from tests.support.no_descriptors import no_descriptors
 
@@ -49,8 +49,8 @@ async def refuse_a_crowd() -> None:
 def test_refused_connections_are_closed_one_by_one(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     """However many connections wait at once, never more than one of them has a descriptor before it is refused."""
     pytest.importorskip(loop, reason=f"{loop} is not installed")
-    monkeypatch.setenv(event_loop.VARIABLE, loop)
-    event_loop.run(refuse_a_crowd())
+    monkeypatch.setenv(run.VARIABLE, loop)
+    run.run(refuse_a_crowd())
 
 
 async def test_accepting_continues_after_exhaustion() -> None:

@@ -9,8 +9,8 @@ from relay_agent.node.in_agent.answers import offered_searches
 from relay_agent.node.in_agent.answers.offered_searches import OfferedSearches
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStart, SearchStep, Selection, Value
 from relay_core.agent_api.members import Member
+from relay_core.difference_search import PairedValues
 from relay_core.errors import ConfigurationError
-from relay_core.paired_search import PairedValues
 from tests.support.valued_process import ValuedProcess
 
 REQUEST = Evaluate("weight", selection=Selection(), is_message=True)

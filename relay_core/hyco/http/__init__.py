@@ -1,1 +1,0 @@
-"""HTTP requests that a relay forwards to a listener: their messages, and the rules for headers."""

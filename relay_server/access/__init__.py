@@ -1,1 +1,0 @@
-"""Authorization of listeners and senders by shared access signatures and JWTs."""

@@ -1,1 +1,0 @@
-"""Operation of a relay that runs for months: reloading of changed files, supervision and metrics."""
