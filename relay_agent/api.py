@@ -13,18 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from relay_agent.exceptions import unexpected
+from relay_agent.paths import start_directory  # noqa: F401 - importing it records the directory
 from relay_agent.settings.arguments import misspelt_arguments, misspelt_switch, parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
 from relay_agent.settings.table import SETTINGS, as_text, read_settings
-from relay_agent.start_directory import start_directory  # noqa: F401 - importing it records the directory
-from relay_agent.stderr import report_failure, write_line
+from relay_agent.stderr import report_failure, unexpected, write_line
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import RelayDebugError, TimedOut
 
 if TYPE_CHECKING:
     from relay_agent.debuggee.process import DebuggedProcess
-    from relay_agent.values.statistics import Statistics
+    from relay_agent.values.contents import Statistics
 
 __all__ = [
     "breakpoint",
@@ -180,7 +179,7 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
         SystemExit: no debugger attached in time and `abort_on_timeout` is set (status 14).
     """
     try:
-        from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415 - not needed without debugging
+        from relay_agent.settings.model import parse_ranks  # noqa: PLC0415 - not needed without debugging
 
         process = _begin(settings, rank=rank)
         waits = parse_ranks(settings.ranks).includes(process.identity)
@@ -216,7 +215,7 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
         process = _process_if_debugged()
         if process is None:
             return
-        from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415 - in debug runs only
+        from relay_agent.settings.model import parse_ranks  # noqa: PLC0415 - in debug runs only
 
         if rank is not None and not parse_ranks(str(rank)).includes(process.identity):
             return
@@ -252,7 +251,7 @@ def stats(value: object, seconds: float = 5.0) -> Statistics:
         value: A tensor, an array, or something that contains them, such as a module or a dict.
         seconds: Time limit in seconds.
     """
-    from relay_agent.values.statistics import compute_statistics  # noqa: PLC0415 - only for callers of this
+    from relay_agent.values.contents import compute_statistics  # noqa: PLC0415 - only for callers of this
 
     return compute_statistics(value, seconds)
 
@@ -300,7 +299,7 @@ def _read_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
     else:
         misspelt = {switch: "--is-debug"} if (switch := misspelt_switch(argv)) else {}
     if misspelt:
-        from relay_agent.ranks.identity import identify  # noqa: PLC0415 - for these warnings only
+        from relay_agent.ranks import identify  # noqa: PLC0415 - for these warnings only
 
         if identify(os.environ).is_master:
             for argument, similar in misspelt.items():

@@ -14,15 +14,14 @@ from typing import NoReturn
 
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import DescriptorsExhausted, serve_stream
-from relay_agent.agent.handshake_admission import Admission
+from relay_agent.agent.handshake_admission import Admission, RefusalLog
 from relay_agent.agent.joined_calls import JoinedCalls
 from relay_agent.agent.listening_editors import connect_to_editor
 from relay_agent.agent.port_targets import PortTarget, PortTargets
-from relay_agent.agent.refusal_log import RefusalLog
 from relay_agent.agent.responses import Answer, respond_on_stream, respond_to_message
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
-from relay_agent.start_directory import current_directory
+from relay_agent.paths import current_directory
 from relay_core.agent_api.announcement import AgentInfo, State, held_jobs
 from relay_core.agent_api.fitting import count_targets, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata

@@ -3,7 +3,7 @@
 If a connection to debugpy's adapter is closed early, the adapter's accept thread exits permanently, and every later
 attempt to attach hangs (microsoft/debugpy#1308). So the agent does not connect on behalf of a client that has already
 disconnected. For a client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its
-greeting (`layers.adapter_greeting`). For other clients, the agent does not connect to targets that are known to use
+greeting (`GreetingGuard`). For other clients, the agent does not connect to targets that are known to use
 DAP.
 """
 
@@ -13,9 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from relay_agent.agent.layers.adapter_greeting import GreetingGuard
-from relay_agent.agent.layers.debugger_watch import DebuggerWatch
-from relay_agent.agent.layers.end_observer import EndObserver
+from relay_agent.agent.layers import DebuggerWatch, EndObserver, GreetingGuard
 from relay_agent.agent.targets import Target, TargetGone
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.compat import TIMEOUT_ERRORS, timeout

@@ -15,7 +15,7 @@ import json
 import logging
 
 from relay_agent.agent.attachments import DebugStream
-from relay_agent.agent.layers.debugger_watch import DebuggerWatch
+from relay_agent.agent.layers import DebuggerWatch
 from relay_agent.agent.targets import Target
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.agent_api.metadata import StreamMetadata

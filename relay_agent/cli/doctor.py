@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the checks, print the results and return the exit status."""
     import asyncio
 
-    from relay_agent.doctor.examination import examine
+    from relay_agent.doctor import examine
     from relay_core.diagnosis.checks import as_json, as_text
 
     if arguments.explain_auth:

@@ -33,7 +33,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the rank and the variables that define it."""
-    from relay_agent.ranks.identity import explain
+    from relay_agent.ranks import explain
 
     print(*explain(os.environ, arguments.port), sep="\n")
     return 0

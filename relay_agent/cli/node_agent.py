@@ -9,8 +9,7 @@ import warnings
 from pathlib import Path
 
 from relay_agent.cli.common import Commands
-from relay_agent.exceptions import describe_exception
-from relay_agent.stderr import write_line
+from relay_agent.stderr import describe_exception, write_line
 
 __all__ = ["COMMAND", "add_parser"]
 

@@ -18,7 +18,7 @@ from typing import Any
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.process import DebuggedProcess, current
 from relay_agent.debuggee.stopping import keep_uncompiled
-from relay_agent.settings.rank_selection import parse_ranks
+from relay_agent.settings.model import parse_ranks
 from relay_agent.stderr import report_failure
 
 __all__ = ["install"]

@@ -6,7 +6,7 @@ several times slower, even if no debugger is attached. So debugpy is armed as la
 the debugger has detached.
 
 This module decides when to start, stop and wait. `debugpy_start` starts debugpy, `tracing` switches its tracing off and
-on, and `fork_guard` removes what a forked child must not inherit.
+on, and `detaching` removes what a forked child must not inherit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from enum import Enum, auto
 from types import FrameType, ModuleType
 from typing import Any, Protocol
 
-from relay_agent.debuggee import debugpy_start, fork_guard, gevent_support, pydevd_patches, recovery, stopping, tracing
+from relay_agent.debuggee import debugpy_start, detaching, gevent_support, pydevd_patches, stopping, tracing
 from relay_agent.debuggee.pydevd_patches import attached
 from relay_agent.debugpy_internals.table import CHILDREN, FORKING, STATE, UNCAUGHT
-from relay_agent.exceptions import failed_import
 from relay_agent.gevent_originals import threading, time
-from relay_agent.stderr import write_line
+from relay_agent.stderr import failed_import, write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
@@ -48,7 +47,7 @@ __all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debu
 # them to the stored state. FOREIGN is only derived, never stored; when the job's own debugger ends, the stored state is
 # valid again.
 #
-# A forked child has its parent's memory, but none of the debugger's threads, and `fork_guard` removes its tracing.
+# A forked child has its parent's memory, but none of the debugger's threads, and `detaching` removes its tracing.
 
 
 class State(Enum):
@@ -257,10 +256,10 @@ class Debugger:
 
     def _end_abandoned(self) -> bool:
         """Shut down a debugger that has not noticed that its editor disconnected; return whether there was one."""
-        is_abandoned = self.state is State.LISTENING and recovery.is_abandoned(self._port)
+        is_abandoned = self.state is State.LISTENING and detaching.is_abandoned(self._port)
         if not is_abandoned and self.state is not State.DIALLED:  # the agent has closed its connection to an editor
             return False
-        if not recovery.end_debugger(pydevd_debugger()):
+        if not detaching.end_debugger(pydevd_debugger()):
             return False
         write_line("debugpy no longer responds; its session was ended, and a debugger can attach again")
         return True
@@ -268,7 +267,7 @@ class Debugger:
     def end(self, reason: str) -> None:
         """End the debugger, even in a debug session; the editor and the job's log show the reason.
 
-        Its threads have exited when this returns, or have not responded for `recovery.END_TIMEOUT`: a library that is
+        Its threads have exited when this returns, or have not responded for `detaching.END_TIMEOUT`: a library that is
         about to replace functions of `threading` does not do so while they run.
         """
         with self._lock:
@@ -276,7 +275,7 @@ class Debugger:
             if found is None:
                 return
             attached.show(f"the debugger has ended: {reason}")
-            if recovery.end_debugger(found, threads=True):
+            if detaching.end_debugger(found, threads=True):
                 self._store_state()
                 if tracing.stop_tracing():
                     self._move(Event.RELEASE)
@@ -323,7 +322,7 @@ class Debugger:
         Raises:
             RelayDebugError: debugpy is missing, or does not start.
         """
-        fork_guard.install(then=self._forked)
+        detaching.install(then=self._forked)
         gevent_support.watch_patches(before_patch=self.end)
         self._move(Event.START)
         try:

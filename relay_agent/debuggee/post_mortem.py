@@ -35,9 +35,8 @@ from typing import Any, NamedTuple
 from relay_agent import gevent_originals
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
 from relay_agent.debuggee.stopping import untraced
-from relay_agent.debugpy_internals.stops import POST_MORTEM
-from relay_agent.exceptions import describe_exception
-from relay_agent.stderr import write_line
+from relay_agent.debugpy_internals.table import POST_MORTEM
+from relay_agent.stderr import describe_exception, write_line
 
 __all__ = ["Hold", "hold_at", "install", "tracebacks"]
 

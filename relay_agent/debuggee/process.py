@@ -19,11 +19,10 @@ from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import waking
 from relay_agent.debuggee.unreached import children
 from relay_agent.monitor.allocator import read_allocator
-from relay_agent.ranks.identity import ProcessIdentity, identify
-from relay_agent.ranks.logical_port import logical_port
-from relay_agent.settings.local_run import LOCAL_RUN, NO_RELAY, is_local, run_name
+from relay_agent.paths import script_name, start_directory
+from relay_agent.ranks import ProcessIdentity, identify, logical_port
+from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, is_local, run_name
 from relay_agent.settings.model import DebugSettings
-from relay_agent.start_directory import script_name, start_directory
 from relay_agent.stderr import report_failure, write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
 from relay_core.value_parsers import escape_controls
@@ -338,7 +337,7 @@ class DebuggedProcess:
 
     def _evaluate(self, ask: Ask) -> None:
         """Start an evaluation, which responds when it is complete; the agent may send other requests before that."""
-        from relay_agent.evaluation.evaluate import start_evaluation  # noqa: PLC0415 - needed for this request only
+        from relay_agent.evaluation import start_evaluation  # noqa: PLC0415 - needed for this request only
         from relay_core.agent_api.evaluation import Evaluate  # noqa: PLC0415
 
         number, node = ask["id"], self.node_client

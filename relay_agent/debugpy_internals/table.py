@@ -1,25 +1,32 @@
-"""Table of debugpy's private functions that relay-debug uses, by feature; two parts are in `messages` and `stops`.
-
-`docs/reference/debugpy.md` is generated from it. Every use must be in this table: with another version of debugpy, any
-other use could end sessions without a log message.
-"""
+"""Table of debugpy's private functions, by feature; a feature is off in versions that lack one of its functions."""
 
 from __future__ import annotations
 
-from relay_agent.debugpy_internals.common import COMM, DEBUGGER, ENABLE, LOCK, MESSAGE, WRITER
-from relay_agent.debugpy_internals.feature import Feature, Internal
-from relay_agent.debugpy_internals.messages import FLOODS, PREFETCH, SENDING, UNSUPPORTED
-from relay_agent.debugpy_internals.stops import BREAK_HERE, COMPILED_CALLER, POST_MORTEM, THREAD_STATE, TORCH_STATES
+from relay_agent.debugpy_internals.feature import (
+    BYTES,
+    COMM,
+    DEBUGGER,
+    DICT,
+    ENABLE,
+    LOCK,
+    MESSAGE,
+    WRITER,
+    Feature,
+    Internal,
+)
 
 __all__ = [
     "ADAPTER_USER",
+    "BREAK_HERE",
     "CHILDREN",
     "CHILD_WAIT",
     "CLOSED_DESCRIPTORS",
+    "COMPILED_CALLER",
     "CONTINUING",
     "DIALLING",
     "EXITING",
     "FEATURES",
+    "FLOODS",
     "FOLLOWING",
     "FORKING",
     "GEVENT",
@@ -29,21 +36,155 @@ __all__ = [
     "JOB_LISTEN",
     "JOB_PORT",
     "OUTPUT",
+    "POST_MORTEM",
+    "PREFETCH",
     "PUSHED_LINES",
     "REACHING",
     "RECOVERY",
     "RELEASE",
     "REMOVED_DIRECTORY",
     "RESTART",
+    "SENDING",
     "SHOWING",
     "STATE",
     "STOPPED_THREADS",
+    "THREAD_STATE",
+    "TORCH_STATES",
     "UNATTACHED_AGENT",
     "UNCAUGHT",
     "UNREACHED",
+    "UNSUPPORTED",
     "WAKING",
 ]
 
+
+# The part of the table with features that change the messages between pydevd and debugpy's adapter.
+
+SENDING = Feature(
+    "each response takes up to 40 ms longer, and a response of 16 MiB or more makes the session hang",
+    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY and limits the size"),
+    MESSAGE,
+    BYTES,
+    DICT,
+)
+FLOODS = Feature(
+    "with `redirectOutput`, a job that prints without pause gets no response to the editor's requests, and its memory "
+    "grows",
+    Internal(
+        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_io_message",
+        "replaced",
+        "limits how much output waits to be sent",
+    ),
+    Internal(
+        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",
+        "called",
+        "reports how much output was left out",
+    ),
+    Internal(f"{COMM}:WriterThread.add_command", "replaced", "limits how much output waits to be sent"),
+    Internal(f"{COMM}:WriterThread._cmd_queue", "called", "keeps output in order with other messages", True),
+    Internal(f"{COMM}:CMD_EXIT", "read", "the last message of a connection"),
+    Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "replaced", "sends the last output first"),
+    Internal(
+        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
+        "replaced",
+        "receives the adapter's receipts for output",
+    ),
+    Internal("_pydevd_bundle.pydevd_dont_trace_files:DONT_TRACE", "set", "keeps threads from stopping in relay_agent"),
+    Internal("_pydevd_bundle.pydevd_dont_trace_files:PYDEV_FILE", "read", "marks a file that is not traced"),
+    WRITER,
+    MESSAGE,
+)
+UNSUPPORTED = Feature(
+    "after a request that debugpy does not support, such as `cancel`, the debugger responds to nothing",
+    Internal(
+        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
+        "replaced",
+        "rejects requests without a function `on_..._request`",
+    ),
+    WRITER,
+    MESSAGE,
+)
+PREFETCH = Feature(
+    "a step takes a few milliseconds longer, because the responses to the editor's requests are not prefetched",
+    Internal(
+        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
+        "replaced",
+        "receives the prefetch set, and processes prefetch requests",
+    ),
+    Internal(f"{COMM}:WriterThread.add_command", "replaced", "moves prefetched responses into events"),
+    Internal(f"{COMM}:ReaderThread.process_net_command_json", "called", "processes prefetch requests", True),
+    Internal("pydevd:PyDB.reader", "read", "the thread that processes requests", True),
+    Internal(
+        "_pydevd_bundle.pydevd_net_command:NetCommand.send",
+        "called",
+        "pydevd's writer thread calls it for each message",
+    ),
+    WRITER,
+    MESSAGE,
+    BYTES,
+    DICT,
+)
+
+
+# The part of the table with features that stop a thread of the job, or examine stopped threads.
+
+UNTRACED = (
+    ENABLE,
+    Internal("pydevd:PyDB.set_additional_thread_info", "called", "pydevd's state of the thread", True),
+    Internal("pydevd:PyDB.disable_tracing", "called", "keeps the debugger from stopping in relay_agent"),
+    Internal(
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.is_tracing",
+        "set",
+        "keeps the debugger from stopping in relay_agent",
+        True,
+    ),
+)
+
+BREAK_HERE = Feature(
+    "`relay_agent.breakpoint()` stops one frame too deep, in relay_agent",
+    Internal("pydevd:settrace", "called", "stops in a given frame"),
+)
+COMPILED_CALLER = Feature(
+    "`relay_agent.breakpoint()` in a function that torch.compile has compiled stops in a caller of that function",
+    DEBUGGER,
+    Internal("pydevd:PyDB.set_suspend", "called", "marks the thread as stopped"),
+    Internal("pydevd:PyDB.do_wait_suspend", "called", "stops the thread in a given frame"),
+    Internal("_pydevd_bundle.pydevd_comm_constants:CMD_SET_BREAK", "read", "the reason of the stop"),
+    *UNTRACED,
+)
+POST_MORTEM = Feature(
+    "a crashed process is announced and held, but the debugger does not stop at the line that raised the exception",
+    DEBUGGER,
+    Internal(
+        "pydevd:PyDB.break_on_uncaught_exceptions", "read", "shows whether the debugger has already stopped", True
+    ),
+    Internal("pydevd:PyDB.do_stop_on_unhandled_exception", "called", "stops at the exception (before 1.8.22)"),
+    *UNTRACED,
+)
+THREAD_STATE = Feature(
+    "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` sees only the program's globals",
+    Internal(
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
+        "read",
+        "whether a thread is stopped",
+        True,
+    ),
+    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the state value of a stopped thread"),
+    Internal("threading:Thread.stop_reason", "read", "why a thread is stopped", True),
+    Internal(
+        "_pydevd_bundle.pydevd_comm_constants:CMD_THREAD_SUSPEND",
+        "read",
+        "the reason of a thread that is stopped along with another one, or by `pause`",
+    ),
+)
+TORCH_STATES = Feature(
+    "`relay-client eval` evaluates with gradients, without autocast, and in the default stream of the first GPU",
+    Internal("pydevd:PyDB.do_wait_suspend", "replaced", "reads torch's state of the stopped thread"),
+)
+
+
+# `docs/reference/debugpy.md` is generated from it. Every use must be in this table: with another version of debugpy,
+# any other use could end sessions without a log message.
 
 ADAPTER_USER = Feature(
     "after debugpy's adapter has exited, a child process that is followed may connect to a program of another user",

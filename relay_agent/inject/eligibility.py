@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from relay_agent.inject._relay_debug_programs import helper_reason, is_off, what_runs
-from relay_agent.ranks.identity import SINGLE, ProcessIdentity, identify
+from relay_agent.ranks import SINGLE, ProcessIdentity, identify
 from relay_agent.settings.environment import MODE
 
 __all__ = ["REGISTERED", "register_environment", "should_register"]

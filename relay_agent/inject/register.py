@@ -6,16 +6,104 @@ import atexit
 import os
 import signal
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
+from relay_agent.inject._relay_debug_programs import what_runs
 from relay_agent.inject.eligibility import register_environment, should_register
-from relay_agent.inject.startup_hook import call_before_program
 from relay_agent.settings.environment import from_environment
 from relay_agent.settings.model import DebugSettings
 from relay_agent.stderr import report_failure, write_line
 from relay_core.errors import RelayDebugError
 
-__all__ = ["register_process"]
+__all__ = ["call_before_program", "register_process"]
+
+
+# Hook that runs a function after Python has initialized and before its program starts.
+#
+# `sitecustomize` is too early to wait for a debugger: `site` is still being imported, so a thread that imports `site`,
+# as debugpy's does, blocks until the main thread has finished that import. A process that waited for its debugger
+# inside `sitecustomize` would wait without limit.
+#
+# Python has no callback for the right moment. But before it runs a program, it calls two extension points while it
+# holds no import lock (Modules/main.c). It calls the hooks in `sys.path_hooks` to determine whether a script is a
+# directory or an archive. For directories, archives and modules, it calls functions of `runpy` to find the code.
+
+_SEARCHES = ("_get_module_details", "_get_main_module_details")
+"""The functions that `runpy._run_module_as_main` calls first, for `-m` and for a directory or an archive."""
+
+
+def call_before_program(act: Callable[[], None]) -> None:
+    """Call a function in the main thread, once, just before the program of this process starts.
+
+    Args:
+        act: The function. It should not raise, because Python would report the exception as a missing program.
+    """
+    kind, name = what_runs(sys.orig_argv)
+    gate = _Gate(act, os.path.abspath(name))  # noqa: PTH100 - pathlib costs 10 ms here
+    if kind == "script":
+        sys.path_hooks.append(gate)
+    if not (kind == "script" and name.endswith(".py")):
+        gate.guard_runpy()
+
+
+class _Gate:
+    """A path hook and a wrapper for functions of `runpy`; it calls `act` and then lets Python continue."""
+
+    def __init__(self, act: Callable[[], None], script: str) -> None:
+        self._act = act
+        self._script = script
+        self._searches: dict[str, Callable[..., Any]] = {}
+        self._opened = False
+
+    def __call__(self, path: str) -> Any:  # None, which typeshed does not allow a hook to return
+        """Handle a call as a path hook: call `act` for the script, and report that no path importer exists."""
+        if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
+            is_last = self._is_last()
+            self._open()
+            _trace_program()
+            if is_last:
+                # None means the same as ImportError, which a debugger that is now attached would show as uncaught.
+                return None
+        raise ImportError
+
+    def guard_runpy(self) -> None:
+        """Wrap the functions of `runpy` that search for the program."""
+        import runpy  # noqa: PLC0415 - Python imports it anyway in this case
+
+        for name in _SEARCHES:
+            self._searches[name] = getattr(runpy, name)
+            setattr(runpy, name, self._search(name))
+
+    def _search(self, name: str) -> Callable[..., Any]:
+        def search(*args: Any) -> Any:
+            self._open()
+            return self._searches[name](*args)
+
+        return search
+
+    def _is_last(self) -> bool:
+        """Whether this is the last path hook."""
+        return sys.path_hooks[-1:] == [self]
+
+    def _open(self) -> None:
+        if (
+            self._is_last()
+        ):  # Python reads the number of hooks before it calls them, so only the last one can be removed
+            sys.path_hooks.pop()
+        for name, search in self._searches.items():
+            setattr(sys.modules["runpy"], name, search)
+        if not self._opened:
+            self._opened = True
+            self._act()
+
+
+def _trace_program() -> None:
+    """Make a debugger that has attached in the meantime report the program's uncaught exceptions."""
+    tracing = sys.modules.get("relay_agent.debuggee.tracing")
+    if tracing is not None:
+        tracing.trace_program()
+
 
 _done = False
 """True if `register_process` has run; with two installations on PYTHONPATH, it is called twice."""

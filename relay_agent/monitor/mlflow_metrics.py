@@ -10,6 +10,7 @@ accept in time are dropped.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import logging
 import os
@@ -19,11 +20,23 @@ from collections.abc import Iterator, Mapping
 
 from relay_core.agent_api.resources.usage import NodeUsage
 
-__all__ = ["MlflowMetrics", "metrics_of"]
-
-MEGABYTE = 1e6
+__all__ = ["MlflowMetrics", "find_run", "metrics_of"]
 
 logger = logging.getLogger(__name__)
+
+
+# The MLflow run that a job belongs to, as named by its environment. Azure ML sets these variables in every job.
+
+
+def find_run(environ: Mapping[str, str]) -> str | None:
+    """Return the id of the run; None without a tracking server, a run, or MLflow."""
+    run = environ.get("MLFLOW_RUN_ID") or environ.get("AZUREML_RUN_ID")
+    if not run or not environ.get("MLFLOW_TRACKING_URI") or importlib.util.find_spec("mlflow") is None:
+        return None
+    return run
+
+
+MEGABYTE = 1e6
 
 
 class MlflowMetrics:

@@ -11,14 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from relay_agent.mlflow_run import find_run
-from relay_agent.monitor.event_log import EventLog, scalars_of
-from relay_agent.monitor.gpus import Gpus
-from relay_agent.monitor.mlflow_metrics import MlflowMetrics
-from relay_agent.monitor.procfs import Counters, has_host_pids, read_counters
+from relay_agent.monitor.files import EventLog, append_usage, scalars_of
+from relay_agent.monitor.mlflow_metrics import MlflowMetrics, find_run
 from relay_agent.monitor.prometheus import MetricsServer, as_text
-from relay_agent.monitor.rates import usage_between
-from relay_agent.monitor.table_file import append_usage
+from relay_agent.monitor.readings import Counters, Gpus, has_host_pids, read_counters, usage_between
 from relay_core.agent_api.announcement import TargetInfo
 from relay_core.agent_api.resources.usage import AllocatorUsage, NodeUsage
 

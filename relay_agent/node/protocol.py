@@ -42,7 +42,7 @@ MAX_LINE = 4 * 1024 * 1024
 Access = dict[str, Any]
 """Settings for the agent's listener: the fields of `relay_core.auth.AccessSettings` that are set.
 
-In a local run, they contain only the field `LOCAL_RUN` of `relay_agent.settings.local_run`, and the agent does not
+In a local run, they contain only the field `LOCAL_RUN` of `relay_agent.settings.environment`, and the agent does not
 listen."""
 
 

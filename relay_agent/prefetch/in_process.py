@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from relay_agent.debugpy_internals.messages import PREFETCH
+from relay_agent.debugpy_internals.table import PREFETCH
 from relay_agent.gevent_originals import threading, time
 from relay_agent.prefetch.engine import FIRST_SEQ, PrefetchEngine, PrefetchOutput
 from relay_core.dap import prefetch

@@ -10,8 +10,8 @@ from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import NamedTuple
 
+from relay_agent.paths import start_directory
 from relay_agent.push.new_file import qualified_codes
-from relay_agent.start_directory import start_directory
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
 

@@ -1,28 +1,44 @@
-"""Environment variables that pass the settings of `relay-agent run` to its job; users can also set them directly.
-
-    RELAY_DEBUG              off (or empty), on-demand (no rank waits), or wait (1, true, yes, on)
-    RELAY_DEBUG_PORT ...     the rows of `relay_agent.settings.table`
-    RELAY_DEBUG_HC ...       the rows of `relay_core.access_settings`, except connection strings
-
-Explicit options take precedence over environment variables (`relay_core.auth.find_access`), including in the processes
-of the job. So the options of `relay-agent run` have their own variables. These contain only names and paths: a
-connection string is passed in RELAY_CONNECTION_STRING and in no other variable.
-
-In an OpenPAI job, the variables of the paipdb tool are used as defaults. DEBUG_TIMEOUT is the time to wait.
-DEBUG_PORT_NAME is the label of a reserved port list, whose first port in task 0 becomes the port of rank 0.
-"""
+"""Environment variables that pass the settings of a run to its job, local runs, and hints that name these settings."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
+from relay_agent.ranks import SINGLE, ProcessIdentity
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting, read_settings
 from relay_core.access_settings import ACCESS_OPTIONS, OLD_NAME_VARIABLE, AccessSettings
 from relay_core.errors import UsageError
 from relay_core.value_parsers import is_port_text, read_flag
 
-__all__ = ["ACCESS_VARIABLES", "HC", "MODE", "ON_DEMAND", "WAIT", "from_environment"]
+__all__ = [
+    "ACCESS_VARIABLES",
+    "HC",
+    "LOCAL_RUN",
+    "MODE",
+    "NO_RELAY",
+    "ON_DEMAND",
+    "WAIT",
+    "from_environment",
+    "hint_for_job",
+    "is_local",
+    "run_name",
+]
+
+
+# Environment variables that pass the settings of `relay-agent run` to its job; users can also set them directly.
+#
+#     RELAY_DEBUG              off (or empty), on-demand (no rank waits), or wait (1, true, yes, on)
+#     RELAY_DEBUG_PORT ...     the rows of `relay_agent.settings.table`
+#     RELAY_DEBUG_HC ...       the rows of `relay_core.access_settings`, except connection strings
+#
+# Explicit options take precedence over environment variables (`relay_core.auth.find_access`), including in the
+# processes of the job. So the options of `relay-agent run` have their own variables. These contain only names and
+# paths: a connection string is passed in RELAY_CONNECTION_STRING and in no other variable.
+#
+# In an OpenPAI job, the variables of the paipdb tool are used as defaults. DEBUG_TIMEOUT is the time to wait.
+# DEBUG_PORT_NAME is the label of a reserved port list, whose first port in task 0 becomes the port of rank 0.
 
 MODE = "RELAY_DEBUG"
 WAIT = "wait"
@@ -78,3 +94,72 @@ def _of_openpai(environ: Mapping[str, str]) -> dict[str, str]:
     wait = environ.get("DEBUG_TIMEOUT", "").strip() if role else ""
     found = {"port": port} if is_port_text(port) else {}
     return found | ({"wait": wait} if wait.isascii() and wait.isdecimal() else {})
+
+
+# A local run is only monitored: `--debug-monitor` is on, and nothing selects a relay, so no debugger can attach.
+#
+# A partly configured relay, such as a namespace without `--hc`, is still an error. So is a missing relay if the job
+# must not run without a debugger (`--debug-on-timeout abort`).
+
+LOCAL_RUN = "local_run"
+"""The only field of a registration's `access` in a local run; its value is the name of the run."""
+NO_RELAY = "no hybrid connection is set"
+"""Why no debugger can attach."""
+_RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
+"""Variables that differ between any two torchrun jobs that are running on the same machine."""
+
+
+def is_local(settings: DebugSettings, environ: Mapping[str, str]) -> bool:
+    """Return whether a run has a monitor and no relay."""
+    return bool(settings.monitor) and not settings.abort_on_timeout and not settings.access.selects_relay(environ)
+
+
+def run_name(identity: ProcessIdentity, environ: Mapping[str, str], *, pid: int, directory: str) -> str:
+    """Return a text that is the same for all ranks of a run on this node, whose processes share an agent.
+
+    Two runs on one machine must not share an agent: each has its own outputs, and both may use the same logical ports.
+    A process that no launcher has started is a run of its own.
+
+    Args:
+        identity: Identity of the process.
+        environ: Its environment.
+        pid: Its process id.
+        directory: The directory in which it was started.
+    """
+    if identity.launcher == SINGLE:
+        return str(pid)
+    parts = (identity.launcher, identity.run_id, *(environ.get(name) for name in _RENDEZVOUS), directory)
+    return " ".join(str(part) for part in parts)
+
+
+# Hints for errors in a job's log; they name the job's equivalents of `relay-agent` options.
+#
+#     use --hc myhc          use --debug-relay-connection-name myhc
+#     use --namespace        use RELAY_NAMESPACE
+#
+# A job started by `relay-agent run` has the options of `relay-agent`, so its hints are not changed.
+
+_ARGUMENTS = {
+    "--hc": "--debug-relay-connection-name",
+    "--connection-string-secret": "--debug-relay-connection-string-secret",
+}
+_VARIABLES = {option.option: option.variable for option in ACCESS_OPTIONS if option.variable}
+_OPTION = re.compile(r"(--[a-z-]+)(?: or ([A-Z_]+))?")
+
+
+def hint_for_job(hint: str, environ: Mapping[str, str]) -> str:
+    """Convert a hint from the agent to a hint for a job.
+
+    Args:
+        hint: A hint that may name options of `relay-agent`.
+        environ: The environment of the job.
+    """
+    return hint if environ.get(MODE) else _OPTION.sub(_replace, hint)
+
+
+def _replace(found: re.Match[str]) -> str:
+    option, variable = found.groups()
+    if argument := _ARGUMENTS.get(option):
+        return found[0].replace(option, argument)
+    other = _VARIABLES.get(option)
+    return found[0] if other is None or variable not in {None, other} else other

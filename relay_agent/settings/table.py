@@ -122,7 +122,7 @@ def _parse_directories(text: str) -> tuple[str, ...]:
 
 
 def _parse_ranks(text: str) -> str:
-    from relay_agent.settings.rank_selection import parse_ranks  # noqa: PLC0415 - in debug runs only
+    from relay_agent.settings.model import parse_ranks  # noqa: PLC0415 - in debug runs only
 
     return str(parse_ranks(text))
 

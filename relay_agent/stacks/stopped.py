@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from relay_agent.debugpy_internals.stops import THREAD_STATE
+from relay_agent.debugpy_internals.table import THREAD_STATE
 from relay_agent.gevent_originals import threading
 
 __all__ = ["stopped_threads"]

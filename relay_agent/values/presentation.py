@@ -1,17 +1,288 @@
-"""Selects the values that are shown by a description instead of their `repr`.
-
-Such a description comes from `kinds`, or from a function that the job has registered.
-"""
+"""Values as short text: tensors, arrays, tables and modules by type and shape, and others by their `repr`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import os
+import reprlib
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from relay_agent.values.kinds import KINDS, describe_array
-from relay_agent.values.slow import within_deadline
+from relay_agent.values.deadline import within_deadline
 
-__all__ = ["Presenter", "describe", "find_kind", "find_presenter", "on_registration", "present"]
+__all__ = [
+    "KINDS",
+    "Presenter",
+    "ShortRepr",
+    "array_elements",
+    "count_parameters",
+    "describe",
+    "describe_array",
+    "find_kind",
+    "find_presenter",
+    "on_registration",
+    "present",
+    "short_repr",
+    "tensor_elements",
+]
+
+
+# The elements of a tensor or array that has only a few and is in the memory of this process, as text.
+#
+# The memory is read directly. A tensor's methods, such as `tolist()`, would go through torch's dispatcher, where modes
+# of the job and graph tracers see each operation. The kernel copies the bytes, so memory that has been released, or a
+# mapped file that has become shorter, is an error here and does not end the job. No device is involved, because a
+# tensor on a device has no text.
+
+FEW = 4
+"""Maximum number of elements that are shown."""
+_FORMATS = {
+    "float64": "d",
+    "float32": "f",
+    "float16": "e",
+    "int64": "q",
+    "int32": "i",
+    "int16": "h",
+    "int8": "b",
+    "uint64": "Q",
+    "uint32": "I",
+    "uint16": "H",
+    "uint8": "B",
+    "bool": "?",
+}
+"""Formats of `struct` by dtype."""
+
+
+def tensor_elements(value: Any) -> str:
+    """Return the elements of a strided CPU tensor, such as `1.0765` or `[1, 2]`; "" if there are many.
+
+    The text is also "" if the elements cannot be read, and for subclasses, whose memory can have any meaning.
+    """
+    kind = type(value)
+    is_plain = kind.__module__.partition(".")[0] == "torch" and kind.__name__ in {"Tensor", "Parameter"}
+    if not is_plain or value.device.type != "cpu" or not 0 < value.numel() <= FEW or value.is_neg():
+        return ""
+    try:
+        size = value.element_size()
+        strides = [stride * size for stride in value.stride()]
+        available = value.untyped_storage().nbytes() - value.storage_offset() * size
+        if _last_offset(value.shape, strides) + size > available:
+            return ""  # FSDP releases the memory of parameters between uses
+        return _read(value.data_ptr(), value.shape, strides, str(value.dtype).removeprefix("torch."), size)
+    except Exception:  # noqa: BLE001 - a tensor without memory, such as those that `vmap` passes; a new dtype
+        return ""
+
+
+def array_elements(value: Any) -> str:
+    """Return the elements of a numpy array; "" if there are many, or if they are not numbers in the usual form."""
+    kind = type(value)
+    if (kind.__module__, kind.__name__) != ("numpy", "ndarray") or not 0 < value.size <= FEW:
+        return ""
+    if not value.dtype.isnative or value.dtype.name not in _FORMATS:
+        return ""
+    try:
+        return _read(
+            value.__array_interface__["data"][0], value.shape, value.strides, value.dtype.name, value.dtype.itemsize
+        )
+    except (AttributeError, OSError):  # another system than Linux; no access
+        return ""
+
+
+def _last_offset(shape: Sequence[int], strides: Sequence[int]) -> int:
+    return sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+
+
+def _read(address: int, shape: Sequence[int], strides: Sequence[int], dtype: str, size: int) -> str:
+    """Return the elements at an address; distances are in bytes.
+
+    Raises:
+        AttributeError: this is not Linux.
+        OSError: the memory cannot be read.
+        KeyError: the dtype is unknown.
+    """
+    indices = itertools.product(*map(range, shape))
+    offsets = (sum(map(int.__mul__, index, strides)) for index in indices)
+    elements = [_element(_copy(address + offset, size), dtype) for offset in offsets]
+    return _text(tuple(shape), iter(elements))
+
+
+def _element(data: bytes, dtype: str) -> Any:
+    if dtype == "bfloat16":  # the upper half of a float32
+        return struct.unpack("<f", b"\0\0" + data)[0]
+    return struct.unpack(f"={_FORMATS[dtype]}", data)[0]
+
+
+def _copy(address: int, size: int) -> bytes:
+    """Return bytes of this process's memory, through process_vm_readv(2)."""
+    import ctypes  # noqa: PLC0415 - torch and numpy have imported it
+
+    class Area(ctypes.Structure):
+        _fields_ = (("address", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+    target = ctypes.create_string_buffer(size)
+    local, remote = Area(ctypes.addressof(target), size), Area(address, size)
+    read = ctypes.CDLL(None, use_errno=True).process_vm_readv
+    read.restype = ctypes.c_ssize_t
+    count = read(os.getpid(), ctypes.byref(local), ctypes.c_ulong(1), ctypes.byref(remote), ctypes.c_ulong(1), 0)
+    if count != size:
+        raise OSError(ctypes.get_errno(), "process_vm_readv")
+    return target.raw
+
+
+def _text(shape: Sequence[int], elements: Iterator[Any]) -> str:
+    if not shape:
+        element = next(elements)
+        return f"{element:.6g}" if isinstance(element, float) else str(element)
+    return f"[{', '.join(_text(shape[1:], elements) for _ in range(shape[0]))}]"
+
+
+# Short texts for tensors, arrays, tables and modules, based on their metadata.
+#
+# This module does not import a library, read an element on a device or wait for a device, so a value on a GPU with a
+# hanging kernel is described as quickly as any other. A library's type is found in `KINDS` by its package name and its
+# own name.
+
+MAX_DIMENSIONS = 16
+"""Maximum number of dimensions shown; more than any program uses intentionally."""
+MAX_NAME = 60
+"""Maximum number of characters in a dtype; the dtype of a structured array names all its fields."""
+MAX_PARAMETERS = 200_000
+"""Maximum number of parameters (tensors) that are counted; the largest models have a few thousand."""
+
+
+def _shape(value: Any) -> str:
+    sizes = [str(size) for size in itertools.islice(value.shape, MAX_DIMENSIONS)]
+    return f"{type(value).__name__}[{', '.join(sizes)}]"
+
+
+def _short(dtype: object) -> str:
+    text = str(dtype).removeprefix("torch.")
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 3]}..."
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _tensor(value: Any) -> str:
+    """Return, for example, `Tensor[8, 3, 224, 224] float32 cpu grad` or `Tensor[] float32 cpu 1.0765`."""
+    if value.is_nested and "jagged" not in str(value.layout):
+        shape = f"{type(value).__name__}[nested]"
+    else:
+        shape = _shape(value)
+    layout = str(value.layout).removeprefix("torch.")
+    parts = [shape, _short(value.dtype), str(value.device)]
+    if layout != "strided":
+        parts.append(layout)
+    if layout.startswith("sparse") and value.device.type != "meta":
+        parts.append(f"nnz={value._nnz()}")  # noqa: SLF001 - the name of torch's own API; a size that the host knows
+    if value.is_quantized:
+        parts.append(str(value.qscheme()).removeprefix("torch."))
+    parts.append("grad" if value.requires_grad else "")
+    if layout == "strided" and not value.is_quantized:
+        parts.append(tensor_elements(value))
+    return _joined(parts)
+
+
+def _dtensor(value: Any) -> str:
+    """Return the global shape, and how it is distributed: `DTensor[16, 8] float32 cpu S(0) of [4], local [4, 8]`."""
+    placements = ", ".join(str(placement) for placement in value.placements)
+    local = ", ".join(str(size) for size in value._local_tensor.shape)  # noqa: SLF001 - `to_local()` would compute
+    mesh = ", ".join(str(size) for size in value.device_mesh.shape)
+    grad = "grad" if value.requires_grad else ""
+    return _joined(
+        [_shape(value), _short(value.dtype), str(value.device), grad, f"{placements} of [{mesh}], local [{local}]"]
+    )
+
+
+def _uninitialized(value: Any) -> str:
+    return f"{type(value).__name__} {_short(value.dtype)} {value.device}"
+
+
+def _module(value: Any) -> str:
+    """Return, for example, `ResNet 11,689,512 parameters float32 cuda:0 training`."""
+    number, first, is_complete = count_parameters(value)
+    what = f"{number:,}{'' if is_complete else '+'} parameters"
+    place = f"{_short(first.dtype)} {first.device}" if first is not None else ""
+    return _joined([type(value).__name__, what, place, "training" if value.training else "eval"])
+
+
+def count_parameters(module: Any) -> tuple[int, Any, bool]:
+    """Return the number of elements in a module's parameters, the first one, and whether all of them were counted."""
+    number, first, is_complete = 0, None, True
+    for index, parameter in enumerate(module.parameters()):
+        if index == MAX_PARAMETERS:
+            return number, first, False
+        first = parameter if first is None else first
+        if type(parameter).__name__.startswith("Uninitialized"):
+            is_complete = False
+        else:
+            number += parameter.numel()
+    return number, first, is_complete
+
+
+def describe_array(value: Any) -> str:
+    """Return, for example, `ndarray[300, 200] float32`, with the device if the library has devices."""
+    return _joined([_shape(value), _short(value.dtype), str(getattr(value, "device", ""))])
+
+
+def _array(value: Any) -> str:
+    return _joined([_shape(value), _short(value.dtype), array_elements(value)])
+
+
+def _jax_array(value: Any) -> str:
+    """Return, for example, `Array[8, 3] float32 TFRT_CPU_0`."""
+    if value.is_deleted():
+        return f"{_array(value)} deleted".replace("ArrayImpl", "Array", 1)
+    devices = sorted(map(str, value.sharding.device_set))
+    place = devices[0] if len(devices) == 1 else f"{len(devices)} devices"
+    return f"{_array(value)} {place}".replace("ArrayImpl", "Array", 1)
+
+
+def _table(value: Any) -> str:
+    rows, columns = value.shape
+    return f"{type(value).__name__} {_counted(rows, 'row')} x {_counted(columns, 'column')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _column(value: Any) -> str:
+    """Return, for example, `Series[1,000] float64 'price'`."""
+    name = getattr(value, "name", None)
+    shown = repr(name)[:MAX_NAME] if isinstance(name, str) and name else ""
+    dtype = getattr(value, "dtype", "")
+    return _joined([f"{type(value).__name__}[{len(value):,}]", _short(dtype), shown])
+
+
+def _lazy(value: Any) -> str:
+    return f"{type(value).__name__} (not computed)"
+
+
+KINDS: dict[tuple[str, str], Callable[[Any], str]] = {
+    ("torch", "UninitializedTensorMixin"): _uninitialized,
+    ("torch", "DTensor"): _dtensor,
+    ("torch", "Tensor"): _tensor,
+    ("torch", "Module"): _module,
+    ("numpy", "ndarray"): _array,
+    ("pandas", "DataFrame"): _table,
+    ("pandas", "Series"): _column,
+    ("pandas", "Index"): _column,
+    ("polars", "DataFrame"): _table,
+    ("polars", "Series"): _column,
+    ("polars", "LazyFrame"): _lazy,
+    ("jaxlib", "Array"): _jax_array,
+    ("jaxlib", "ArrayImpl"): _jax_array,
+    ("jax", "ArrayImpl"): _jax_array,
+}
+"""The key is the package and the name of a type; subclasses are shown in the same way."""
+
+
+# Selects the values that are shown by a description instead of their `repr`.
+#
+# Such a description comes from `kinds`, or from a function that the job has registered.
 
 Present = Callable[[Any], str]
 MAX_TEXT = 1000
@@ -95,3 +366,51 @@ def _package(kind: type) -> str:
 def _counts(kind: type) -> bool:
     """Whether describing a value takes longer if the value is larger."""
     return kind.__name__ == "Module"
+
+
+# Values as text of limited length, with tensors, arrays and tables described by type and shape.
+
+MAX_ASKED = 2000
+"""Maximum number of characters in a value that a client has requested."""
+MAX_ITEMS = 100
+FEW_ELEMENTS = 16
+"""Maximum number of elements in an array whose contents are shown if a client has requested the value."""
+
+
+class ShortRepr(reprlib.Repr):
+    """The standard library's short repr, with tensors, arrays and tables described by type and shape.
+
+    Args:
+        max_text: Maximum number of characters for each object and string.
+        shows_few: Whether arrays of a few elements are shown by their contents, which may wait for a device.
+    """
+
+    def __init__(self, max_text: int, *, shows_few: bool = False) -> None:
+        super().__init__()
+        self.maxlevel = 3
+        self.maxstring = self.maxother = self.maxlong = max_text
+        self._shows_few = shows_few
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        """Return the text of an object that is not of a built-in type."""
+        presenter = find_presenter(type(x))
+        if presenter is None or (self._shows_few and _has_few_elements(x)):
+            return super().repr_instance(x, level)
+        return presenter.present(x)
+
+
+def _has_few_elements(value: Any) -> bool:
+    size = 1
+    for length in getattr(value, "shape", None) or ():
+        size *= length
+    return hasattr(value, "dtype") and size <= FEW_ELEMENTS
+
+
+def short_repr(value: object) -> str:
+    """Return the text of a value that a client has requested."""
+    text = _asked.repr(value)
+    return text if len(text) <= MAX_ASKED else f"{text[: MAX_TEXT - 3]}..."
+
+
+_asked = ShortRepr(MAX_ASKED, shows_few=True)
+_asked.maxlist = _asked.maxtuple = _asked.maxdict = _asked.maxset = _asked.maxfrozenset = _asked.maxdeque = MAX_ITEMS

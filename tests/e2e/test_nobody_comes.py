@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.python_path import in_front
+from relay_agent.paths import in_front
 from relay_client.dap.client import DapClient
 from tests.support import secrets
 from tests.support.deadline import DEADLINE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.monitor.allocator import read_allocator
-from relay_agent.monitor.gpus import Gpus
+from relay_agent.monitor.readings import Gpus
 from tests.support.deadline import DEADLINE
 from tests.support.gpu import needs_gpu
 from tests.support.ports import free_port

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from relay_agent.monitor.allocator import read_allocator
-from relay_agent.values.fingerprint import fingerprint
+from relay_agent.values.contents import compute_statistics, fingerprint
 from relay_agent.values.presentation import describe
-from relay_agent.values.statistics import compute_statistics
 from relay_agent.values.torch_state import CAPTURE
 from relay_core.agent_api.evaluation import Selection
 from tests.support.deadline import DEADLINE

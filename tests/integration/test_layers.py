@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.agent.layers.adapter_greeting import GreetingGuard
+from relay_agent.agent.layers import GreetingGuard
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.ports.layers.early_bytes import EarlyBytes
 from relay_client.prefetch.response_cache import ResponseCache

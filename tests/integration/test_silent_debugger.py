@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_agent.agent.layers import debugger_watch
-from relay_agent.agent.layers.debugger_watch import PATIENCE
+from relay_agent.agent import layers
+from relay_agent.agent.layers import PATIENCE
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap.client import DapClient
@@ -109,7 +109,7 @@ async def test_session_of_a_foreign_debugger_ends(
         await suspend(silent.pid)
         try:
             with monkeypatch.context() as patch:
-                patch.setattr(debugger_watch, "PATIENCE", 3.0)
+                patch.setattr(layers, "PATIENCE", 3.0)
                 with pytest.raises(RelayDebugError):
                     await client.request("threads", within=DEADLINE)
                 reason = await client.wait_for_event("output", matching=is_reason, within=DEADLINE)
@@ -153,7 +153,7 @@ async def test_session_of_a_silent_child_ends(
             await editor.attach({}, within=DEADLINE, subProcessId=child)
             stopped = await editor.wait_for_event("stopped", within=DEADLINE)
             await value(editor, {"threadId": stopped["body"]["threadId"]}, "hang()")
-            monkeypatch.setattr(debugger_watch, "PATIENCE", 0.5)
+            monkeypatch.setattr(layers, "PATIENCE", 0.5)
             with pytest.raises(RelayDebugError):
                 await editor.request("threads", within=DEADLINE)
             reason = await editor.wait_for_event("output", matching=is_reason, within=DEADLINE)

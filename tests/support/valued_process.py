@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from relay_agent.values.fingerprint import fingerprint
+from relay_agent.values.contents import fingerprint
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
 

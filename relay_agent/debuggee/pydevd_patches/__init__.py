@@ -27,8 +27,8 @@ from relay_agent.debuggee.pydevd_patches import (
 )
 from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output, sending, unsupported
 from relay_agent.gevent_originals import threading
+from relay_agent.paths import in_front
 from relay_agent.prefetch import in_process
-from relay_agent.python_path import in_front
 
 __all__ = ["VALUES_VARIABLE", "follow_into_children", "follow_on_demand", "install"]
 

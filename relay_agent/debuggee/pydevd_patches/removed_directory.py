@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from relay_agent.debugpy_internals.table import REMOVED_DIRECTORY
-from relay_agent.start_directory import current_directory, start_directory
+from relay_agent.paths import current_directory, start_directory
 
 __all__ = ["install"]
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relay_agent.debugpy_internals.table import SHOWING
+from relay_agent.values.deadline import FULL_DEADLINE, REPR_DEADLINE, within_deadline
 from relay_agent.values.presentation import describe, find_presenter, on_registration
-from relay_agent.values.slow import FULL_DEADLINE, REPR_DEADLINE, within_deadline
 
 __all__ = ["install"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_wait import loaded_pydevds
-from relay_agent.debugpy_internals.stops import TORCH_STATES
+from relay_agent.debugpy_internals.table import TORCH_STATES
 
 __all__ = ["install"]
 

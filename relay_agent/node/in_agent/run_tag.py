@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-from relay_agent.mlflow_run import find_run
+from relay_agent.monitor.mlflow_metrics import find_run
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.value_parsers import format_ranges

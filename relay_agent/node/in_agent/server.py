@@ -28,7 +28,7 @@ from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.in_agent.relay_reachability import Reach
 from relay_agent.node.in_agent.run_tag import RunTag
 from relay_agent.node.protocol import MAX_LINE, Message, decode
-from relay_agent.settings.local_run import LOCAL_RUN
+from relay_agent.settings.environment import LOCAL_RUN
 from relay_core.agent_api.announcement import TargetInfo
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError

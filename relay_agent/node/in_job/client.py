@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relay_agent.exceptions import describe_exception, unexpected
 from relay_agent.gevent_originals import keep_thread, prepare_imports, threading, time
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
@@ -35,10 +34,9 @@ from relay_agent.node.protocol import (
     decode,
     encode,
 )
-from relay_agent.settings.hints import hint_for_job
-from relay_agent.settings.local_run import LOCAL_RUN, NO_RELAY
+from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, hint_for_job
 from relay_agent.stacks.in_process import register_dump
-from relay_agent.stderr import write_line
+from relay_agent.stderr import describe_exception, unexpected, write_line
 from relay_core.errors import RelayDebugError
 
 __all__ = ["NodeClient"]

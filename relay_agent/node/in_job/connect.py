@@ -27,7 +27,7 @@ from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.gevent_originals import os, socket, subprocess, threading, time
 from relay_agent.node.directory import NODE_DIR_VARIABLE, STARTER_VARIABLE, NodeDirectory
 from relay_agent.node.in_job.connection import AgentConnection, OwnDescriptor
-from relay_agent.python_path import in_front
+from relay_agent.paths import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
 __all__ = ["connect_or_start"]

@@ -46,7 +46,7 @@ START = """
 CHECKSUM = """
     import json, time
     import numpy
-    from relay_agent.values.fingerprint import fingerprint
+    from relay_agent.values.contents import fingerprint
     from relay_core.agent_api.evaluation import Selection
     value = numpy.ones(250_000_000, "float32")
     started = time.monotonic()

@@ -6,7 +6,7 @@ import json
 from functools import cache
 
 from relay_agent.collectives.flight_recorder import parse_dump
-from relay_agent.collectives.ras_status import parse_status
+from relay_agent.collectives.ras import parse_status
 from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import NodeReply, read_jobs
 from relay_client.hang.verdict import JobVerdict

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay_agent.values.fingerprint import fingerprint
+from relay_agent.values.contents import fingerprint
 from relay_core.agent_api.evaluation import Difference, Selection, Value
 from relay_core.difference_search import Search
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay_agent.values.fingerprint import fingerprint
+from relay_agent.values.contents import fingerprint
 from relay_core import difference_search
 from relay_core.agent_api.evaluation import Difference, Leaf, SearchStart, Selection, Value, part_bounds
 from relay_core.difference_search import PairedSearch, PairedValues, first_parts

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_wait import PORT_VARIABLE, loaded_pydevds
-from relay_agent.debugpy_internals.messages import FLOODS
+from relay_agent.debugpy_internals.table import FLOODS
 from relay_agent.gevent_originals import threading, time
 
 __all__ = ["KEPT", "PORTION", "OutputQueue", "Text", "expect_receipts", "install"]

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from relay_agent.debugpy_internals.messages import SENDING
+from relay_agent.debugpy_internals.table import SENDING
 from relay_core.dap.prefetch import PREFETCH_EVENT
 
 __all__ = ["MAX_BODY", "install", "shortened"]

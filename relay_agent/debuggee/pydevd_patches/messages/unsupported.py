@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from relay_agent.debugpy_internals.messages import UNSUPPORTED
+from relay_agent.debugpy_internals.table import UNSUPPORTED
 
 __all__ = ["install"]
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from relay_agent.collectives.ras_client import ask_ras
+from relay_agent.collectives.ras import ask_ras
 from relay_agent.node.in_agent.answers.comparison import collect_values
 from relay_agent.node.in_agent.answers.event_files import list_files, read_data
 from relay_agent.node.in_agent.answers.offered_searches import OfferedSearches

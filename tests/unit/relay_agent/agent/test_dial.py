@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from relay_agent.agent import dial
+from relay_agent.agent import dial, layers
 from relay_agent.agent.dial import serve_stream
-from relay_agent.agent.layers import adapter_greeting
 from relay_agent.agent.port_targets import PortTarget, parse_targets
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import Traffic
@@ -152,7 +151,7 @@ async def test_all_of_the_greeting_is_read_before_the_adapter_is_closed(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a debugger disconnects during debugpy's greeting, debugpy sees that only after its greeting."""
-    monkeypatch.setattr(adapter_greeting, "GREETING_LIMIT", 3600.0)
+    monkeypatch.setattr(layers, "GREETING_LIMIT", 3600.0)
 
     async def greeting_in_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(len(INITIALIZE))

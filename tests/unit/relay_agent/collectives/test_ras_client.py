@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.collectives import ras_client
-from relay_agent.collectives.ras_client import ask_ras
+from relay_agent.collectives import ras
+from relay_agent.collectives.ras import ask_ras
 from relay_core.agent_api.ras import RasCommunicator, RasStatus
 from tests.support.ports import free_port
 from tests.support.streams import Handler, local_server
 from tests.unit.relay_agent.collectives.test_ras_status import TEXT, answer, missing, rank
 
 
-def ras(*, knows_json: bool = True, received: list[str] | None = None) -> Handler:
+def ras_server(*, knows_json: bool = True, received: list[str] | None = None) -> Handler:
     """Return a server that answers line by line as NCCL does, and ends the connection after a status."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,7 +43,7 @@ async def ask(port: int) -> RasStatus | None:
 async def test_json() -> None:
     """A version that knows JSON is asked for that."""
     received: list[str] = []
-    async with local_server(ras(received=received)) as (port, _):
+    async with local_server(ras_server(received=received)) as (port, _):
         status = await ask(port)
     assert ["SET FORMAT json", "TIMEOUT 2", "VERBOSE STATUS"] == received
     assert status is not None
@@ -92,7 +92,7 @@ async def test_recorded_answers(name: str, communicator: str, size: int, remarks
 
 async def test_text() -> None:
     """A version that does not know JSON refuses the format and answers with text."""
-    async with local_server(ras(knows_json=False)) as (port, _):
+    async with local_server(ras_server(knows_json=False)) as (port, _):
         status = await ask(port)
     assert status is not None
     assert ("2.26.2", "") == (status.version, status.error)
@@ -107,14 +107,14 @@ async def test_nobody_listens() -> None:
 
 async def test_disabled() -> None:
     """Where the job has switched RAS off, its port is not connected to."""
-    async with local_server(ras()) as (port, connections):
+    async with local_server(ras_server()) as (port, connections):
         assert await ask_ras({"NCCL_RAS_ADDR": f"127.0.0.1:{port}", "NCCL_RAS_ENABLE": "0"}) is None
     assert [] == connections
 
 
 async def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that accepts and does not answer is an error after the timeout."""
-    monkeypatch.setattr(ras_client, "RAS_TIMEOUT", 0.05)
+    monkeypatch.setattr(ras, "RAS_TIMEOUT", 0.05)
 
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.collectives.ras_status import parse_status
+from relay_agent.collectives.ras import parse_status
 from relay_core.agent_api.ras import RasCommunicator, RasStatus
 from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import JSON

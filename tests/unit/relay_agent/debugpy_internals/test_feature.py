@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay_agent.debugpy_internals import stops, table
+from relay_agent.debugpy_internals import table
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Feature
 from relay_client.dap.client import DapClient
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
@@ -64,7 +64,7 @@ NOT_USED = {
     table.POST_MORTEM,
     table.PUSHED_LINES,
     table.RECOVERY,
-    stops.THREAD_STATE,
+    table.THREAD_STATE,
 }
 """Features that this job does not need."""
 NOT_NOTICED = {table.OUTPUT, table.HIDDEN_THREADS}

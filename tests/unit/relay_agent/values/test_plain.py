@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from relay_agent.values import plain
-from relay_agent.values.fingerprint import fingerprint
+from relay_agent.values.contents import fingerprint
 from relay_agent.values.plain import read_plain
-from relay_agent.values.short_repr import short_repr
+from relay_agent.values.presentation import short_repr
 from relay_core.agent_api.evaluation import Selection
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from relay_agent.values.deadline import TooLate, call_within
-from relay_agent.values.short_repr import short_repr
-from relay_agent.values.slow import within_deadline
-from relay_agent.values.statistics import compute_statistics
+from relay_agent.values.contents import compute_statistics
+from relay_agent.values.deadline import TooLate, call_within, within_deadline
+from relay_agent.values.presentation import short_repr
 from relay_agent.values.torch_state import CAPTURE, as_stopped_thread, remembered_while_stopped
 from tests.support.deadline import DEADLINE
 

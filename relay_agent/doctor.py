@@ -1,0 +1,221 @@
+"""All checks of `relay-agent doctor`: the installed debugpy, and whether the relay lets this machine listen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import ssl
+import uuid
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
+from relay_agent.ranks import explain
+from relay_agent.settings.environment import ACCESS_VARIABLES
+from relay_core.access_settings import AccessSettings
+from relay_core.auth import Access
+from relay_core.diagnosis.access import TOKEN, TOKEN_LIMIT, AccessChecks, check_token
+from relay_core.diagnosis.checks import Examination, Skipped
+from relay_core.diagnosis.server import ANSWER, PORT, PRIVATE_ENDPOINT, ServerChecks, check_private_endpoint
+from relay_core.errors import ConfigurationError, HybridConnectionNotFound, RelayDebugError, TooManyListeners
+from relay_core.hyco.address import Endpoint
+from relay_core.hyco.listener import ListenerState
+from relay_core.hyco.sas import Credential, Token
+from relay_core.net.hybrid.listener import HybridConnectionListener, Offer
+from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
+from relay_core.net.tasks import first_completed
+from relay_core.tunnel.handshake import MISDIRECTED, misdirected
+
+__all__ = ["ListeningChecks", "check_debugpy", "examine", "installed_debugpy", "network_hint", "with_job_settings"]
+
+
+_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+
+
+def installed_debugpy() -> str | None:
+    """Return the version of debugpy in this environment, or None; debugpy is not imported."""
+    try:
+        return version("debugpy")
+    except PackageNotFoundError:
+        return None
+
+
+def check_debugpy(found: str | None) -> str:
+    """Return a version of debugpy as text, with the tested versions if it is not one of them.
+
+    Args:
+        found: The version, or None if debugpy is not installed.
+
+    Raises:
+        ConfigurationError: debugpy is missing or too old.
+    """
+    oldest, newest = CHECKED_VERSIONS
+    hint = f"in the job's environment, run: pip install 'debugpy>={oldest}'"
+    if found is None:
+        raise ConfigurationError("debugpy is not installed", hint=hint)
+    if _numbers(found) < _numbers(oldest):
+        raise ConfigurationError(f"debugpy {found} is older than {oldest}, the oldest supported version", hint=hint)
+    if _numbers(found) > _numbers(newest):
+        return f"debugpy {found}; relay-debug was tested with {oldest} to {newest}"
+    return f"debugpy {found}"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    match = _NUMBERS.match(text)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
+
+
+# Check that the relay lets this machine listen on the hybrid connection.
+
+RIGHT, HYBRID_CONNECTION, LISTENER, TUNNEL_KEY = "Listen right", "hybrid connection", "listener", "tunnel key"
+
+
+class ListeningChecks:
+    """Listens for a moment, as the agent does, and reports what the relay answers.
+
+    A client that reaches this listener in that moment is referred to the other agents.
+
+    Args:
+        access: The hybrid connection and the credential.
+        tls: Verifies the certificate of the relay.
+    """
+
+    def __init__(self, access: Access, tls: ssl.SSLContext) -> None:
+        self._access = access
+        self._tls = tls
+        self._error: RelayDebugError | None = None
+
+    async def run(self, examination: Examination) -> None:
+        """Run the checks in order."""
+        await examination.check(RIGHT, self._right, after=[ANSWER, TOKEN])
+        await examination.check(HYBRID_CONNECTION, self._hybrid_connection, after=[RIGHT])
+        await examination.check(LISTENER, self._listener, after=[HYBRID_CONNECTION])
+        await examination.check(TUNNEL_KEY, self._tunnel_key)
+
+    async def _right(self) -> str:
+        await self._listen()
+        if isinstance(self._error, HybridConnectionNotFound):
+            raise Skipped("the relay did not check the token's rights")
+        if self._error is not None and not isinstance(self._error, TooManyListeners):
+            raise self._error
+        return "the relay accepts the token for listening"
+
+    async def _listen(self) -> None:
+        """Listen until the relay has accepted or refused, and keep the error of a refusal."""
+        decided: asyncio.Future[RelayDebugError | None] = asyncio.get_running_loop().create_future()
+
+        def on_state(_state: ListenerState, error: RelayDebugError | None) -> None:
+            if not decided.done():
+                decided.set_result(error)
+
+        listener_id = str(uuid.uuid4())
+        access = self._access
+        listener = HybridConnectionListener(
+            access.endpoint,
+            _WithoutRetries(access.credential),
+            listener_id=listener_id,
+            tls=self._tls,
+            on_state=on_state,
+        )
+        async with listener:
+            await first_completed(decided, _refer(listener, listener_id))
+        self._error = decided.result() if decided.done() else None
+
+    async def _hybrid_connection(self) -> str:
+        if isinstance(self._error, HybridConnectionNotFound):
+            raise self._error
+        return f"'{self._access.endpoint.path}' exists"
+
+    async def _listener(self) -> str:
+        if self._error is not None:
+            raise self._error
+        return "the relay accepts another listener"
+
+    async def _tunnel_key(self) -> str:
+        if self._access.tunnel_key is None:
+            raise Skipped(NO_TUNNEL_KEY)
+        return "set; run 'relay-client doctor' to check that the client has the same key"
+
+
+class _WithoutRetries:
+    """A credential whose refusal is reported immediately, even though its role may be new and not yet in effect."""
+
+    role_grace = 0.0
+
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    def __repr__(self) -> str:
+        return repr(self._credential)
+
+    async def token(self, endpoint: Endpoint) -> Token:
+        return await self._credential.token(endpoint)
+
+    def refused(self) -> None:
+        self._credential.refused()
+
+
+async def _refer(listener: HybridConnectionListener, listener_id: str) -> None:
+    """Refuse all clients until cancelled, as an agent does with clients of another agent."""
+    async for offer in listener:
+        await _refuse(offer, listener_id)
+
+
+async def _refuse(offer: Offer, listener_id: str) -> None:
+    with contextlib.suppress(RelayDebugError):  # the client has disconnected
+        await offer.reject(MISDIRECTED, misdirected("relay-agent doctor is checking the relay", listener_id))
+
+
+# All checks of `relay-agent doctor`, in order.
+
+DEBUGPY = "debugpy"
+RANK = "rank"
+
+
+def with_job_settings(settings: AccessSettings, environ: Mapping[str, str]) -> AccessSettings:
+    """Return explicit settings, completed with those that `relay-agent run` passes to its job."""
+    job = {field: environ.get(variable) or None for field, variable in ACCESS_VARIABLES.items()}
+    return settings._replace(**{field: text for field, text in job.items() if getattr(settings, field) is None})
+
+
+def network_hint(environ: Mapping[str, str]) -> str:
+    """Return what may be missing in the network of an Azure ML job; "" elsewhere."""
+    if not environ.get("AZUREML_RUN_ID"):
+        return ""
+    return (
+        "in a workspace with a managed virtual network, add an outbound rule: az ml workspace outbound-rule set "
+        "--rule relay-debug --type fqdn --destination '*.servicebus.windows.net' -w <workspace> -g <group>"
+    )
+
+
+async def examine(settings: AccessSettings, *, port: int) -> Examination:
+    """Run all checks and return their results.
+
+    Args:
+        settings: Explicit settings; the others are read from environment variables.
+        port: Logical port of rank 0.
+    """
+    examination = Examination()
+    access = AccessChecks(with_job_settings(settings, os.environ), "agent")
+    await access.run(examination)
+    found, tls = access.access, access.tls
+    if found is not None and tls is not None:
+        server = ServerChecks(found.endpoint, tls, network_hint=network_hint(os.environ))
+        await server.run(examination)
+        await examination.check(
+            PRIVATE_ENDPOINT, lambda: check_private_endpoint(server.addresses, listens=True), after=[PORT]
+        )
+        await examination.check(TOKEN, lambda: check_token(found, server.skew), limit=TOKEN_LIMIT)
+        await ListeningChecks(found, tls).run(examination)
+
+    async def debugpy() -> str:
+        return check_debugpy(installed_debugpy())
+
+    async def rank() -> str:
+        return "; ".join(explain(os.environ, port))
+
+    await examination.check(DEBUGPY, debugpy)
+    await examination.check(RANK, rank)
+    return examination

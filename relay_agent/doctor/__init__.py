@@ -1,1 +1,0 @@
-"""The checks of `relay-agent doctor` that it does not share with `relay-client doctor`."""

@@ -1,1 +1,0 @@
-"""Expressions that relay-client evaluates in this process, alongside any debugger."""

@@ -1,1 +1,0 @@
-"""Rank, world size and node of a process in a distributed job."""

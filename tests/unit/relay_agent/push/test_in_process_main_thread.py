@@ -1,0 +1,174 @@
+"""Facts about a main thread that is held at a call; the tests run in a process of their own, with its main thread."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.deadline import DEADLINE
+
+PRELUDE = """
+import sys, threading, time
+from relay_agent.push.in_process import Hold, call_in_main_thread
+from relay_core.agent_api.push import Phase, Push
+
+def inner(): return 1
+def outer(): return inner()
+CODES = {id(outer.__code__): "outer", id(inner.__code__): "inner"}
+stop = threading.Event()
+
+def hold(**options):
+    return Push("1", Phase.HOLD, seconds=30.0, **options)
+
+def helper():
+    try:
+        test()
+    finally:
+        stop.set()
+
+def run(body):
+    thread = threading.Thread(target=helper)
+    thread.start()
+    while not stop.is_set():
+        body()
+        time.sleep(0.001)
+    thread.join()
+"""
+
+
+def output(code: str) -> str:
+    """Return what a program prints that begins with the prelude."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert "" == done.stderr
+    return done.stdout.strip()
+
+
+def test_held_at_the_outermost_call():
+    """The main thread is held at the outermost changed function, and then continues without a profile function."""
+    code = """
+counts = []
+def body():
+    counts.append(outer())
+def test():
+    held = Hold(CODES, time.monotonic() + 3600)
+    print(held.wait(hold(), time.monotonic() + 3600).value, held.place)
+    number = len(counts)
+    time.sleep(0.1)
+    print(number == len(counts), held.end(lambda frame: print(frame.f_code.co_name)))
+    while len(counts) < number + 5: time.sleep(0.001)
+run(body)
+print(sys.getprofile())
+"""
+    assert ["held outer", "outer", "True True", "None"] == output(code).splitlines()
+
+
+def test_inner_call_only_if_requested():
+    """A call inside a changed function that is executed already counts only on request: a main loop never returns."""
+    code = """
+def outer_loop():
+    run(inner)
+CODES = {id(outer_loop.__code__): "outer_loop", id(inner.__code__): "inner"}
+def test():
+    held = Hold(CODES, time.monotonic() + 3600)
+    print(held.wait(Push("1", Phase.HOLD, seconds=0.3), time.monotonic() + 3600).value)
+    print(held.wait(hold(nested=True), time.monotonic() + 3600).value, held.place)
+    held.end()
+outer_loop()
+"""
+    assert ["running", "held inner"] == output(code).splitlines()
+
+
+def test_next_call():
+    """A held main thread continues to its next call, or to that of a given function."""
+    code = """
+counts = []
+def body():
+    counts.append(1)
+    outer()
+    inner()
+def test():
+    held = Hold(CODES, time.monotonic() + 3600)
+    held.wait(hold(function="outer"), time.monotonic() + 3600)
+    number = len(counts)
+    print(held.wait(hold(function="outer", again=True), time.monotonic() + 3600).value, len(counts) - number)
+    print(held.wait(hold(function="inner"), time.monotonic() + 3600).value, held.place, len(counts) - number)
+    held.end()
+run(body)
+"""
+    assert ["held 1", "held inner 1"] == output(code).splitlines()
+
+
+def test_targets():
+    """Calls before the given count are not held; a held main thread continues if it has not reached the count."""
+    code = """
+import relay_agent.push.in_process as module
+begun = []
+module.begun_collectives = lambda: {"g": len(begun)}
+def body():
+    outer()
+    begun.append(1)
+def test():
+    held = Hold(CODES, time.monotonic() + 3600)
+    held.wait(hold(), time.monotonic() + 3600)
+    first = held.counts["g"]
+    for more in (0, 7, 7, 9):
+        state = held.wait(hold(targets={"g": first + more}), time.monotonic() + 3600)
+        print(state.value, held.counts["g"] - first, held.counts["g"] == len(begun))
+    print(held.counts["g"] - held.before["g"])
+    held.end()
+run(body)
+"""
+    assert ["held 0 True", "held 7 True", "held 7 True", "held 9 True", "1"] == output(code).splitlines()
+
+
+def test_nobody_extends_the_hold():
+    """A main thread continues at the end of its time, and the code cannot be swapped then."""
+    code = """
+counts = []
+def body():
+    counts.append(outer())
+def test():
+    until = time.monotonic() + 0.5
+    held = Hold(CODES, until)
+    held.wait(hold(), until)
+    number = len(counts)
+    while len(counts) < number + 5: time.sleep(0.001)
+    print(held.end(lambda frame: print("swapped")))
+run(body)
+"""
+    assert "False" == output(code)
+
+
+def test_job_with_a_profile_function():
+    """A profile function of the job stays, and the obstacle is named."""
+    code = """
+mine = lambda *arguments: None
+def test():
+    held = Hold(CODES, time.monotonic() + 3600)
+    held.wait(hold(), time.monotonic() + 3600)
+    print(held.obstacle)
+sys.setprofile(mine)
+run(outer)
+print(sys.getprofile() is mine)
+"""
+    assert ["the job has set a profile function", "True"] == output(code).splitlines()
+
+
+@pytest.mark.parametrize("work", ["time.sleep(0.001)", "sum(range(1000))"])
+def test_function_in_the_main_thread(work: str):
+    """A function is called in the main thread, between two instructions of whatever it executes."""
+    code = f"""
+def test():
+    done = threading.Event()
+    def call():
+        print(threading.current_thread() is threading.main_thread())
+        done.set()
+    call_in_main_thread(call)
+    done.wait(3600)
+def body():
+    {work}
+run(body)
+"""
+    assert "True" == output(code)

@@ -1,0 +1,109 @@
+"""Facts about checksums of values, and about what they consist of."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relay_agent.values.contents import fingerprint, flatten
+from relay_core.agent_api.evaluation import Selection, Value
+
+FOREVER = time.monotonic() + 1e6
+
+
+def checksum(value: object) -> str:
+    return fingerprint(value, Selection(), FOREVER).digest
+
+
+def names(value: object) -> list[str]:
+    return [leaf.name for leaf in flatten(value)]
+
+
+def library(name: str) -> Any:
+    return pytest.importorskip(name, reason=f"{name} is missing: make extras installs it", exc_type=ImportError)
+
+
+def test_equal_values():
+    """Equal values have equal checksums, whatever their addresses and memory layouts are."""
+    array = np.arange(12.0).reshape(3, 4)
+    assert checksum({"a": array, "b": object()}) == checksum({"a": array.T.copy().T, "b": object()})
+    assert checksum(array) != checksum(array.T)
+
+
+def test_large_array_in_pieces(monkeypatch: pytest.MonkeyPatch):
+    """An array is read in pieces, and its checksum does not depend on their size."""
+    array = np.arange(10_000.0).reshape(100, 100)
+    whole = checksum(array)
+    monkeypatch.setattr("relay_agent.values.contents.PIECE", 1000)
+    assert whole == checksum(array) == checksum(np.asfortranarray(array))
+
+
+def test_time_limit():
+    """A checksum that takes too long is given up."""
+    with pytest.raises(TimeoutError):
+        fingerprint(np.zeros(10), Selection(), time.monotonic() - 1)
+
+
+def test_names_of_leaves():
+    """Leaves are named by their path; a list of numbers is one leaf."""
+    assert ["a.b", "a[3]", "c", "d[0]", "d[1].e"] == names(
+        {"a": {"b": 1, 3: 2}, "c": [1, 2], "d": [np.zeros(1), {"e": 0}]}
+    )
+
+
+def test_recursive_value():
+    """A value that contains itself ends."""
+    value: dict[str, Any] = {}
+    value["self"] = value
+    assert 1 == len(names(value))
+
+
+def test_elements_are_shown():
+    """The elements of a small selection are shown in full precision."""
+    value = fingerprint(np.array([0.1, 0.2, 0.3]), Selection(0, 1, (1, 3)), FOREVER)
+    assert value.leaf is not None
+    assert ("0.2", "0.3") == value.leaf.shown
+
+
+def test_missing_leaf():
+    """A selection of elements of several leaves, or of none, is refused."""
+    with pytest.raises(LookupError):
+        fingerprint({"a": 1, "b": 2}, Selection(5, 6, (0, 1)), FOREVER)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int64", "bool", "complex64", "float8_e4m3fn"])
+def test_tensors_of_all_kinds(dtype: str):
+    """Tensors of all dtypes are compared bit by bit."""
+    torch = library("torch")
+    one = torch.tensor([1, 0, 1]).to(getattr(torch, dtype))
+    assert checksum(one) == checksum(one.clone())
+    assert checksum(one) != checksum(torch.tensor([1, 1, 1]).to(getattr(torch, dtype)))
+
+
+def test_layouts_of_tensors():
+    """A tensor without data has its shape; a sparse one its indices and values; a transposed one its own order."""
+    torch = library("torch")
+    assert checksum(torch.empty(3, device="meta")) == checksum(torch.empty(3, device="meta"))
+    assert ["w.indices", "w.values"] == names({"w": torch.eye(3).to_sparse()})
+    assert checksum(torch.arange(6).reshape(2, 3).t()) == checksum(torch.arange(6).reshape(2, 3).t().contiguous())
+
+
+def test_module():
+    """A module is its parameters and buffers, without calling its `state_dict`, which may communicate."""
+    torch = library("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    assert {"0.weight", "1.running_mean"} < set(names(module))
+
+
+def test_tables():
+    """A data frame is its columns."""
+    pandas, polars = library("pandas"), library("polars")
+    assert ["['a']", "['b']"] == names(pandas.DataFrame({"a": [1], "b": ["x"]}))
+    assert checksum(pandas.DataFrame({"b": ["x"]})) != checksum(pandas.DataFrame({"b": ["y"]}))
+    assert ["['a']"] == names(polars.DataFrame({"a": [1]}))
+
+
+def test_nothing():
+    """An empty value has a checksum, too."""
+    assert Value(digest=checksum({}), leaves=0) == fingerprint({}, Selection(), FOREVER)
