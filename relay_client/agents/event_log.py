@@ -1,24 +1,240 @@
-"""The log of agent events: maintains the roster and logs one line for each change to agents, tunnels and conflicts."""
+"""The log of agent events: maintains the roster, and logs changes to agents, targets, tunnels and conflicts."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import NoReturn
 
-from relay_client.agents.announcement_changes import agent_events, attachment_texts, conflict_text
 from relay_client.agents.roster import Conflict, Roster
-from relay_core.agent_api.announcement import AgentId, AgentInfo
+from relay_client.ui.rank_view import Kind, how_ended, rank_view
+from relay_client.ui.text import MINUTE, duration, format_ports
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo, shared_labels
+from relay_core.agent_api.ending import Ending
 from relay_core.net.session.client import LinkState, LinkStatus
+from relay_core.value_parsers import format_ranges
 
-__all__ = ["EventLog"]
+__all__ = [
+    "AgentEvent",
+    "EventLog",
+    "agent_events",
+    "attachment_texts",
+    "conflict_text",
+    "describe_agent",
+    "describe_state",
+    "name_with_node",
+]
+
+logger = logging.getLogger(__name__)
+
+
+# Log lines about changes to agents and targets, derived from two consecutive announcements of an agent.
+#
+# Examples: found an agent: node-1/1a2b3c4d serves ports 5680-5681 (rank 2 running, rank 3 waiting for a debugger) rank
+# 3 on node-1 is held by bob@laptop rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 to attach to
+# port 5681 within 30 min
+
+MANY = 8
+"""Maximum number of targets that are listed individually. If there are more, only the ports, the ranks, and the targets
+that have crashed or are held are listed."""
+
+
+@dataclass(frozen=True)
+class AgentEvent:
+    """One log line."""
+
+    text: str
+    is_warning: bool = False
+    is_alarm: bool = False
+    """True if the user should act now, in which case the terminal bell rings."""
+
+
+def agent_events(
+    before: AgentInfo | None, after: AgentInfo, now: float, former: Collection[TargetInfo] = ()
+) -> Iterator[AgentEvent]:
+    """Yield the changes between two announcements of an agent, or a description of the whole agent if it is new.
+
+    Args:
+        before: The last announcement, or None.
+        after: The new announcement.
+        now: Unix time.
+        former: Targets from earlier announcements. A target that has ended is shown with its port if one of these
+            targets has the same name.
+    """
+    if before is None:
+        yield AgentEvent(f"found an agent: {describe_agent(after, now)}")
+        yield from _found(after, now)
+        return
+    old = {target.port: target for target in before.targets}
+    new = {target.port: target for target in after.targets}
+    shared = shared_labels((*before.targets, *former))
+    for port in sorted(old.keys() - new.keys()):  # `before` still has all targets of that name
+        ending = after.ending(port, old[port].pid)
+        if ending is None or not ending.is_final:
+            yield AgentEvent(f"{name_with_node(old[port], before, shared)} became unavailable{_pid(old[port])}")
+    yield from _endings(before, after, shared)
+    added = [new[port] for port in sorted(new.keys() - old.keys())]
+    if added:
+        yield AgentEvent(f"{after.host} also serves {_ports(added)}{_details(added, now)}")
+    for port in sorted(old.keys() & new.keys()):
+        yield from _changes(old[port], new[port], after, now)
+    for target in added:
+        if _needs_attention(target):
+            yield _crashed(target, after, now)
+    if after.forwards != before.forwards:
+        forwards = f"now forwards {format_ports(after.forwards)}" if after.forwards else "no longer forwards any port"
+        yield AgentEvent(f"{after.host} {forwards}")
+
+
+def _endings(before: AgentInfo, after: AgentInfo, shared: Collection[str]) -> Iterator[AgentEvent]:
+    """Yield an event for each process that has ended; the end may be announced after the process is unavailable."""
+    known = {(ending.port, ending.pid) for ending in before.endings or () if ending.is_final}
+    for ending in after.endings or ():
+        if ending.is_final and (ending.port, ending.pid) not in known:
+            target, name = before.target(ending.port), f"port {ending.port} on {after.host}"
+            if target is not None and target.pid == ending.pid:
+                name = name_with_node(target, before, shared)
+            yield AgentEvent(f"{name}{_pid(ending)} {how_ended(ending)}")
+
+
+def _found(agent: AgentInfo, now: float) -> Iterator[AgentEvent]:
+    for target in agent.targets:
+        if _needs_attention(target):
+            yield _crashed(target, agent, now)
+    if agent.run_url and not agent.node_rank:  # once for all nodes of a job
+        yield AgentEvent(f"run {agent.run}: {agent.run_url}")
+
+
+def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> Iterator[AgentEvent]:
+    where = name_with_node(new, agent)
+    if old.pid != new.pid:
+        yield AgentEvent(f"{where} was restarted: pid {old.pid} -> {new.pid}")
+    yield from _attachment_changes(old.attachment, new.attachment, where, now)
+    if new.attachment is not None and new.peer_timeout is not None and old.peer_timeout is None:
+        waits = f"the other ranks wait at most {duration(new.peer_timeout)} for it (timeout of the process group)"
+        yield AgentEvent(f"{where}: {waits}", is_warning=True)
+    if (new.state, new.detail, new.pid) == (old.state, old.detail, old.pid):
+        return
+    if _needs_attention(new):
+        yield _crashed(new, agent, now)
+    elif new.state is State.WAITING:
+        hint = f"press F5 to attach to port {new.port}{_within(new, now)}"
+        yield AgentEvent(f"{where} {rank_view(new).clause}: {hint}")
+    elif new.state is State.RUNNING and old.state in {State.WAITING, State.CRASHED}:
+        yield AgentEvent(f"{where} is running")
+
+
+def _attachment_changes(old: Attachment | None, new: Attachment | None, where: str, now: float) -> Iterator[AgentEvent]:
+    if new is not None and (old is None or old.user != new.user):
+        yield AgentEvent(f"{where} is held by {new.user}")
+    elif old is not None and new is None:
+        held = f" after {duration(now - old.since)}" if old.since is not None else ""
+        yield AgentEvent(f"{where} is free: {old.user} disconnected{held}")
+
+
+def _needs_attention(target: TargetInfo) -> bool:
+    """True if the target is held at a crash and no debugger is attached."""
+    return target.state is State.CRASHED and target.attachment is None
+
+
+def _crashed(target: TargetInfo, agent: AgentInfo, now: float) -> AgentEvent:
+    hint = f"press F5 to attach to port {target.port}{_within(target, now)}"
+    return AgentEvent(
+        f"{name_with_node(target, agent)} {rank_view(target).clause}; {hint}", is_warning=True, is_alarm=True
+    )
+
+
+def _within(target: TargetInfo, now: float) -> str:
+    if target.until is None:
+        return ""
+    left = target.until - now
+    return f" within {duration(left + MINUTE / 2 if left > MINUTE else round(left))}"
+
+
+def describe_agent(agent: AgentInfo, now: float) -> str:
+    """Return one line with the name of an agent and what it serves."""
+    node = "" if agent.node_rank is None else f" (node {agent.node_rank})"
+    targets = f" serves {_ports(agent.targets)}{_details(agent.targets, now)}" if agent.targets else ""
+    forwards = sorted(set(agent.forwards) - {target.port for target in agent.targets})
+    forwarded = f" forwards {format_ports(forwards)}" if forwards else ""
+    serves = " and".join(filter(None, [targets, forwarded])) or " serves nothing"
+    return f"{agent.name}{node}{serves}"
+
+
+def describe_state(target: TargetInfo, now: float) -> str:
+    """Return the state and the attachment of a target, as in `held by bob@laptop for 4 min`; "" if unknown."""
+    view = rank_view(target)
+    if target.attachment is None:
+        return view.text
+    held = f"held by {target.attachment.user}"
+    if target.attachment.since is not None:
+        held += f" for {duration(now - target.attachment.since)}"
+    return held if view.kind is Kind.RUNNING else f"{view.text}, {held}"
+
+
+def attachment_texts(agents: Iterable[AgentInfo], now: float) -> list[str]:
+    """Return a text for each target with an attachment: `rank 3 held by bob@laptop for 4 min`."""
+    return [
+        f"{target.label}{_which(target, agent.shared_labels)} {describe_state(target, now)}"
+        for agent in agents
+        for target in agent.targets
+        if target.attachment is not None
+    ]
+
+
+def conflict_text(conflict: Conflict) -> str:
+    """Return the log line about two claims to one port."""
+    return (
+        f"port {conflict.port} is claimed twice: {conflict.kept.owner} claimed it first and keeps it, so "
+        f"{conflict.refused.owner} cannot be reached; give one of the jobs a different --debug-port"
+    )
+
+
+def name_with_node(target: TargetInfo, agent: AgentInfo, shared: Collection[str] | None = None) -> str:
+    """Return a target's name, as in `rank 0 on vm`, or `rank 0 on vm (port 5701)` if several jobs have a rank 0.
+
+    Args:
+        target: The target.
+        agent: Its agent.
+        shared: Labels of several targets; by default, of those that the agent has now.
+    """
+    return f"{target.label} on {agent.host}{_which(target, agent.shared_labels if shared is None else shared)}"
+
+
+def _which(target: TargetInfo, shared: Collection[str]) -> str:
+    """Return a target's port if another target has the same label, else ""."""
+    return f" (port {target.port})" if target.label in shared else ""
+
+
+def _pid(target: TargetInfo | Ending) -> str:
+    return "" if target.pid is None else f" (pid {target.pid})"
+
+
+def _ports(targets: Iterable[TargetInfo]) -> str:
+    return format_ports(target.port for target in targets)
+
+
+def _details(targets: Iterable[TargetInfo], now: float) -> str:
+    """Return ranks and states in brackets; a long list includes only the states of crashed and attached targets."""
+    shown = [target for target in targets if target.rank is not None or target.attachment is not None]
+    if len(shown) > MANY:
+        ranks = format_ranges(sorted(target.rank for target in shown if target.rank is not None))
+        special = [target for target in shown if target.attachment is not None or target.state is State.CRASHED]
+        texts = [f"ranks {ranks}"] if ranks else []
+    else:
+        special, texts = shown, []
+    shared = shared_labels(shown)
+    texts += [f"{target.label}{_which(target, shared)} {describe_state(target, now)}".strip() for target in special]
+    return f" ({', '.join(texts)})" if texts else ""
+
+
+# The log of agent events: maintains the roster and logs one line for each change to agents, tunnels and conflicts.
 
 REMINDER_INTERVAL = 300.0
 """Seconds between reminders about attached debuggers; users are reminded because a paused job costs money."""
-
-logger = logging.getLogger(__name__)
 
 
 class EventLog:

@@ -10,30 +10,27 @@ import asyncio
 import contextlib
 import getpass
 import logging
+import random
 import re
 import socket
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from relay_client.agents.discovery import Begun
-from relay_client.agents.event_log import EventLog
-from relay_client.agents.family_discovery import FamilyDiscovery
-from relay_client.agents.job_ranks import held_elsewhere
-from relay_client.agents.role_retry import retry_while_role_is_new
-from relay_client.agents.roster import Claim, Destination, Roster
+from relay_client.agents.discovery import Begun, FamilyDiscovery
+from relay_client.agents.event_log import EventLog, describe_agent
+from relay_client.agents.roster import Claim, Destination, Roster, held_elsewhere
 from relay_client.agents.search import AgentSearch
-from relay_client.agents.unreachable import describe_agents, disconnected_error, no_agent_error
-from relay_client.prefetch.response_cache import ResponseCache
-from relay_client.ui.text import printable
+from relay_client.prefetch import ResponseCache
+from relay_client.ui.text import CHECK_PORTS, printable
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Request, stream_name
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
 from relay_core.hyco.address import Endpoint
-from relay_core.hyco.backoff import AttemptBudget
+from relay_core.hyco.backoff import AttemptBudget, Backoff, NewRoleGrace, refused_for_good, refused_for_now
 from relay_core.hyco.sas import Credential
 from relay_core.layers.layer import Layer
 from relay_core.net.hybrid.connector import connect
@@ -49,13 +46,110 @@ from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 
-__all__ = ["CLIENT_GRACE", "StreamHandler", "Tunnels"]
+__all__ = [
+    "CLIENT_GRACE",
+    "NotForwarded",
+    "StreamHandler",
+    "Tunnels",
+    "describe_agents",
+    "disconnected_error",
+    "no_agent_error",
+    "retry_while_role_is_new",
+]
+
+logger = logging.getLogger(__name__)
+
+
+# Retries a refused connection for as long as a newly assigned Azure role of the identity may still be propagating.
+
+
+async def retry_while_role_is_new(attempt: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """Call `attempt` until the relay accepts the identity, and log the first refusal.
+
+    Args:
+        attempt: Connects to the relay.
+        seconds: How long to retry after the first refusal; see `relay_core.hyco.sas.Credential.role_grace`.
+
+    Raises:
+        RelayDebugError: an error from `attempt` that a new role cannot explain, or Unauthorized if the time has run
+            out.
+    """
+    grace, backoff = NewRoleGrace(seconds), Backoff(random.random)
+    while True:
+        is_first = grace.until is None
+        try:
+            return await attempt()
+        except RelayDebugError as error:
+            if not grace.concerns(error):
+                raise
+            if not grace.allows_retry(now=time.monotonic()):
+                raise refused_for_good(error) from None
+            if is_first:
+                until = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+                logger.warning("%s", refused_for_now(error, until))
+        left = (grace.until or 0.0) - time.monotonic()
+        await asyncio.sleep(max(0.0, min(backoff.next_delay(), left)))
+
+
+# Errors for destinations that cannot be reached, with what is known about the agents.
+
+SPAWNED = (
+    "a worker that the job starts itself, for example with torch.multiprocessing.spawn, has a port only if it calls "
+    "start_remote_debugging_from_args() after it has set RANK and WORLD_SIZE"
+)
+
+
+class NotForwarded(NoListener):
+    """Agents are connected, but none of them forwards the port; the job must be started with `--debug-forward`."""
+
+    retryable = False
+
+
+def describe_agents(roster: Roster, now: float, *, is_encrypted: bool) -> str:
+    """Return one line with the connected agents and whether the tunnels are encrypted end to end."""
+    sealed = "encrypted end to end" if is_encrypted else "NOT encrypted end to end"
+    return "; ".join([*(describe_agent(agent, now) for agent in roster), sealed])
+
+
+def disconnected_error(agent: str, status: LinkStatus) -> NoListener:
+    """Return the error for a destination whose agent is known, but whose tunnel is not connected."""
+    since = time.strftime("%H:%M:%S", time.localtime(status.since))
+    return NoListener(
+        f"the tunnel to {agent} is {status.state.value} (since {since}){': ' if status.reason else ''}{status.reason}",
+        hint="wait until the network is available; the tunnel then reconnects automatically",
+    )
+
+
+def no_agent_error(wanted: Destination, path: str, roster: Roster, agents: str) -> NoListener:
+    """Return the error for a destination that none of the connected agents serves.
+
+    Args:
+        wanted: The destination.
+        path: Name of the hybrid connection or family.
+        roster: The agents.
+        agents: Their description.
+    """
+    reason = f"no agent on '{path}' serves {wanted}"
+    sentence = f"{reason}; {agents}"
+    if not wanted.is_forward:
+        hint = f"{CHECK_PORTS}; {SPAWNED}" if _has_no_launcher(roster) else CHECK_PORTS
+        return NoListener(sentence, hint=hint, reason_to_wait=reason)
+    nodes = {agent.node_rank for agent in roster}
+    known = wanted.node_rank is None or wanted.node_rank in nodes
+    hint = f"start the job with --debug-forward {wanted.port}, or use 'relay-agent serve --port {wanted.port}'"
+    return (NotForwarded if known else NoListener)(sentence, hint=hint, reason_to_wait=reason)
+
+
+def _has_no_launcher(roster: Roster) -> bool:
+    """Return whether every process has registered as the only rank of its job, as one that starts its ranks itself."""
+    targets = [target for agent in roster for target in agent.targets]
+    return bool(targets) and all(target.world in {None, 1} for target in targets)
+
 
 CLIENT_GRACE = 3 * 3600.0
 """Seconds for which a session is kept while its agent is unreachable: long enough for a meeting or a short flight."""
 _AGENT_ID = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
-logger = logging.getLogger(__name__)
 
 StreamHandler = Callable[[SessionDriver, SessionStream, StreamOpened], None]
 """Called with a stream that an agent has opened; accepts or refuses it."""

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the checks, print the results and return the exit status."""
     import asyncio
 
-    from relay_client.doctor.examination import examine
+    from relay_client.doctor import examine
     from relay_client.number_lists import parse_ports
     from relay_core.diagnosis.checks import as_json, as_text
 

@@ -17,7 +17,7 @@ from relay_core.value_parsers import parse_port
 if TYPE_CHECKING:
     from relay_client.agents.roster import Claim
     from relay_client.agents.tunnels import Tunnels
-    from relay_client.dap.client import DapClient
+    from relay_client.dap import DapClient
     from relay_client.pdb import DebugConnection
     from relay_core.errors import RelayDebugError
 
@@ -113,9 +113,9 @@ async def _session(
         RelayDebugError: on entering: the relay or credentials are unusable, or another user is debugging the process.
     """
     from relay_client.agents.roster import Destination
-    from relay_client.dap.client import DapClient
+    from relay_client.dap import DapClient
     from relay_client.pdb import DebugConnection
-    from relay_client.pdb.target_end import how_target_ended
+    from relay_client.pdb.session import how_target_ended
     from relay_client.ports.rank_port import single_claim
     from relay_core.agent_api.announcement import State
 

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_rich_table(lines: list[Row]) -> bool:
     """Print a formatted table; return False if stdout is not a terminal or rich is not installed."""
-    from relay_client.ui.console import rich_console
+    from relay_client.ui.live_table import rich_console
     from relay_client.ui.target_table import rich_table
 
     console = rich_console() if sys.stdout.isatty() else None

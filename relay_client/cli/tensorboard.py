@@ -121,7 +121,7 @@ class _Runs:
             ConfigurationError: TensorBoard is missing, or MLflow is missing and an experiment is chosen.
             RelayDebugError: TensorBoard has exited, or the tracking server cannot be queried.
         """
-        from relay_client.tensorboard.live_files import LiveFiles
+        from relay_client.tensorboard.event_files import LiveFiles
         from relay_client.tensorboard.server import running_tensorboard
         from relay_core.net.tasks import first_completed
 
@@ -142,7 +142,7 @@ class _Runs:
         """Download the files of the runs that have ended, and return the ids of all chosen runs."""
         import asyncio
 
-        from relay_client.tensorboard.ended_runs import download_ended, find_runs, is_available
+        from relay_client.tensorboard.event_files import download_ended, find_runs, is_available
 
         if not self.selection.experiment and not is_available(os.environ):
             logger.info("only running jobs are shown: mlflow is not installed, or MLFLOW_TRACKING_URI is not set")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.requests import send_request
+from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import Reply
 from relay_client.number_lists import parse_chosen_ranks

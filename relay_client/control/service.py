@@ -43,7 +43,7 @@ from relay_client.control.snapshot import take_snapshot
 from relay_client.control.state import ClientId, Status
 from relay_client.hang.examine import examine
 from relay_client.hang.output import verdict_as_object, verdict_as_text
-from relay_client.job_session.groups import Group
+from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
 from relay_client.push.deliver import push_file, read_source

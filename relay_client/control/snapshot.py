@@ -24,8 +24,7 @@ from relay_client.control.state import (
 )
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
-from relay_client.ui.endings import how_ended
-from relay_client.ui.rank_view import rank_view
+from relay_client.ui.rank_view import how_ended, rank_view
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.resources.usage import AllocatorUsage

@@ -7,23 +7,169 @@ separate directory, as it would on another machine.
 from __future__ import annotations
 
 import asyncio
+import asyncio.subprocess
 import contextlib
 import json
 import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from relay_client.demo.chaos import ChaosProxy
-from relay_client.demo.checks import DemoFailed
-from relay_client.demo.process import Child
-from relay_client.demo.sample import Sample
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import first_completed
 
-__all__ = ["HYBRID_CONNECTION", "DemoEnvironment"]
+__all__ = ["HYBRID_CONNECTION", "Child", "DemoEnvironment", "DemoFailed", "Sample", "expect", "find_sample"]
+
+
+# Checks for the demo's steps; a failed check stops the demo.
+
+
+class DemoFailed(RelayDebugError):
+    """A program or the debugger did not behave as the demo expects."""
+
+
+def expect(what: str, expected: object, actual: object) -> None:
+    """Check that two values are equal.
+
+    Args:
+        what: Description of the values, which becomes the subject of the error sentence.
+        expected: The value that the demo expects.
+        actual: The value that was observed.
+
+    Raises:
+        DemoFailed: the values differ.
+    """
+    if expected != actual:
+        raise DemoFailed(f"{what}: expected {expected!r}, found {actual!r}")
+
+
+# A child process of the demo, whose output is written to files.
+
+END_TIMEOUT = 5.0
+"""Seconds that a program has to exit after SIGTERM before it is killed; the demo's programs exit within a second."""
+
+
+class Child:
+    """A program that was started."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, stdout: Path, stderr: Path) -> None:
+        self.name = name
+        self._process = process
+        self._stdout = stdout
+        self._stderr = stderr
+
+    def __repr__(self) -> str:
+        return f"<Child {self.name} pid={self.pid} status={self._process.returncode}>"
+
+    @classmethod
+    async def start(
+        cls, name: str, command: Sequence[str], *, logs: Path, cwd: Path, environment: Mapping[str, str]
+    ) -> Child:
+        """Start a program in a separate session: Ctrl-C then reaches only the demo, which terminates the program."""
+        stdout, stderr = logs / f"{name}.out", logs / f"{name}.err"
+        with stdout.open("wb") as out, stderr.open("wb") as err:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+            )
+        return cls(name, process, stdout, stderr)
+
+    @property
+    def pid(self) -> int:
+        """The program's process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """True until the program has exited."""
+        return self._process.returncode is None
+
+    def lines(self) -> list[str]:
+        """Return the lines that the program has written to stdout so far."""
+        return self._stdout.read_text(errors="replace").splitlines()
+
+    def output(self) -> str:
+        """Return the program's output so far, stderr before stdout."""
+        return self._stderr.read_text(errors="replace") + self._stdout.read_text(errors="replace")
+
+    async def wait(self, *, within: float | None = None) -> int:
+        """Wait until the program has exited, and return its exit status.
+
+        Raises:
+            DemoFailed: the program is still running after `within` seconds.
+        """
+        try:
+            async with timeout(within):
+                return await self._process.wait()
+        except TIMEOUT_ERRORS:
+            raise DemoFailed(f"{self.name} is still running after {within:g} s") from None
+
+    async def end(self) -> None:
+        """Terminate the program; kill it if it does not exit in time."""
+        for send_signal in (self._process.terminate, self._process.kill):
+            if not self.running:
+                return
+            with contextlib.suppress(ProcessLookupError, DemoFailed):
+                send_signal()
+                await self.wait(within=END_TIMEOUT)
+
+    def kill(self) -> None:
+        """Kill the program if it is still running."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+
+# The training script that the demo debugs, and the line numbers of code in it.
+
+
+class Sample:
+    """`train.py` on the developer's machine; the job runs a copy of it in another directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.script = directory / "train.py"
+        self._lines = self.script.read_text(encoding="utf-8").splitlines()
+
+    def __repr__(self) -> str:
+        return f"<Sample {self.script}>"
+
+    def line_of(self, code: str) -> int:
+        """Return the number of the only line that contains `code`.
+
+        Raises:
+            DemoFailed: no line, or more than one line, contains `code`, because the sample was changed.
+        """
+        found = [number for number, line in enumerate(self._lines, start=1) if code in line]
+        if len(found) != 1:
+            raise DemoFailed(
+                f"'{code}' is on {len(found)} lines of {self.script}; expected exactly one",
+                hint="restore the original file",
+            )
+        return found[0]
+
+
+def find_sample() -> Sample:
+    """Return the sample of this installation: next to the packages in a checkout, next to this file in a wheel.
+
+    Raises:
+        DemoFailed: it is missing.
+    """
+    here = Path(__file__).resolve().parent
+    for directory in (here / "plain_python", here.parents[1] / "samples" / "plain_python"):
+        if (directory / "train.py").is_file():
+            return Sample(directory)
+    raise DemoFailed("the sample plain_python is missing from this installation", hint="reinstall relay-debug")
+
 
 HYBRID_CONNECTION = "demo"
 START_TIMEOUT = 30.0

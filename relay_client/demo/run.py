@@ -13,9 +13,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from relay_client.demo.chaos import ChaosProxy
-from relay_client.demo.checks import expect
-from relay_client.demo.environment import DemoEnvironment
-from relay_client.demo.sample import Sample, find_sample
+from relay_client.demo.environment import DemoEnvironment, Sample, expect, find_sample
 from relay_client.demo.walkthrough import BREAKPOINT_CONDITION, run_walkthrough
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet, run_together

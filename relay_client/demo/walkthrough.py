@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay_client.dap.client import DapClient
-from relay_client.demo.checks import DemoFailed, expect
-from relay_client.demo.sample import Sample
+from relay_client.dap import DapClient
+from relay_client.demo.environment import DemoFailed, Sample, expect
 
 __all__ = ["BREAKPOINT_CONDITION", "Job", "run_walkthrough"]
 

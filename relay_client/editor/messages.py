@@ -1,15 +1,42 @@
-"""DAP messages that relay-client itself sends to an editor.
-
-https://microsoft.github.io/debug-adapter-protocol/specification
-"""
+"""The messages and sentences that relay-client itself sends to an editor."""
 
 from __future__ import annotations
 
+import ntpath
 from collections.abc import Mapping
 
+from relay_client.editor.job_view import JobView
+from relay_client.ui.rank_view import how_ended
+from relay_client.ui.text import CHECK_PORTS, duration, format_ports
+from relay_core.agent_api.ending import Ending
 from relay_core.dap.messages import Body, Event, Request, Response
 
-__all__ = ["CONSOLE", "IMPORTANT", "PREFIX", "make_event", "make_failure", "make_output", "make_success"]
+__all__ = [
+    "CANNOT_FOLLOW",
+    "CONSOLE",
+    "GUARDED",
+    "IMPORTANT",
+    "NOT_FOLLOWED",
+    "PREFIX",
+    "back_text",
+    "debugger_ended_text",
+    "different_text",
+    "ended_text",
+    "equal_text",
+    "interrupted_text",
+    "make_event",
+    "make_failure",
+    "make_output",
+    "make_success",
+    "peer_timeout_text",
+    "timed_out_text",
+    "waiting_text",
+]
+
+
+# DAP messages that relay-client itself sends to an editor.
+#
+# https://microsoft.github.io/debug-adapter-protocol/specification
 
 CONSOLE = "console"
 """Category of output that an editor shows in its debug console."""
@@ -50,3 +77,75 @@ def _response(request: Request, seq: int, *, success: bool) -> Response:
         "command": request["command"],
         "success": success,
     }
+
+
+# The sentences that an editor shows; `messages` puts the program's name in front of them.
+
+CANNOT_FOLLOW = (
+    '"subProcess": true is set, but this editor does not report support for debugging child processes, so each of them '
+    'would wait for a debugger that never attaches. hint: remove "subProcess" from the attach configuration'
+)
+NOT_FOLLOWED = (
+    "breakpoints in child processes will not be hit, because this editor does not report support for debugging child "
+    "processes"
+)
+GUARDED = "detached; the job continues (to let an editor terminate the job, start relay-client with --allow-terminate)"
+
+
+def waiting_text(view: JobView, reason: str, seconds: float) -> str:
+    """Return what a connection is waiting for, how long, and why: `waiting for rank 0 on 'myhc' (35 s so far): ...`."""
+    where = f" on '{view.hybrid_connection}'" if view.hybrid_connection and " on " not in view.name else ""
+    others = f"; registered: {format_ports(view.other_ports)}. hint: {CHECK_PORTS}" if view.other_ports else ""
+    return f"waiting for {view.name}{where} ({duration(seconds)} so far): {reason or 'looking for its agent'}{others}"
+
+
+def interrupted_text(view: JobView) -> str:
+    """Return the sentence for a tunnel that has lost its connection."""
+    return (
+        f"the connection to {view.name} is interrupted: {view.away_reason}; it will be restored automatically, and "
+        "steps that you request in the meantime will run then"
+    )
+
+
+def back_text(view: JobView, seconds: float) -> str:
+    """Return the sentence for a tunnel that is connected again."""
+    return f"the connection to {view.name} was restored after {duration(seconds)}"
+
+
+def peer_timeout_text(view: JobView, seconds: float) -> str:
+    """Return for how long the other ranks wait for a stopped one, when it stops and when little time is left."""
+    left = f"{duration(seconds)} more" if seconds < (view.peer_timeout or 0) else f"at most {duration(seconds)}"
+    return f"the other ranks wait {left} for {view.name} (timeout of the process group); then the job may fail"
+
+
+def timed_out_text(view: JobView) -> str:
+    """Return that the other ranks have waited too long for a stopped one."""
+    waited = duration(view.peer_timeout or 0)
+    return f"the other ranks have waited {waited} for {view.name}: their collective operations may have timed out"
+
+
+def different_text(view: JobView, path: str) -> str:
+    """Return the sentence for a source file that differs from the one on the node."""
+    node = f" on {view.host}" if view.host else ""
+    return (
+        f"{ntpath.basename(path)} differs from the job's file{node}: breakpoints and steps may be shown on the wrong "
+        f"lines ({path})"
+    )
+
+
+def equal_text(view: JobView, path: str) -> str:
+    """Return the sentence for a source file that differed from the job's until the job's code was replaced."""
+    node = f" on {view.host}" if view.host else ""
+    return f"after a push, {ntpath.basename(path)} matches the code that the job{node} is executing ({path})"
+
+
+def ended_text(view: JobView, ending: Ending) -> str:
+    """Return how a target has ended."""
+    return f"{view.subject} {how_ended(ending)}"
+
+
+def debugger_ended_text(view: JobView, *, goes_on: bool) -> str:
+    """Return the sentence for a debugger that has exited, with what is known about its target."""
+    if goes_on:
+        return f"the debugger exited unexpectedly; {view.subject} continues without a debugger"
+    return "the debug session has ended; the job's exit status is unknown"

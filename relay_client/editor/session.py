@@ -22,13 +22,11 @@ import enum
 
 from relay_client.compare.console import OnQuestion, question_of, with_statistics
 from relay_client.editor.attaching import Attaching, OnSource
-from relay_client.editor.disconnect_guard import DisconnectGuard
-from relay_client.editor.ending import SessionEnd
+from relay_client.editor.ending import DisconnectGuard, SessionEnd
 from relay_client.editor.job_view import JobView
 from relay_client.editor.mappings import FindRoot
 from relay_client.editor.messages import IMPORTANT
-from relay_client.editor.notices import InterruptionNotices, PeerTimeoutNotices, WaitingNotices
-from relay_client.editor.outbox import Outbox
+from relay_client.editor.notices import InterruptionNotices, Outbox, PeerTimeoutNotices, WaitingNotices
 from relay_core.dap.messages import Event, Request, arguments_of, with_short_description
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED

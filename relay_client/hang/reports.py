@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relay_client.agents.job_ranks import AbsentRank, absent_ranks, world_of
+from relay_client.agents.roster import AbsentRank, absent_ranks, world_of
 from relay_client.stacks.groups import own_frame
-from relay_client.ui.endings import how_ended
+from relay_client.ui.rank_view import how_ended
 from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, is_collective
 from relay_core.agent_api.ending import Ending

@@ -25,25 +25,112 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from relay_client.compare.console import question_of, with_statistics
-from relay_client.editor.messages import CONSOLE, IMPORTANT
-from relay_client.editor.sentences import GUARDED
+from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES
+from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
 from relay_client.job_session.breakpoints import Breakpoints
-from relay_client.job_session.capabilities import CAPABILITIES
-from relay_client.job_session.groups import Group
-from relay_client.job_session.ids import Ids
-from relay_client.job_session.leaving import ExitCodes, Leaving
-from relay_client.job_session.members import Member, Members, Phase, RankName
+from relay_client.job_session.console import ConsoleLines, run_command
+from relay_client.job_session.members import Group, Member, Members, Phase, RankName
 from relay_client.job_session.stepping import MOVING, Stepping
 from relay_client.job_session.stops import Stops
-from relay_client.job_session.translation import StaleId, Translation
-from relay_client.job_session.view.commands import run_command
-from relay_client.job_session.view.console import ConsoleLines
-from relay_client.job_session.view.summary import names_of
-from relay_client.job_session.view.thread_list import ThreadList
-from relay_client.job_session.wire import AskRanks, CloseRank, OpenChild, Output, Wire, reason_of
+from relay_client.job_session.summary import names_of
+from relay_client.job_session.thread_list import ThreadList
+from relay_client.job_session.translation import Ids, StaleId, Translation
+from relay_client.job_session.wire import AskRanks, CloseRank, EndSession, OpenChild, Output, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response, arguments_of, is_message
 
-__all__ = ["JobSession"]
+__all__ = ["CAPABILITIES", "LEAVE_TIMEOUT", "ExitCodes", "JobSession", "Leaving"]
+
+
+# What the session of all ranks supports: everything that debugpy supports, and stepping a single thread.
+
+CAPABILITIES: Body = {**DEBUGPY_CAPABILITIES, "supportsSingleThreadExecutionRequests": True}
+"""The body of the response to `initialize`."""
+
+
+# The end of a session: at the editor's request, or with the exit code of a job that has ended.
+
+LEAVE_TIMEOUT = 1.5
+"""Seconds until the editor is answered even if ranks have not been detached, for example because their network is
+down. VS Code waits 2 s for the answer (vscode/src/vs/workbench/contrib/debug/browser/rawDebugSession.ts)."""
+_BY_LAUNCHER = {143: 2, 137: 1}
+"""SIGTERM and SIGKILL, with which a launcher ends the other ranks once one has failed; it sends SIGTERM first."""
+
+
+class Leaving:
+    """Detaches from all ranks, and then answers the editor.
+
+    An editor that has its answer may connect again at once, and the debugger of a rank closes a connection that is made
+    before the previous debug session has ended.
+
+    Args:
+        members: The attached ranks; each is removed when its connection has ended.
+        wire: For requests and answers.
+    """
+
+    def __init__(self, members: Members, wire: Wire) -> None:
+        self._members = members
+        self._wire = wire
+        self._request: Request | None = None
+        self._deadline: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Leaving {'not requested' if self._request is None else f'by {self._deadline:.3f}'}>"
+
+    def detach(self, *, ends: bool) -> None:
+        """Detach from all ranks; they continue, or end if `ends` is true."""
+        for member in self._members:
+            self._wire.ask(member.number, "disconnect", {"terminateDebuggee": ends})
+            self._wire.put(CloseRank(member.number))
+
+    def end_session(self, request: Request, now: float) -> None:
+        """Answer the request and end the session once all ranks are detached."""
+        self._request, self._deadline = request, now + LEAVE_TIMEOUT
+        self.left()
+
+    def left(self) -> None:
+        """Follow the end of a connection to a rank."""
+        if not len(self._members):
+            self._finish()
+
+    def next_deadline(self) -> float | None:
+        """Return when to call `tick`, or None."""
+        return self._deadline
+
+    def tick(self, now: float) -> None:
+        """Answer without waiting any longer, if the time is up."""
+        if self._deadline is not None and now >= self._deadline:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._request is not None:
+            self._wire.answer(self._request)
+            self._wire.put(EndSession())
+            self._request = self._deadline = None
+
+
+class ExitCodes:
+    """The exit codes of the ranks that have ended, in the order in which they became known."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[bool, int, str], int] = {}
+
+    def __repr__(self) -> str:
+        return f"<ExitCodes {list(self._found.values())}>"
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, member: Member, code: int) -> None:
+        """Record how a rank has ended, in place of how it ended before it was restarted."""
+        self._found.pop(member.order, None)
+        self._found[member.order] = code
+
+    @property
+    def of_job(self) -> int:
+        """The exit code of the rank that failed first, if possible of one that the launcher has not ended; else 0."""
+        failed = [code for code in self._found.values() if code]
+        return min(failed, key=lambda code: _BY_LAUNCHER.get(code, 0), default=0)
+
 
 _FOR_ALL = frozenset(
     {"setBreakpoints", "setFunctionBreakpoints", "setExceptionBreakpoints", "setDebuggerProperty", "setPydevdSourceMap"}

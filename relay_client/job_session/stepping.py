@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relay_client.job_session.groups import Group
-from relay_client.job_session.ids import Ids
-from relay_client.job_session.members import Member, Members
+from relay_client.job_session.members import Group, Member, Members
 from relay_client.job_session.stops import Stops
-from relay_client.job_session.view.thread_list import ThreadList
+from relay_client.job_session.thread_list import ThreadList
+from relay_client.job_session.translation import Ids
 from relay_client.job_session.wire import OnResponse, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Request, Response
 from relay_core.dap.prefetch import RESUMING

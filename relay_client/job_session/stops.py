@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relay_client.job_session.members import Member, Members, Place, Stop, numbers_of
+from relay_client.job_session.summary import UNKNOWN, WAITING, summary
 from relay_client.job_session.translation import GONE, Translation
-from relay_client.job_session.view.summary import UNKNOWN, WAITING, summary
 from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Request, Response, with_short_description
 

@@ -6,11 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from relay_client.agents.job_ranks import absent_ranks
-from relay_client.agents.roster import Claim, Destination
+from relay_client.agents.roster import Claim, Destination, absent_ranks
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient, RequestFailed
-from relay_client.dap.frames import function_of
+from relay_client.dap import DapClient, RequestFailed, function_of
 from relay_client.mcp.paths import ControlRefused
 from relay_client.mcp.reading import Items, chosen_ranks
 from relay_client.ui.text import clock, format_ranks

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from relay_client.agents.job_ranks import absent_ranks
+from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.collect import collect_values
 from relay_client.compare.differences import find_differences

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import posixpath
+from collections.abc import Awaitable, Callable
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from relay_client.pdb.breakpoints import Breakpoints, parse_spec
-from relay_client.pdb.child_processes import Connect, release_child
 from relay_client.pdb.screen import Screen
 from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
 from relay_client.pdb.source import Source
 from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
 
-__all__ = ["PAUSE_TIMEOUT", "Debugger"]
+__all__ = ["PAUSE_TIMEOUT", "Connect", "Debugger", "release_child"]
+
+logger = logging.getLogger(__name__)
+
+
+# Releases child processes that wait for their own debug session.
+#
+# With `--debug-follow-children`, debugpy makes each child process of a job wait for a debug session. The prompt debugs
+# only one process, so it attaches to each child and detaches immediately.
+
+RESPONSE_TIMEOUT = 30.0
+"""Seconds to wait for each response from a child; a child that is waiting for a session is otherwise idle."""
+
+Connect = Callable[[], Awaitable[DapClient]]
+"""Opens a new connection to the job's debug adapter."""
+
+
+async def release_child(connect: Connect, pid: int) -> None:
+    """Let a waiting child process continue without a debugger."""
+    try:
+        async with await connect() as client:
+            await client.attach({}, exceptions=[], within=RESPONSE_TIMEOUT, subProcessId=pid)
+            await client.request("disconnect", {"terminateDebuggee": False}, within=RESPONSE_TIMEOUT)
+    except RelayDebugError as error:  # the child or the job has exited
+        logger.debug("process %d was not released: %s", pid, error)
+
 
 PAUSE_TIMEOUT = 2.0
 """Seconds to wait for a pause; Python code stops within milliseconds, and a tunnel adds its round trips."""

@@ -11,35 +11,185 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
-from relay_client.agents.roster import Destination
+from relay_client.agents.event_log import name_with_node
+from relay_client.agents.requests import send_request
+from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.answer import answer_as_text
 from relay_client.compare.console import Question
+from relay_client.editor.job_view import JobView
 from relay_client.editor.session import EditorSession
 from relay_client.ports.connection_records import ConnectionRecord
-from relay_client.ports.job_views import JobViews
-from relay_client.ports.source_files import find_local_root, is_different
-from relay_core.agent_api.announcement import AgentId
+from relay_client.ui.text import clock
+from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
+from relay_core.agent_api.requests import Digest, FileDigest, stream_name
 from relay_core.dap.messages import Request
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.layers.layer import Layer, ToLocal
 from relay_core.layers.stack import LayerStack
+from relay_core.net.session.client import LinkState
 from relay_core.net.session.stream import StreamBroken
 from relay_core.net.streams.bridge import Bridge
 from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.records import parse
+from relay_core.tunnel.limits import MAX_TARGET_NAME
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["FAREWELL_TIMEOUT", "EditorLink", "end_reason"]
+__all__ = ["FAREWELL_TIMEOUT", "EditorLink", "JobViews", "end_reason", "find_local_root", "is_different"]
+
+logger = logging.getLogger(__name__)
+
+
+# Snapshots of the job behind a local port, created from the roster and the state of the tunnel.
+
+AWAY = frozenset({LinkState.RECONNECTING, LinkState.SILENT})
+
+
+class JobViews:
+    """Creates the snapshots for one connection.
+
+    Args:
+        tunnels: The tunnels to the agents.
+        destination: The destination of the connection.
+    """
+
+    def __init__(self, tunnels: Tunnels, destination: Destination) -> None:
+        self._tunnels = tunnels
+        self._port = destination.port
+        self._agent: AgentId | None = None
+        """The agent of the stream."""
+        self._pid: int | None = None
+        """The process that the stream leads to; it stays the same if another process takes the port later."""
+        self._view = JobView(destination.port, tunnels.endpoint.path)
+
+    def __repr__(self) -> str:
+        return f"<JobViews of port {self._port}>"
+
+    @property
+    def agent_id(self) -> AgentId | None:
+        """The agent of the stream."""
+        return self._agent
+
+    def connected(self) -> None:
+        """Record that a stream to the owner of the port has just been opened."""
+        if claim := self._owner():
+            self._agent, self._pid = claim.agent.id, claim.target.pid
+
+    def current(self) -> JobView:
+        """Return what is currently known, or what was last known about a process that has exited."""
+        claim = self._owner()
+        is_running = claim is not None and (
+            self._agent is None or (claim.agent.id, claim.target.pid) == (self._agent, self._pid)
+        )
+        is_unknown = claim is None and not self._view.label
+        self._view = replace(
+            self._view, is_running=is_running, other_ports=self._tunnels.roster.ports() if is_unknown else ()
+        )
+        if claim is not None and is_running:
+            self._view = _described(self._view, claim.agent, claim.target)
+        if self._agent is not None and (agent := self._tunnels.roster.agent(self._agent)):
+            self._view = replace(
+                self._view,
+                away_reason=self._away_reason(self._agent),
+                announces_endings=agent.endings is not None,
+                ending=agent.ending(self._port, self._pid),
+            )
+        return self._view
+
+    def _owner(self) -> Claim | None:
+        return self._tunnels.roster.owner(self._port, time.time())
+
+    def _away_reason(self, agent_id: AgentId) -> str:
+        link = self._tunnels.link(agent_id)
+        return (link.reason or link.state.value) if link is not None and link.state in AWAY else ""
+
+
+def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
+    attachment = target.attachment
+    since = f" (since {clock(attachment.since)})" if attachment and attachment.since is not None else ""
+    return replace(
+        view,
+        label=name_with_node(target, agent),
+        is_alone=target.world in {None, 1},
+        host=agent.host,
+        cwd=target.cwd,
+        script=target.script,
+        pushes=target.pushes,
+        is_stopped=bool(attachment and attachment.is_stopped),
+        peer_timeout=target.peer_timeout,
+        holder=f"held by {attachment.user}{since}" if attachment else "",
+    )
+
+
+# Source files on this machine: the directory with a job's code, and files that differ from the job's files.
+#
+# Breakpoints that are set in a different version of a file stop the job at the wrong lines.
+
+MAX_SOURCE = 4 * 1024 * 1024
+"""Maximum size in bytes of a source file that is compared."""
+TIMEOUT = 10.0
+"""Seconds to wait for the agent's response; nothing is delayed in the meantime."""
+
+
+def find_local_root(folder: str, script: str) -> str:
+    """Return the editor's folder or the current directory, whichever contains the job's script; "" if neither does.
+
+    Args:
+        folder: The folder that the editor has opened, or "".
+        script: A file name, or the name of a module.
+    """
+    if not script:
+        return ""
+    relative = Path(script) if script.endswith(".py") else Path(*script.split("."))
+    for root in ([Path(folder)] if folder else []) + [Path.cwd()]:
+        if any((root / each).exists() for each in (relative, relative.with_suffix(".py"))):
+            return str(root)
+    return ""
+
+
+async def is_different(tunnels: Tunnels, agent_id: AgentId, port: int, local: str, remote: str) -> bool | None:
+    """Return whether two files differ in more than their line endings; None if they cannot be compared.
+
+    Args:
+        tunnels: The client's tunnels.
+        agent_id: The agent of the job.
+        port: The logical port of the job.
+        local: The file on this machine.
+        remote: The file on the node, relative to the job's start directory if it is inside that directory.
+    """
+    request = Digest(port, remote)
+    if len(stream_name(request).encode()) > MAX_TARGET_NAME:
+        return None
+    own = await asyncio.to_thread(_digest, Path(local))
+    if not own:
+        return None
+    try:
+        found = parse(FileDigest, await send_request(tunnels, agent_id, request, within=TIMEOUT)).sha256
+    except RelayDebugError as error:  # the agent is of an earlier version, or serves only ports
+        logger.debug("cannot compare %s with the job's file: %s", local, error)
+        return None
+    return found != own if found else None
+
+
+def _digest(path: Path) -> str:
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_SOURCE:
+            return ""
+        return FileDigest.of(path.read_bytes()).sha256
+    except (OSError, ValueError):  # the file is not readable, or the path is invalid
+        return ""
+
 
 FAREWELL_TIMEOUT = 2.0
 """Seconds for an editor to close its side after the last messages; VS Code waits just as long for the response to
 its `disconnect`."""
-
-logger = logging.getLogger(__name__)
 
 
 class EditorLink:

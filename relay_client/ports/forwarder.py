@@ -17,15 +17,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from relay_client.agents.roster import Destination
-from relay_client.agents.tunnels import Tunnels
-from relay_client.agents.unreachable import NotForwarded
+from relay_client.agents.tunnels import NotForwarded, Tunnels
+from relay_client.ports.all_ranks import JobConnection
 from relay_client.ports.connection_records import Connections
-from relay_client.ports.listening_editors.forwarder import Editor, ReverseForwarder, editor_on
-from relay_client.ports.listening_editors.program import program_on
+from relay_client.ports.listening_editors import Editor, ReverseForwarder, editor_on, program_on
 from relay_client.ports.local_port import LocalPort, debugger_ports
 from relay_client.ports.port_lock import PortLock, PortLocked, PortOwner
 from relay_client.ports.waiting_connection import PortLog, carry
-from relay_client.ports.whole_job.all_ranks import JobConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.endpoint import LocalEndpoint

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from relay_client.agents.announcement_changes import describe_state, name_with_node
+from relay_client.agents.event_log import describe_state, name_with_node
 from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels

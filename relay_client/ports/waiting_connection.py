@@ -5,7 +5,7 @@
        |   the local side disconnected        |  +--> refused for good: held by another user, or nothing is listening
        +-- the target has exited, unanswered -+
 
-Bytes from the local side are kept until the target sends its first byte (`relay_client.ports.layers.early_bytes`).
+Bytes from the local side are kept until the target sends its first byte (`relay_client.ports.layers`).
 Until then, they can be sent again if the target exits, for example because the job was restarted.
 
 A stream to a process holds that process for its user. So it is opened only once the local program has sent bytes of the
@@ -26,10 +26,8 @@ from relay_client.agents.search import RETRY_DELAYS
 from relay_client.agents.tunnels import Tunnels
 from relay_client.editor.attach_answers import AttachAnswers
 from relay_client.ports.connection_records import ConnectionRecord
-from relay_client.ports.discarding_stream import DiscardingStream
 from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason
-from relay_client.ports.layers.early_bytes import EarlyBytes
-from relay_client.ports.layers.reverse_request_guard import RequestGuard
+from relay_client.ports.layers import EarlyBytes, RequestGuard
 from relay_client.ports.local_port import LocalPort
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import HEADER_START
@@ -38,12 +36,62 @@ from relay_core.layers.layer import Layer, ToPeer
 from relay_core.layers.piece import MessageSplitter
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.stream import SessionStream, StreamBroken
-from relay_core.net.streams.bridge import Bridge, Traffic
+from relay_core.net.streams.bridge import Bridge, PeerHandler, Traffic
 from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["PortLog", "carry"]
+__all__ = ["DiscardingStream", "PortLog", "carry"]
+
+logger = logging.getLogger(__name__)
+
+
+# The stream of a connection that is waiting for a target: it discards the bytes, because a layer has kept them.
+
+MAX_SENT = 64 * 1024
+"""Number of bytes after which the sender is paused; an editor sends a few hundred before it receives an answer."""
+
+
+class DiscardingStream:
+    """A `PeerStream` without a peer."""
+
+    def __init__(self) -> None:
+        self._handler: PeerHandler | None = None
+        self._sent = 0
+
+    def __repr__(self) -> str:
+        return f"<DiscardingStream sent={self._sent}>"
+
+    def deliver_to(self, handler: PeerHandler) -> None:
+        """Set the handler, which is paused once it has sent `MAX_SENT` bytes."""
+        self._handler = handler
+        self.send(b"")
+
+    def detach(self) -> None:
+        """Remove the handler."""
+        self._handler = None
+
+    def send(self, data: bytes) -> None:
+        """Discard bytes."""
+        self._sent += len(data)
+        if self._sent >= MAX_SENT and self._handler is not None:
+            self._handler.peer_writing_paused()
+
+    def send_eof(self) -> None:
+        """Do nothing."""
+
+    def pause_reading(self) -> None:
+        """Do nothing."""
+
+    def resume_reading(self) -> None:
+        """Do nothing."""
+
+    def abort(self, reason: str = "") -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
 
 GONE = frozenset({ResetCode.GONE, ResetCode.UNKNOWN_TARGET, ResetCode.NOT_ALLOWED, ResetCode.LIMIT})
 """Refusals after which another attempt may succeed. Streams are opened only to announced ports, so a port that turns
@@ -52,8 +100,6 @@ out not to be served has just been removed."""
 FIRST_BYTES_TIMEOUT = 30.0
 """Timeout in seconds for the first request to a process; VS Code sends it immediately."""
 NOT_DAP = "only programs that use the Debug Adapter Protocol can connect to a process"
-
-logger = logging.getLogger(__name__)
 
 
 async def carry(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from relay_client.agents.job_ranks import AbsentRank, absent_ranks
+from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import format_ranks
 from relay_core.compat import TIMEOUT_ERRORS, timeout

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 
-from relay_client.agents.job_ranks import absent_ranks
 from relay_client.agents.requests import send_request
+from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.stacks.groups import Reply, read_replies
 from relay_core.agent_api.announcement import AgentInfo, State

@@ -21,7 +21,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from relay_client.ui.console import rich_console
 from relay_client.ui.target_table import Row, most_important, rich_table, summary
 from relay_core.compat import timeout
 from relay_core.net.tasks import TaskSet
@@ -29,7 +28,23 @@ from relay_core.net.tasks import TaskSet
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ScreenTable", "live_table"]
+__all__ = ["ScreenTable", "live_table", "rich_console"]
+
+
+# Access to the terminal through rich; without rich, the client prints plain text.
+
+
+def rich_console(*, stderr: bool = False) -> Console | None:
+    """Return a rich console for stdout or stderr; None if rich is not installed.
+
+    With `NO_COLOR` (https://no-color.org), the console writes neither colours nor bold headings.
+    """
+    try:
+        from rich.console import Console  # noqa: PLC0415 - on a terminal only
+    except ImportError:  # rich is optional
+        return None
+    return Console(stderr=stderr, color_system=None if os.environ.get("NO_COLOR") else "auto")
+
 
 REFRESH_INTERVAL = 1.0
 """Seconds between updates; the table is redrawn only if it or the size of the terminal has changed."""

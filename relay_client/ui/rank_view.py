@@ -1,7 +1,4 @@
-"""What a target is doing, as a kind and as text.
-
-This is the only description of it: tables, log lines, events, the page, the extension and the MCP server show it.
-"""
+"""What a target is doing, as a kind and as text, and how it has ended, as the end of a sentence and as an exit code."""
 
 from __future__ import annotations
 
@@ -10,8 +7,47 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from relay_core.agent_api.announcement import State, TargetInfo
+from relay_core.agent_api.ending import Ending
 
-__all__ = ["Kind", "RankView", "rank_view"]
+__all__ = ["Kind", "RankView", "exit_code", "how_ended", "rank_view"]
+
+
+# How a target has ended, as the end of a sentence and as an exit code.
+
+SIGKILL = 9
+_SIGNALS = {
+    **dict(enumerate(("HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL"), start=1)),
+    **dict(enumerate(("USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM"), start=10)),
+    24: "XCPU",
+    25: "XFSZ",
+    31: "SYS",
+}
+"""Signals that terminate a process on Linux (signal(7)), where jobs run; this machine may number them differently."""
+
+
+def how_ended(ending: Ending) -> str:
+    """Return how a target has ended, without the subject of the sentence."""
+    if ending.signal is not None:
+        why = ending.error or ("the usual cause is lack of memory" if ending.signal == SIGKILL else "")
+        return f"was killed by {_signal(ending.signal)}{f' ({why})' if why else ''}"
+    if ending.replaced_by:
+        return f"has replaced itself with {ending.replaced_by} (exec); attach again to debug that program"
+    error = f": {ending.error}" if ending.error else ""
+    return f"has ended{error}" if ending.status is None else f"ended with status {ending.status}{error}"
+
+
+def exit_code(ending: Ending) -> int | None:
+    """Return the exit code as a shell shows it, or None if it is unknown."""
+    return 128 + ending.signal if ending.signal is not None else ending.status
+
+
+def _signal(number: int) -> str:
+    return f"SIG{_SIGNALS[number]}" if number in _SIGNALS else f"signal {number}"
+
+
+# What a target is doing, as a kind and as text.
+#
+# This is the only description of it: tables, log lines, events, the page, the extension and the MCP server show it.
 
 
 class Kind(enum.Enum):

@@ -9,27 +9,144 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from relay_client.ui.column_widths import column_widths, columns_to_show
 from relay_client.ui.rank_view import Kind, RankView, rank_view
 from relay_client.ui.text import duration
-from relay_client.ui.usage_cells import USAGE_COLUMNS, usage_cells
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
+from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage
+from relay_core.value_parsers import format_ranges
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = [
     "COLUMNS",
+    "GAP",
+    "USAGE_COLUMNS",
     "Row",
     "as_json",
     "by_node",
+    "column_widths",
+    "columns_to_show",
     "most_important",
     "plain_table",
     "rich_table",
     "rows",
     "run_lines",
     "summary",
+    "usage_cells",
 ]
+
+
+# Resource usage of a process and its node as narrow table cells: ` 1.2` processors, `3.1G` of memory. No I/O.
+#
+# Cells in one column have the same width, so that columns do not move when numbers change.
+
+USAGE_COLUMNS = ("cpu", "mem", "gpu", "node gpu")
+WIDTH = 4
+"""Number of characters in a number with its unit."""
+UNITS = "BKMGTPE"
+"""Powers of 1024."""
+TEN, HUNDRED = 10, 100
+"""Limits below which numbers have one decimal place: for bytes with a unit, and for processors."""
+MAX_NUMBER = 999
+"""Largest number in front of a unit, so that any announced number fits."""
+
+
+def usage_cells(usage: NodeUsage | None, port: int | None = None) -> tuple[str, ...]:
+    """Return one cell for each of `USAGE_COLUMNS`; unknown numbers are empty.
+
+    Args:
+        usage: The latest sample of the node; None without a monitor.
+        port: The logical port of the process; None for a node without processes.
+    """
+    used = usage.of(port) if usage is not None and port is not None else None
+    cells = ("", "", "") if used is None else (_processors(used.cpu), _bytes(used.memory), _shares(used.gpus))
+    return *cells, _gpus(usage.gpus) if usage is not None else ""
+
+
+def _processors(number: float) -> str:
+    number = min(number, MAX_NUMBER)
+    return (f"{number:.1f}" if round(number, 1) < HUNDRED else f"{number:.0f}").rjust(WIDTH)
+
+
+def _bytes(number: float) -> str:
+    power = 0
+    while round(number) > MAX_NUMBER and power < len(UNITS) - 1:
+        number, power = number / 1024, power + 1
+    number = min(number, MAX_NUMBER)
+    digits = f"{number:.1f}" if power and round(number, 1) < TEN else f"{number:.0f}"
+    return f"{digits}{UNITS[power]}".rjust(WIDTH)
+
+
+def _shares(shares: tuple[GpuShare, ...]) -> str:
+    """Return the numbers of a process's GPUs, and the memory that it uses on them: `0  31G`, `0-3  98G`."""
+    if not shares:
+        return ""
+    return f"{format_ranges(share.number for share in shares)} {_bytes(sum(share.memory for share in shares))}"
+
+
+def _gpus(gpus: tuple[GpuUsage, ...]) -> str:
+    """Return the average usage of a node's GPUs, and the total memory in use on them: ` 87% 3.1G`."""
+    if not gpus:
+        return ""
+    busy = min(1.0, sum(gpu.busy for gpu in gpus) / len(gpus))
+    return f"{f'{busy:.0%}'.rjust(WIDTH)} {_bytes(sum(gpu.memory for gpu in gpus))}"
+
+
+# Decides which columns are shown on a terminal of a given width, and how wide they are. No I/O.
+#
+# no monitor             the monitor's columns are never shown
+# everything fits        each column is as wide as its longest cell
+# not everything fits    long columns are cut to `CUT_TO`; then empty and unimportant columns are omitted until the rest
+#                        fits, and the remaining space goes to the columns that were cut
+# still too wide         the first columns of `SHRINKING` are cut further
+
+CUT_TO = {"state": 24, "node": 16, "held by": 18, "script": 16}
+"""Widths of columns with long cells on a narrow terminal, the most important column first. `stopped at train.py:41`
+and `crashed: ValueError: ...` are recognizable in 24 characters."""
+LEAST_IMPORTANT = (*reversed(USAGE_COLUMNS), "pid", "script", "since", "port", "held by")
+"""Columns that are omitted on a narrow terminal, in this order."""
+SHRINKING = (("node", 4), ("state", 8), ("node", 1), ("state", 1))
+"""Columns that are cut further, each with the smallest width in that step."""
+GAP = 2
+"""Space between columns, as `rich` draws it."""
+
+
+def columns_to_show(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[int]:
+    """Return the numbers of all columns, without the monitor's columns if no agent has a monitor."""
+    return [
+        column for column, name in enumerate(names) if name not in USAGE_COLUMNS or any(line[column] for line in lines)
+    ]
+
+
+def column_widths(names: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> dict[int, int]:
+    """Return the width of each column to show, in their order.
+
+    Args:
+        names: The headings.
+        lines: The cells of each row.
+        width: Width of the terminal.
+    """
+    natural = {column: max(len(line[column]) for line in (names, *lines)) for column in columns_to_show(names, lines)}
+    if _total(natural) <= width:
+        return natural
+    shown = {column: min(natural[column], CUT_TO.get(names[column], natural[column])) for column in natural}
+    empty = [name for name in LEAST_IMPORTANT if not any(line[names.index(name)] for line in lines)]
+    for name in dict.fromkeys([*empty, *LEAST_IMPORTANT]):
+        if _total(shown) > width:
+            shown.pop(names.index(name), None)
+    for name in CUT_TO:
+        if (column := names.index(name)) in shown:
+            shown[column] += max(0, min(natural[column] - shown[column], width - _total(shown)))
+    for name, least in SHRINKING:
+        column = names.index(name)
+        shown[column] -= max(0, min(shown[column] - least, _total(shown) - width))
+    return shown
+
+
+def _total(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
 
 COLUMNS = ("node", "rank", "port", "pid", "script", "state", "since", *USAGE_COLUMNS, "held by")
 

@@ -14,8 +14,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from relay_client.dap.client import DapClient
-from relay_client.demo.sample import Sample
+from relay_client.dap import DapClient
+from relay_client.demo.environment import Sample
 from relay_core.errors import RelayDebugError
 from relay_core.program.console import print_error
 

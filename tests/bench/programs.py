@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from relay_client.demo.process import Child
+from relay_client.demo.environment import Child
 from relay_core.compat import timeout
 
 __all__ = ["ROOT", "Conversation", "Held", "Programs", "Usage", "holding", "lines_of", "load", "python_json"]

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from relay_client.demo.process import Child
+from relay_client.demo.environment import Child
 from tests.bench.programs import Programs, lines_of
 from tests.support.ports import free_port
 

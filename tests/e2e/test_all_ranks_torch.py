@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import AllRanksEditor, all_ranks_editor, ports_in_a_row
 from tests.support.relay import LocalRelay

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import suspend
 from tests.support.ports import consecutive_ports

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, PROGRAM, Stopped, stopped_at_breakpoint
 from tests.support.follower import Follower

@@ -11,10 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_client.dap.client import DapClient
-from relay_client.demo.checks import DemoFailed
-from relay_client.demo.environment import DemoEnvironment
-from relay_client.demo.sample import Sample, find_sample
+from relay_client.dap import DapClient
+from relay_client.demo.environment import DemoEnvironment, DemoFailed, Sample, find_sample
 from relay_client.demo.walkthrough import STEPS, run_walkthrough
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT, gone

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import Body, DapClient, RequestFailed
+from relay_client.dap import Body, DapClient, RequestFailed
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port

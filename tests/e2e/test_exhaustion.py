@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from relay_core.dap.framing import encode
 from tests.support.armed import adapter, armed

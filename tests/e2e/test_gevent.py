@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import Body, DapClient, RequestFailed
+from relay_client.dap import Body, DapClient, RequestFailed
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, stopped_at_breakpoint
 from tests.support.ports import free_port

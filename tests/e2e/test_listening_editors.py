@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.listening import ListeningEditor, listening_editor
 from tests.support.ports import free_port

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.hang_job import hang_job, line_of

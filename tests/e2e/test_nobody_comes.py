@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.paths import in_front
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.ports import consecutive_ports

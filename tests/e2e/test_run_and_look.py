@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port

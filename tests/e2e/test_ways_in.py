@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support import mpi
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import Stopped

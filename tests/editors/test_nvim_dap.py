@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.editor_setup.entries import Entry
-from relay_client.editor_setup.snippets import SNIPPETS
+from relay_client.editor_setup.entries import SNIPPETS, Entry
 from tests.support.deadline import DEADLINE
 from tests.support.programs import environment
 

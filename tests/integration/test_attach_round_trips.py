@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint

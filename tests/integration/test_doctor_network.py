@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.doctor.examination import examine as examine_client
+from relay_client.doctor import examine as examine_client
 from relay_core.access_settings import AccessSettings
 from relay_core.diagnosis import server
 from relay_core.diagnosis.checks import Status

@@ -14,7 +14,7 @@ import pytest
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_core.auth.sas_credentials import SasKeyCredential

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from relay_agent.paths import in_front
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone
 from tests.support.ports import free_port

@@ -6,7 +6,7 @@ import os
 import psutil
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.errors import ConnectionLost
 from tests.support.armed import REARMED, adapter, armed
 from tests.support.deadline import DEADLINE

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from relay_agent.agent.layers import GreetingGuard
 from relay_agent.prefetch.layer import PrefetchLayer
-from relay_client.ports.layers.early_bytes import EarlyBytes
-from relay_client.prefetch.response_cache import ResponseCache
+from relay_client.ports.layers import EarlyBytes
+from relay_client.prefetch import ResponseCache
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Output, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, MessageSplitter

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_client.dap.client import Body, DapClient
+from relay_client.dap import Body, DapClient
 from relay_core.errors import RelayDebugError
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.dap.framing import Message, encode
 from tests.support.deadline import DEADLINE

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.pdb_jobs import PROMPT, looping, pdb, scripted
 from tests.support.terminal import CTRL_C, CTRL_D

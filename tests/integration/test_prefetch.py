@@ -16,7 +16,7 @@ from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.agents.tunnels import Tunnels
 from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
-from relay_client.prefetch.response_cache import ResponseCache
+from relay_client.prefetch import ResponseCache
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET
 from relay_core.hyco.address import Endpoint
@@ -194,7 +194,7 @@ async def look(session: Stopped, levels: int = 1) -> dict[str, str]:
 async def test_real_debugger(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the second stop every request is answered from the cache: the tunnel to the agent is stalled."""
     for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):  # on a slow machine, the editor is as slow as a person
-        monkeypatch.setattr(f"relay_client.prefetch.response_cache.{limit}", 3600.0)
+        monkeypatch.setattr(f"relay_client.prefetch.{limit}", 3600.0)
     async with (
         debuggee(tmp_path) as (_, debugger_port, script),
         tunnelled_to(relay, debugger_port, dap_only=True, settings=Settings()) as path,
@@ -230,7 +230,7 @@ async def test_job_that_prefetches(
 ) -> None:
     """The same with a job whose debugpy relay_agent started, whichever side connects."""
     for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):
-        monkeypatch.setattr(f"relay_client.prefetch.response_cache.{limit}", 3600.0)
+        monkeypatch.setattr(f"relay_client.prefetch.{limit}", 3600.0)
     port, script = free_port(), tmp_path / "counting.py"
     script.write_text(PROGRAM)
     levels = 20 if debugging is listening else 1  # an editor that listens gets single frames from debugpy only

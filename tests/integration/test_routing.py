@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.agents.roster import Destination
+from relay_client.ports.editor_link import JobViews
 from relay_client.ports.forwarder import Forwarder
-from relay_client.ports.job_views import JobViews
 from relay_client.ports.local_port import all_ranks_port, parse_forwards
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.ending import Ending
@@ -351,7 +351,7 @@ async def test_a_wait_is_logged_once(
         attempts.append(f"rank 1 held by bob@laptop for {len(attempts)} s")
         return attempts[-1]
 
-    monkeypatch.setattr("relay_client.agents.unreachable.describe_agent", describe)
+    monkeypatch.setattr("relay_client.agents.tunnels.describe_agent", describe)
     async with node_of(relay, held, rank=1) as node, tunnels(relay) as client, Forwarder(client, [port]):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(DAP_START)

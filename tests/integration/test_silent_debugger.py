@@ -13,7 +13,7 @@ from relay_agent.agent import layers
 from relay_agent.agent.layers import PATIENCE
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import timeout
 from relay_core.dap.framing import Message

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay_client.agents.announcement_changes import describe_state
+from relay_client.agents.event_log import describe_state
 from relay_client.cli.running.status_text import status_text
 from relay_client.control.codec import encode
 from relay_client.control.messages import Event, GetStatus, Subscribe

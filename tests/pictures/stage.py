@@ -9,7 +9,7 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.pictures.namespaces import HOME, VENV, on_host
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT

@@ -10,7 +10,7 @@ import zipapp
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.errors import RelayDebugError
 from tests.programs.odd import API, EDITOR, RUN, Odd
 from tests.support import secrets

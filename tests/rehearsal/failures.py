@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_server.config.model import Limits
 from tests.rehearsal.guide import PORTS, STEPS, WITH_KEY_VAULT
 from tests.rehearsal.walk import IN_PREPARE, PREPARE, Cloud, Walk

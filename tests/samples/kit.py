@@ -19,7 +19,7 @@ from types import ModuleType
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.samples.kit import (
     SAMPLES,
     Running,

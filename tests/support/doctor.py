@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.doctor import examine as examine_node
-from relay_client.doctor.examination import examine as examine_client
+from relay_client.doctor import examine as examine_client
 from relay_core.access_settings import AccessSettings
 from relay_core.diagnosis.checks import Examination, Result, Status
 from tests.support import secrets

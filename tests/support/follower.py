@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.net.tasks import cancel_and_wait
 from tests.support.deadline import DEADLINE
 

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from relay_client.dap.client import DapClient
-from relay_client.dap.tcp import TcpStream
+from relay_client.dap import DapClient, TcpStream
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import Stopped
 

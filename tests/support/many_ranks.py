@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap.client import Body, DapClient
+from relay_client.dap import Body, DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import all_ranks_port, debugger_ports
 from relay_core.compat import timeout

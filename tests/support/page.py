@@ -14,7 +14,7 @@ from relay_client.control.log_history import LogHistory
 from relay_client.control.messages import Attach, Attached
 from relay_client.control.server import client_id
 from relay_client.control.service import ControlService, Subscriber
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_client.page.server import PageServer
 from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.ending import Ending

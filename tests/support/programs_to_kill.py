@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from relay_client.demo.process import Child
+from relay_client.demo.environment import Child
 from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.net.tasks import TaskSet
 from tests.support.deadline import DEADLINE

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import first_completed
 from tests.support.deadline import DEADLINE

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 
-from relay_client.dap.client import Body, DapClient
+from relay_client.dap import Body, DapClient
 from relay_core.net.tasks import TaskSet
 from tests.support.deadline import DEADLINE
 

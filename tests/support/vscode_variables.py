@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.dap.framing import Message
 from relay_core.net.tasks import TaskSet
 from tests.support.deadline import DEADLINE

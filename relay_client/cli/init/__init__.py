@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         change_files(arguments, entries, folder)
     else:
-        from relay_client.editor_setup.snippets import SNIPPETS
+        from relay_client.editor_setup.entries import SNIPPETS
 
         print(SNIPPETS[editor](entries, str(folder)))
     return 0

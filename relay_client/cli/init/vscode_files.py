@@ -15,8 +15,14 @@ from typing import NamedTuple
 from relay_client.cli.common import PROGRAM, add_verbose
 from relay_client.cli.forward import add_options
 from relay_client.editor_setup.entries import Entry
-from relay_client.editor_setup.task_command import Places, access_arguments, missing_secrets, task_environ
-from relay_client.editor_setup.vscode import launch_json, tasks_json
+from relay_client.editor_setup.vscode import (
+    Places,
+    access_arguments,
+    launch_json,
+    missing_secrets,
+    task_environ,
+    tasks_json,
+)
 from relay_client.ui.diff import unified_diff
 from relay_core.errors import ConfigurationError
 from relay_core.program.options import access_settings

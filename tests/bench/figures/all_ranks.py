@@ -22,8 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from relay_client.agents.roster import Destination
-from relay_client.dap.client import DapClient
-from relay_client.demo.process import Child
+from relay_client.dap import DapClient
+from relay_client.demo.environment import Child
 from relay_client.job_session.wire import ToEditor, ToRank
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import all_ranks_port

@@ -11,7 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from relay_client.demo.process import Child
+from relay_client.demo.environment import Child
 from tests.bench.programs import lines_of, python_json
 from tests.bench.report import Limit, Row
 from tests.bench.stage import HC, Stage

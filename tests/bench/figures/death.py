@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.errors import ConnectionLost
 from tests.bench.programs import lines_of
 from tests.bench.report import Limit, Row, median_ms

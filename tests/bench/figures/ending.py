@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from relay_client.dap.client import DapClient
-from relay_client.demo.process import Child
+from relay_client.dap import DapClient
+from relay_client.demo.environment import Child
 from relay_core.errors import ConnectionLost
 from tests.bench.report import Row
 from tests.bench.stage import HC, Stage

@@ -16,7 +16,7 @@ from functools import partial
 
 import psutil
 
-from relay_client.demo.process import Child
+from relay_client.demo.environment import Child
 from tests.bench.figures.capacity import free_range
 from tests.bench.figures.footprint import MIB, memory
 from tests.bench.programs import Usage, lines_of, load

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import psutil
 
-from relay_client.demo.process import Child
+from relay_client.demo.environment import Child
 from tests.bench.figures.overhead import FULL_SPEED, Round, State, Work, around_a_visit, rounds_of, row_of
 from tests.bench.programs import Held, holding, lines_of, python_json
 from tests.bench.report import Row

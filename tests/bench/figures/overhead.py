@@ -27,7 +27,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.bench.programs import Conversation
 from tests.bench.report import Limit, Row
 from tests.bench.stage import Stage

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
 from tests.support.jobs import job, run_job

@@ -11,8 +11,8 @@ from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
 from relay_client.job_session.wire import ToEditor
-from relay_client.ports.layers.reverse_request_guard import SUBPROCESS_EVENTS, RequestGuard
-from relay_client.prefetch.response_cache import ResponseCache
+from relay_client.ports.layers import SUBPROCESS_EVENTS, RequestGuard
+from relay_client.prefetch import ResponseCache
 from relay_core.dap.framing import MessageDecoder
 from relay_core.dap.messages import Message
 from relay_core.errors import ProtocolError

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.bench.programs import Programs
 from tests.bench.workloads import ABSENT, ATTACHED, LISTENING
 from tests.support.deadline import DEADLINE

@@ -7,7 +7,7 @@ import pytest
 
 from relay_agent import api, start_remote_debugging, start_remote_debugging_from_args
 from relay_agent.settings.model import DebugSettings
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone, job, run_job
 from tests.support.secrets import new_key

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support import run_job as run_job_support
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job, run_job

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from tests.support.armed import REARMED, adapter_ports, armed
 from tests.support.deadline import DEADLINE

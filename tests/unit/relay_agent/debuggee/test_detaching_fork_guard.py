@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from relay_core.errors import ConnectionLost
 from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 

@@ -5,7 +5,7 @@ from textwrap import indent as indent_text
 
 import pytest
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from relay_core.errors import ConnectionLost
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone, job, run_job

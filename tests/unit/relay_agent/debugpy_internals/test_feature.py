@@ -9,7 +9,7 @@ import pytest
 
 from relay_agent.debugpy_internals import table
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Feature
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT, job

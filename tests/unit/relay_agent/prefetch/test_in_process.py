@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from relay_agent.prefetch.in_process import PydevdPrefetcher
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.dap.framing import Message
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from tests.support.deadline import DEADLINE

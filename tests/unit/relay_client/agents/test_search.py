@@ -64,7 +64,7 @@ async def test_agent_that_leaves_at_the_end_of_a_search(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log states what a search finds after the agent has left, not what the search before it has found."""
-    monkeypatch.setattr("relay_client.agents.search_schedule.SHORT", 0.01)
+    monkeypatch.setattr("relay_client.agents.search.SHORT", 0.01)
     caplog.set_level("INFO")
     roster = Roster()
     searches = Leaving(roster)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from relay_client.agents.search_schedule import EXPECTED_FOR, LONG, SETTLING, SHORT, SearchSchedule
+from relay_client.agents.search import EXPECTED_FOR, LONG, SETTLING, SHORT, SearchSchedule
 
 
 def test_no_agent() -> None:

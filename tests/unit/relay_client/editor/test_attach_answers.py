@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.dap.debugpy_capabilities import DEBUGPY_CAPABILITIES
-from relay_client.editor.attach_answers import AttachAnswers
+from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES, AttachAnswers
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from relay_client.mcp.control import _breakpoint, _Session
 from relay_core.dap.framing import MessageDecoder, encode
 from tests.support.deadline import DEADLINE

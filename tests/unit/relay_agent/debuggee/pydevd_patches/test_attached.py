@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from relay_agent.debuggee.pydevd_patches import attached
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 

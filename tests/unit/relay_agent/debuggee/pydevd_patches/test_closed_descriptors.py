@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.debuggee.pydevd_patches.closed_descriptors import LOST
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.errors import RelayDebugError
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from relay_core.net.tasks import cancel_and_wait
 from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower

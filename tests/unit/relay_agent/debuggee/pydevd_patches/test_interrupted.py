@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relay_agent.debuggee.unreached.compiled import CompiledWatch, Place, describe
-from relay_client.dap.client import DapClient
+from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 from tests.support.torch_job import needs_torch

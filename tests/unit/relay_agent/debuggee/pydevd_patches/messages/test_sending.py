@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.debuggee.pydevd_patches.messages.sending import KEPT_OUTPUT, shortened
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT
 from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower

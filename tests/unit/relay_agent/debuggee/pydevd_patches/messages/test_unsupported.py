@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.dap.client import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 

@@ -1,0 +1,332 @@
+"""A DAP client without a user interface: requests, events, and debugpy's attach sequence, over tunnels or TCP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.dap.framing import MessageDecoder, encode
+from relay_core.dap.messages import Body, Event, Message, Request, Response, is_message
+from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.net.streams.bridge import ByteStream
+from relay_core.net.tasks import TaskSet
+
+__all__ = ["Body", "DapClient", "RequestFailed", "TcpStream", "function_of"]
+
+
+_CURRENT = " (Current frame)"
+"""pydevd appends this to the name of the frame in which a thread is stopped while an exception is shown."""
+
+
+def function_of(frame: Body) -> str:
+    """Return the name of a StackFrame's function, as the program defines it."""
+    return str(frame["name"]).removesuffix(_CURRENT)
+
+
+# A TCP connection as a `ByteStream`, for a debugger on this machine or behind a forwarded port.
+
+READ_SIZE = 64 * 1024
+
+
+class TcpStream:
+    """An open TCP connection; `relay_core.net.streams.bridge` documents the contract of its methods."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> bytes:
+        """Return the next bytes, or b"" at the end."""
+        try:
+            return await self._reader.read(READ_SIZE)
+        except OSError as error:
+            raise _connection_lost(error) from error
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes."""
+        try:
+            if not self._writer.is_closing():  # if it is, `drain` reports why
+                self._writer.write(data)
+            await self._writer.drain()
+        except OSError as error:
+            raise _connection_lost(error) from error
+
+    async def write_eof(self) -> None:
+        """Close the sending direction."""
+        if not self._writer.is_closing():
+            self._writer.write_eof()
+
+    async def close(self) -> None:
+        """Close both directions."""
+        self._writer.close()
+        with contextlib.suppress(OSError):  # the peer may already have closed it
+            await self._writer.wait_closed()
+
+    def abort(self, reason: str = "") -> None:  # noqa: ARG002 - TCP cannot transmit a reason
+        """Close the connection without sending the buffered bytes."""
+        self._writer.transport.abort()
+
+
+def _connection_lost(error: OSError) -> ConnectionLost:
+    return ConnectionLost(f"the connection to the debug adapter failed: {error.strerror or type(error).__name__}")
+
+
+# A DAP client without a user interface: requests, events, and debugpy's attach sequence.
+#
+# The demo, the tests and `relay-client pdb` use it. Every wait ends as soon as the connection closes.
+
+DEFAULT_TIMEOUT = 10.0
+"""Seconds to wait for one response or event; a debugger on the same machine needs milliseconds."""
+MAX_KEPT_EVENTS = 10_000
+"""Maximum number of events kept for `wait_for_event`; if there are more, the oldest are dropped. A job sends one or two
+events for each line that it prints."""
+CLOSE_TIMEOUT = 2.0
+"""Seconds to wait until the last bytes have been sent; after that, the connection is aborted."""
+
+T = TypeVar("T")
+
+
+class RequestFailed(RelayDebugError):
+    """The debug adapter rejected a request, or did not respond in time; the sentence contains the adapter's reason.
+
+    Args:
+        reason: The `message` of the adapter's response, or "" if it did not respond.
+    """
+
+    def __init__(self, sentence: str, *, hint: str = "", reason: str = "") -> None:
+        super().__init__(sentence, hint=hint)
+        self.reason = reason
+
+
+class DapClient:
+    """One debug session, over TCP or over any other stream to a debug adapter.
+
+        async with await DapClient.connect("127.0.0.1", 5678) as client:
+            await client.attach({"train.py": [{"line": 40}]})
+            stopped = await client.wait_for_event("stopped")
+
+    All methods that wait raise RequestFailed if the adapter rejects the request or `within` seconds have passed, and
+    ConnectionLost or ProtocolError if the connection has ended. If `within` is None, they wait without limit.
+
+    Args:
+        stream: A stream that is connected to the adapter; this client closes it.
+    """
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._sequence = itertools.count(1)
+        self._responses: dict[int, Response] = {}
+        self._events: deque[Event] = deque(maxlen=MAX_KEPT_EVENTS)
+        self._changed = asyncio.Event()
+        """Set, and replaced by a new one, when a message has arrived or the connection has ended."""
+        self._lost: RelayDebugError | None = None
+        self._tasks = TaskSet()
+        self._tasks.spawn(self._receive(), name="DAP receiver")
+
+    def __repr__(self) -> str:
+        return f"<DapClient {'closed' if self._lost else 'open'} events={len(self._events)}>"
+
+    async def __aenter__(self) -> DapClient:
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        await self.close()
+
+    @classmethod
+    async def connect(cls, host: str, port: int, *, within: float = DEFAULT_TIMEOUT) -> DapClient:
+        """Return a client that is connected to a debug adapter, or to a port that is forwarded to one.
+
+        Raises:
+            ConnectionLost: nothing is listening there, or the connection was not accepted in time.
+        """
+        try:
+            async with timeout(within):
+                reader, writer = await asyncio.open_connection(host, port)
+        except (OSError, *TIMEOUT_ERRORS) as error:
+            raise ConnectionLost(f"nothing is listening on {host}:{port}") from error
+        return cls(TcpStream(reader, writer))
+
+    async def request(
+        self, command: str, arguments: Mapping[str, Any] | None = None, *, within: float | None = DEFAULT_TIMEOUT
+    ) -> Body:
+        """Send a request and return the body of its response."""
+        return await self._response_to(command, await self._send(command, arguments), within)
+
+    async def wait_for_event(
+        self, *names: str, matching: Callable[[Body], bool] = lambda _body: True, within: float | None = DEFAULT_TIMEOUT
+    ) -> Event:
+        """Remove and return the oldest kept event with one of these names, or wait for the next one.
+
+        Without names, any event matches.
+        """
+        return await self._wait_for(
+            lambda: self._pop_event(names, matching), f"no event {' or '.join(map(repr, names)) or 'at all'}", within
+        )
+
+    async def attach(
+        self,
+        breakpoints: Mapping[str, Sequence[Body]],
+        *,
+        exceptions: Sequence[str] | None = None,
+        pause: bool = False,
+        within: float = DEFAULT_TIMEOUT,
+        **arguments: Any,
+    ) -> dict[str, list[Body]]:
+        """Attach to the job, set breakpoints before it continues, and return the adapter's Breakpoint for each.
+
+        Args:
+            breakpoints: DAP SourceBreakpoints by source path.
+            exceptions: Exceptions that stop the job: debugpy's filters "uncaught", "raised" and "userUnhandled"; None
+                for debugpy's default.
+            pause: Whether to stop the job before it continues; a job that is waiting for its debugger then stops right
+                after the wait.
+            within: Seconds for each response of the sequence.
+            arguments: Further attach arguments, such as pathMappings.
+        """
+        await self.request("initialize", {"clientID": "relay-client", "adapterID": "debugpy"}, within=within)
+        attach = await self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
+
+        def response_or_event() -> Response | Event | None:
+            return self._responses.get(attach) or self._pop_event(("initialized",), lambda _body: True)
+
+        first: Response | Event = await self._wait_for(response_or_event, "no event 'initialized'", within)
+        if first["type"] == "response":  # an error: debugpy reports success only after configurationDone
+            _body_of("attach", first)
+        try:
+            return await self._configure(attach, breakpoints, exceptions, pause=pause, within=within)
+        except ConnectionLost:
+            if (response := self._responses.get(attach)) is not None:
+                _body_of("attach", response)  # raises the reason for which the session has ended
+            raise
+
+    async def _configure(
+        self,
+        attach: int,
+        breakpoints: Mapping[str, Sequence[Body]],
+        exceptions: Sequence[str] | None,
+        *,
+        pause: bool,
+        within: float,
+    ) -> dict[str, list[Body]]:
+        """Set breakpoints and exceptions, and wait for the response to `attach`, whose number is given."""
+        results = {path: await self.set_breakpoints(path, here, within=within) for path, here in breakpoints.items()}
+        if exceptions is not None:
+            await self.request("setExceptionBreakpoints", {"filters": list(exceptions)}, within=within)
+        if pause:
+            await self.request("pause", {"threadId": 1}, within=within)  # debugpy pauses all threads, whatever the id
+        await self.request("configurationDone", within=within)
+        await self._response_to("attach", attach, within)
+        return results
+
+    async def set_breakpoints(
+        self, path: str, breakpoints: Sequence[Body], *, within: float = DEFAULT_TIMEOUT
+    ) -> list[Body]:
+        """Replace the breakpoints of one source file, and return the adapter's Breakpoint for each."""
+        arguments = {"source": {"path": path}, "breakpoints": list(breakpoints)}
+        results: list[Body] = (await self.request("setBreakpoints", arguments, within=within)).get("breakpoints", [])
+        return results
+
+    async def close(self) -> None:
+        """Close the connection. Debugpy then removes the breakpoints and resumes the job."""
+        await self._tasks.cancel_all()
+        self._end(ConnectionLost("the debug session was closed", code=1000))
+        try:
+            async with timeout(CLOSE_TIMEOUT):
+                await self._stream.close()
+        except (ConnectionLost, *TIMEOUT_ERRORS):
+            self._stream.abort("the debugger has disconnected")
+
+    async def _send(self, command: str, arguments: Mapping[str, Any] | None = None) -> int:
+        if self._lost:
+            raise self._lost
+        number = next(self._sequence)
+        request: Request = {"seq": number, "type": "request", "command": command, "arguments": dict(arguments or {})}
+        await self._stream.write(encode(request))
+        return number
+
+    async def _response_to(self, command: str, number: int, within: float | None) -> Body:
+        response = await self._wait_for(
+            lambda: self._responses.pop(number, None), f"no response to '{command}'", within
+        )
+        return _body_of(command, response)
+
+    async def _wait_for(self, find: Callable[[], T | None], problem: str, within: float | None) -> T:
+        """Call `find` now and after each message until its result is not None, and return that result.
+
+        Raises:
+            RequestFailed: `within` seconds have passed; `problem` is the start of the sentence.
+        """
+        try:
+            async with timeout(within):
+                while (found := find()) is None:
+                    if self._lost:
+                        raise self._lost
+                    await self._changed.wait()
+                return found
+        except TIMEOUT_ERRORS:
+            raise RequestFailed(f"{problem} within {within:g} s") from None
+
+    def _pop_event(self, names: Sequence[str], matching: Callable[[Body], bool]) -> Event | None:
+        for event in self._events:
+            if (not names or event["event"] in names) and matching(event.get("body") or {}):
+                self._events.remove(event)
+                return event
+        return None
+
+    async def _receive(self) -> None:
+        decoder = MessageDecoder()
+        try:
+            while data := await self._stream.read():
+                for message in decoder.receive_data(data):
+                    await self._dispatch(message)
+            decoder.receive_eof()
+            self._end(ConnectionLost("the debug adapter closed the connection"))
+        except RelayDebugError as error:
+            self._end(error)
+
+    async def _dispatch(self, message: Message) -> None:
+        if is_message(message, "response"):
+            self._responses[message["request_seq"]] = message
+        elif is_message(message, "event"):
+            self._events.append(message)
+        elif is_message(message, "request"):
+            await self._reject(message)
+        self._notify()
+
+    async def _reject(self, request: Request) -> None:
+        """Reject a request from the adapter, which would otherwise wait for a response."""
+        response: Response = {
+            "seq": next(self._sequence),
+            "type": "response",
+            "request_seq": request["seq"],
+            "command": request["command"],
+            "success": False,
+            "message": "unsupported",
+        }
+        await self._stream.write(encode(response))
+
+    def _end(self, reason: RelayDebugError) -> None:
+        self._lost = self._lost or reason
+        self._notify()
+
+    def _notify(self) -> None:
+        """Wake every waiting coroutine."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _body_of(command: str, response: Response) -> Body:
+    """Return the body of a response.
+
+    Raises:
+        RequestFailed: the response is an error.
+    """
+    if not response.get("success"):
+        reason = response.get("message") or "no reason given"
+        raise RequestFailed(f"the debugger refused '{command}': {reason}", reason=reason)
+    return response.get("body") or {}

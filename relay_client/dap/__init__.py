@@ -1,1 +1,0 @@
-"""A small client for the Debug Adapter Protocol, its connection over TCP, and facts about debugpy."""

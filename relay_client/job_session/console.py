@@ -1,0 +1,160 @@
+"""The debug console of a session of all ranks: its commands, the ranks' output, and lines about connections."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from relay_client.editor.messages import CONSOLE, IMPORTANT, PREFIX
+from relay_client.job_session.members import Group, Member
+from relay_client.job_session.summary import names_of
+from relay_client.job_session.thread_list import MANY, ThreadList
+from relay_client.job_session.wire import Wire
+from relay_client.ui.text import in_plural
+from relay_core.dap.messages import Body, Request, arguments_of
+from relay_core.errors import UsageError
+
+__all__ = ["LINE_DELAY", "ConsoleLines", "GroupChoice", "run_command"]
+
+
+HELP = (
+    "use @group all, @group here, @group 0,3-5, @expand 0-7, @expand, @collapse, @ranks, @all EXPRESSION, "
+    "@diff EXPRESSION, @stats EXPRESSION or @hang"
+)
+
+
+class GroupChoice(Protocol):
+    """The part of a session that these commands use."""
+
+    @property
+    def group(self) -> str:
+        """The group that moves together."""
+
+    def answer_where(self, request: Request) -> None:
+        """Answer a request with where all ranks are."""
+
+    def choose(self, group: Group) -> str:
+        """Make another group of ranks move together; return the group as text."""
+
+
+def run_command(request: Request, session: GroupChoice, threads: ThreadList, wire: Wire) -> bool:
+    """Answer an `evaluate` from the debug console if it is a command; return False if it is an expression."""
+    text = arguments_of(request).get("expression")
+    if not isinstance(text, str) or not text.strip().startswith("@"):
+        return False
+    name, _, rest = text.strip()[1:].partition(" ")
+    if name == "ranks":
+        session.answer_where(request)
+        return True
+    try:
+        result = _run(name, rest.strip(), session, threads)
+    except UsageError as error:
+        wire.fail(request, f"{error.sentence}; {error.hint}")
+    else:
+        wire.answer(request, {"result": result, "variablesReference": 0})
+    return True
+
+
+def _run(name: str, rest: str, session: GroupChoice, threads: ThreadList) -> str:
+    match name:
+        case "group":
+            return session.choose(Group.parse(rest)) if rest else session.group
+        case "expand":
+            threads.expanded = Group.parse(rest or "all").ranks
+        case "collapse":
+            threads.expanded = frozenset()
+        case _:
+            raise UsageError(f"unknown command: '@{name[:40]}'", hint=HELP)
+    threads.note_change()
+    if name == "expand":
+        return "the chosen ranks are now listed one by one"
+    return f"if there are more than {MANY} ranks, the ranks at each place now share an entry"
+
+
+# What the debug console shows about the ranks: their output, and relay-client's lines about their connections.
+#
+# The output of a job is shown with the rank in front of each line. A line about one connection, for example about how
+# its rank has ended, is shown once for all ranks that share it: `ranks 0-63 ended with status 0`.
+
+LINE_DELAY = 0.3
+"""Seconds to wait for the same line about other ranks."""
+_WAITING = "waiting for "
+_SUBJECT = "\0"
+"""Placeholder for the name of the rank in a line."""
+
+
+class ConsoleLines:
+    """The lines of one session.
+
+    Args:
+        wire: Sends the lines.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._due: dict[tuple[str, str], list[Member]] = {}
+        """Members by line and category; the line has a placeholder in place of the name of its member."""
+        self._due_at: float | None = None
+        self._shown: set[str] = set()
+        """Lines that name no rank: each is shown once."""
+        self._waiting: set[int] = set()
+        """Members, by number, whose first line about waiting was left out."""
+        self._unfinished: Member | None = None
+        """The member whose last output did not end with a line break."""
+
+    def __repr__(self) -> str:
+        return f"<ConsoleLines due={len(self._due)}>"
+
+    def received(self, member: Member, body: Body, now: float) -> None:
+        """Handle a rank's `output` event, which already contains the session's ids."""
+        match body:
+            case {"category": "telemetry"}:
+                return
+            case {"category": str(category), "output": str(text)} if category in {CONSOLE, IMPORTANT}:
+                if text.startswith(PREFIX):
+                    self.about(member, text.removeprefix(PREFIX).rstrip("\n"), category, now)
+                    return
+        self._show_output(member, body)
+
+    def about(self, member: Member, text: str, category: str, now: float) -> None:
+        """Show a line about the connection to a rank."""
+        if text.startswith(_WAITING) and member.number not in self._waiting:
+            self._waiting.add(member.number)  # its debugger starts within a second or two
+            return
+        where = member.name.where
+        if not where or where not in text:
+            if text not in self._shown:
+                self._shown.add(text)
+                self._wire.line(text, category)
+            return
+        self._due.setdefault((text.replace(where, _SUBJECT), category), []).append(member)
+        self._due_at = now + LINE_DELAY if self._due_at is None else self._due_at
+
+    def next_deadline(self) -> float | None:
+        """Return when lines are due."""
+        return self._due_at
+
+    def tick(self, now: float) -> None:
+        """Show the lines that are due."""
+        if self._due_at is not None and now >= self._due_at:
+            self.flush()
+
+    def flush(self) -> None:
+        """Show all lines now."""
+        due, self._due, self._due_at = self._due, {}, None
+        for (text, category), members in due.items():
+            name = members[0].name.where if len(members) == 1 else names_of(members)
+            start, subject, end = text.partition(f"{_SUBJECT} ")
+            line = f"{subject}{in_plural(end)}" if subject and not start and len(members) > 1 else text
+            self._wire.line(line.replace(_SUBJECT, name), category)
+
+    def _show_output(self, member: Member, body: Body) -> None:
+        text = body.get("output")
+        if not isinstance(text, str) or not text:
+            self._wire.event("output", body)
+            return
+        before = "" if self._unfinished is member else f"{member.name.label} | "
+        broken = "\n" if self._unfinished not in {None, member} else ""
+        self._unfinished = None if text.endswith("\n") else member
+        rest = text.removesuffix("\n")
+        lines = rest.replace("\n", f"\n{member.name.label} | ")
+        self._wire.event("output", {**body, "output": f"{broken}{before}{lines}{text[len(rest) :]}"})

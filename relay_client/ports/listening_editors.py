@@ -1,0 +1,351 @@
+"""Reverse connections: an editor listens on a local port, and the job connects to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import json
+import logging
+import socket
+from pathlib import Path
+from typing import NoReturn
+
+from relay_client.agents.roster import Destination
+from relay_client.agents.tunnels import Tunnels
+from relay_client.ports.connection_records import ConnectionRecord, Connections
+from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason
+from relay_client.ports.layers import RequestGuard
+from relay_client.prefetch import ResponseCache
+from relay_client.ui.text import printable
+from relay_core.agent_api.metadata import StreamMetadata
+from relay_core.agent_api.requests import Failure, Listen
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.layers.layer import Layer
+from relay_core.layers.stack import LayerStack
+from relay_core.net.loopback import until_accepted
+from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.stream import SessionStream
+from relay_core.net.streams.bridge import Bridge
+from relay_core.net.streams.endpoint import LocalEndpoint, LocalSide, connect_local
+from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.records import parse, parse_or_none
+from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables
+from relay_core.tunnel.events import StreamOpened
+from relay_core.tunnel.outcomes import ResetCode
+
+__all__ = ["Editor", "ReverseForwarder", "carry_to_editor", "editor_on", "is_in_use", "program_on"]
+
+logger = logging.getLogger(__name__)
+
+
+PROC = Path("/proc")
+
+
+def program_on(port: int) -> str:
+    """Return the program that listens on a port, as in `python -m http.server (pid 4711)`; "" if unknown.
+
+    Only Linux shows this, and only for processes of this user; for root, for all.
+    """
+    with contextlib.suppress(OSError):  # this is not Linux
+        sockets = {f"socket:[{inode}]" for inode in shared_tables().listener_inodes(port)}
+        processes = sorted((int(each.name) for each in PROC.iterdir() if each.name.isdecimal()), reverse=True)
+        for pid in processes if sockets else ():
+            if _has_one(pid, sockets) and (name := _name(pid)):
+                return f"{name} (pid {pid})"
+    return ""
+
+
+def _has_one(pid: int, sockets: set[str]) -> bool:
+    try:
+        return any(str(each.readlink()) in sockets for each in (PROC / str(pid) / "fd").iterdir())
+    except OSError:  # the process of another user, or one that has just closed a descriptor or exited
+        return False
+
+
+def _name(pid: int) -> str:
+    """Return the program and its script or module; other arguments may be secrets."""
+    with contextlib.suppress(OSError):
+        program, *arguments = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        match arguments:
+            case ["-m", module, *_]:
+                words = [Path(program).name, "-m", module]
+            case [script, *_] if script[:1] not in {"", "-"}:
+                words = [Path(program).name, str(Path(*Path(script).parts[-2:]))]
+            case _:
+                words = [Path(program).name]
+        return printable(" ".join(words))
+    return ""
+
+
+# One connection that a job has opened to a listening editor, from accept to close.
+#
+# The local program is debugpy's adapter, which the editor has started. The adapter passes relay-client's events on,
+# just as it passes on the job's; after `terminated`, it ends the editor's session.
+
+
+async def carry_to_editor(
+    tunnels: Tunnels,
+    record: ConnectionRecord,
+    endpoint: LocalSide,
+    stream: SessionStream,
+    *,
+    prefetch: bool,
+    allow_terminate: bool,
+) -> None:
+    """Carry a stream from the job until it ends, and show the editor why it has ended.
+
+    Args:
+        tunnels: The tunnels to the agents.
+        record: The connection, as data for display.
+        endpoint: The connection to the editor; closed at the end.
+        stream: The stream from the job; closed at the end.
+        prefetch: Whether the agent prefetches at stops.
+        allow_terminate: Whether the editor may terminate the job.
+    """
+    link = EditorLink(tunnels, Destination(record.port), record, allow_terminate=allow_terminate, listens=True)
+    layers: list[Layer] = [link.session, RequestGuard(None, link.refused), record.observer()]
+    layers += [ResponseCache(is_adapter_local=True)] if prefetch else []
+    try:
+        await link.carry(Bridge(endpoint, stream, LayerStack(layers), traffic=record.traffic))
+        await stream.close()
+        await endpoint.close()
+        sent, received = record.traffic.sent, record.traffic.received
+        logger.info("port %d: connection closed (%d bytes sent, %d received)", record.port, sent, received)
+    except RelayDebugError as error:
+        stream.abort(error.sentence if isinstance(error, ConnectionLost) else "")
+        record.closed(end_reason(error))
+        logger.warning("port %d: connection lost: %s", record.port, error.sentence)
+        link.write_end(endpoint, [link.session], error)
+        await first_completed(endpoint.close(), timeout=FAREWELL_TIMEOUT)
+    except asyncio.CancelledError:
+        stream.abort(record.why_cancelled, code=ResetCode.CLOSED)
+        link.write_end_now(endpoint, [link.session], f"{record.why_cancelled}; the job continues without a debugger")
+        raise
+    finally:
+        endpoint.abort()
+
+
+# Reverse connections: an editor listens on a local port, and the job connects to it.
+#
+# With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds that the port is in use, asks
+# the port's agent to make the job connect, and carries each stream that the agent then opens to the editor. The editor
+# must belong to this user: a debugger runs code in the job, so no other user's program may receive the job's
+# connection. The client checks the listener before it sends the request, and the accepted connection before it carries
+# any bytes.
+#
+#     FREE --port in use--> IN USE --an agent serves the port--> REQUESTED --last stream ended, editor closed--> FREE
+
+LOCAL_HOST = "127.0.0.1"
+POLL_INTERVAL = 1.0
+"""Seconds between checks of whether an editor is listening."""
+REQUEST_INTERVAL = 2.0
+"""Seconds between requests to the agent."""
+REFUSED_INTERVAL = 15.0
+"""Seconds to wait after a refused request; the cause rarely disappears unless the job changes."""
+DIAL_TIMEOUT = 5.0
+MAX_REFUSAL = 16 * 1024
+"""Maximum number of bytes in the agent's response if the job cannot connect."""
+
+
+class Editor(enum.Enum):
+    """What is known about the program that is listening on a local port."""
+
+    OWN = "of this user"
+    FOREIGN = "of another user"
+    UNKNOWN = "this system does not show which user, or nothing is listening"
+
+
+class ReverseForwarder:
+    """Carries connections from a job to an editor that is listening.
+
+    Args:
+        tunnels: The tunnels to the agents.
+        port: The port on which the editor is listening, which is also the job's logical port.
+        connections: The list that contains the editor while it waits, and the connections to the editor.
+        trust_unknown: Whether to treat a program as the editor even if this system does not show which user owns it.
+        allow_terminate: Whether the editor may terminate the job.
+    """
+
+    def __init__(
+        self,
+        tunnels: Tunnels,
+        port: int,
+        connections: Connections,
+        *,
+        trust_unknown: bool = False,
+        allow_terminate: bool = False,
+    ) -> None:
+        self._tunnels = tunnels
+        self._port = port
+        self._connections = connections
+        self._waiting: ConnectionRecord | None = None
+        """The record of the editor while it is listening and no job has connected."""
+        self._trust_unknown = trust_unknown
+        self._allow_terminate = allow_terminate
+        self._streams = TaskSet()
+        self._over = asyncio.Event()
+        """Set when the editor has stopped listening, or its last connection has ended."""
+        self._last_logged = ""
+
+    def __repr__(self) -> str:
+        return f"<ReverseForwarder port={self._port} streams={len(self._streams)}>"
+
+    async def run(self) -> NoReturn:
+        """Serve the editor whenever it is listening, until cancelled.
+
+        Raises:
+            RelayDebugError: no agent can be reached, and waiting cannot help.
+        """
+        try:
+            async with self._streams:
+                with self._tunnels.accepting(self._port, self._accept):
+                    while True:
+                        await self._until_editor_listens()
+                        refused = await self._serve()
+                        await asyncio.sleep(REFUSED_INTERVAL if refused else REQUEST_INTERVAL)
+        finally:
+            self._stop_waiting()
+
+    async def _until_editor_listens(self) -> None:
+        while not self._is_editor_listening():
+            self._stop_waiting()
+            await asyncio.sleep(POLL_INTERVAL)  # the operating system has no event for this
+        if self._waiting is None:
+            self._waiting = self._connections.add(self._port)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._connections.remove(self._waiting)
+            self._waiting = None
+
+    def _wait_for(self, reason: str) -> None:
+        """Show why no job has connected to the editor yet."""
+        if self._waiting is not None:
+            self._waiting.waiting(reason)
+
+    def _is_editor_listening(self) -> bool:
+        if not is_in_use(self._port):
+            return False
+        try:
+            editor = editor_on(self._port)
+        except OSError as error:
+            self._log_once(f"cannot determine which user's program is listening: {error.strerror}")
+            return False
+        if editor is Editor.FOREIGN:
+            self._log_once("another user's program is listening, so the job will not connect to it")
+        return editor is Editor.OWN or (editor is Editor.UNKNOWN and self._trust_unknown)
+
+    async def _serve(self) -> bool:
+        """Make the job connect, and wait until the editor has finished; return True if the job cannot connect."""
+        wanted = Destination(self._port)
+        agent_id = await self._tunnels.search.wait_for(
+            lambda: self._tunnels.agent_for(wanted),
+            lambda error: self._log_waiting(self._tunnels.unreachable_error(wanted, error)),
+        )
+        self._wait_for("the job has been asked to connect")
+        self._over.clear()
+        try:
+            request = self._tunnels.open_request(agent_id, Listen(self._port))
+            try:
+                refused = await first_completed(self._until_refused(request), self._over.wait())
+            finally:  # the tunnel may stay open when the port is closed
+                await request.close()
+        except ConnectionLost as lost:
+            self._log_once(lost.reason or lost.sentence)
+            return False
+        return bool(refused) and not self._over.is_set()
+
+    async def _until_refused(self, request: SessionStream) -> bool:
+        """Wait until the agent closes the request, and log its reason; return True if the job cannot connect."""
+        received, refused = b"", False
+        try:
+            while (data := await request.read()) and len(received) < MAX_REFUSAL:
+                received += data
+            failure = parse_or_none(Failure, json.loads(received or b"{}"), printable)
+            why = failure.error if failure else ""
+            refused = failure is not None
+        except ConnectionLost as lost:
+            why = lost.reason or lost.sentence
+        except ValueError:
+            why = "the agent sent an invalid response"
+        if why:
+            self._log_once(f"the job cannot connect to the editor: {why}")
+            self._wait_for(f"the job cannot connect to the editor: {why}")
+        return refused
+
+    def _accept(self, driver: SessionDriver, stream: SessionStream, event: StreamOpened) -> None:
+        prefetch = parse(StreamMetadata, event.metadata).prefetch
+        connecting = self._connect(driver, stream, prefetch=prefetch)
+        self._streams.spawn(connecting, name=f"connection of the job to port {self._port}")
+
+    async def _connect(self, driver: SessionDriver, stream: SessionStream, *, prefetch: bool) -> None:
+        """Connect one stream from the job to the editor."""
+        try:
+            async with timeout(DIAL_TIMEOUT):
+                local = await self._dial_editor()
+        except (OSError, *TIMEOUT_ERRORS) as error:
+            if isinstance(error, PermissionError):
+                self._log_once(f"the job has not connected to the editor: {error}")
+            driver.refuse(stream, ResetCode.UNREACHABLE, f"no editor is listening on port {self._port} any more")
+            self._over.set()
+            return
+        driver.accept(stream)
+        self._last_logged = ""
+        logger.info("port %d: the job has connected to the editor", self._port)
+        record, self._waiting = self._waiting or self._connections.add(self._port), None
+        record.connected()
+        try:
+            await carry_to_editor(
+                self._tunnels, record, local, stream, prefetch=prefetch, allow_terminate=self._allow_terminate
+            )
+        finally:
+            self._connections.remove(record)
+            if len(self._streams) == 1:  # this is the last stream
+                self._over.set()
+
+    async def _dial_editor(self) -> LocalEndpoint:
+        """Connect to the editor, and wait until a process of this user has accepted the connection.
+
+        Raises:
+            OSError: the editor is no longer listening, or the listening program belongs to another user.
+        """
+        local = await connect_local(LOCAL_HOST, self._port)
+        await until_accepted(local, trust_unknown=self._trust_unknown)
+        return local
+
+    def _log_waiting(self, error: RelayDebugError) -> None:
+        self._log_once(f"waiting: {error}")
+        self._wait_for(error.reason_to_wait)
+
+    def _log_once(self, text: str) -> None:
+        if text != self._last_logged:
+            self._last_logged = text
+            logger.warning("port %d: %s", self._port, text)
+
+
+def is_in_use(port: int) -> bool:
+    """True if a program is listening on a local port; checked without connecting to it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # servers usually set this option
+        try:
+            probe.bind((LOCAL_HOST, port))
+        except OSError:
+            return True
+    return False
+
+
+def editor_on(port: int) -> Editor:
+    """Return which user's program is listening on a local port.
+
+    Raises:
+        OSError: that cannot be determined at the moment.
+    """
+    try:
+        owners = shared_tables().listener_owners(port)
+    except OwnersNotShown:
+        owners = set()
+    if not owners:
+        return Editor.UNKNOWN
+    return Editor.OWN if owners == {own_user()} else Editor.FOREIGN

@@ -1,1 +1,0 @@
-"""The local port of all ranks, with one connection to each rank."""

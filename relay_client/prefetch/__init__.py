@@ -1,1 +1,0 @@
-"""Answers DAP requests from the editor with responses that the agent has prefetched."""

@@ -1,0 +1,35 @@
+"""Facts about the outputs of the session of all ranks; its connections are in tests/integration/test_all_ranks.py."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from relay_client.job_session import wire
+from relay_client.ports.all_ranks import JobConnection
+from relay_client.ports.connection_records import Connections
+from relay_client.ports.local_port import all_ranks_port
+from relay_core.dap.framing import MessageDecoder
+
+
+class Endpoint:
+    """Keeps what the editor receives, one element for each write."""
+
+    def __init__(self) -> None:
+        self.written: list[list[str]] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append([message["body"]["output"] for message in MessageDecoder().receive_data(data)])
+
+
+async def test_outputs_of_a_child_that_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request to a child process leaves in the flush that opens its connection; none may follow."""
+    endpoint = Endpoint()
+    tunnels = SimpleNamespace(joining_writes=contextlib.nullcontext)
+    connection = JobConnection(tunnels, all_ranks_port(1), Connections(lambda: None), endpoint)  # type: ignore[arg-type]
+    monkeypatch.setattr(connection, "_open_child", lambda _number, pid: connection.session.show(f"joined: {pid}"))
+    for line in ("one", "two"):
+        connection.session.show(line)
+    connection.session._wire.put(wire.OpenChild(1, 41))
+    connection.flush()
+    assert [["relay-client: one\n", "relay-client: two\n"], ["relay-client: joined: 41\n"]] == endpoint.written

@@ -1,0 +1,20 @@
+"""Facts about how the end of a target is described."""
+
+import pytest
+
+from relay_client.ui.rank_view import exit_code, how_ended
+from relay_core.agent_api.ending import Ending
+
+
+def test_an_end_of_unknown_kind_is_only_an_end() -> None:
+    """Without status and signal, no number is invented."""
+    assert ("has ended", None) == (how_ended(Ending(5678)), exit_code(Ending(5678)))
+    assert "was killed by signal 64" == how_ended(Ending(5678, signal=64))
+
+
+def test_a_signal_has_its_name_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names are those of the job's system, also if relay-client runs on one that numbers signals differently."""
+    monkeypatch.delattr("signal.SIGKILL")
+    monkeypatch.delattr("signal.SIGUSR1")
+    assert "was killed by SIGKILL (the usual cause is lack of memory)" == how_ended(Ending(5678, signal=9))
+    assert "was killed by SIGUSR1" == how_ended(Ending(5678, signal=10))
