@@ -26,6 +26,7 @@ from tests.bench.figures.discovery import discovery
 from tests.bench.figures.ending import ending
 from tests.bench.figures.families import families
 from tests.bench.figures.footprint import footprint
+from tests.bench.figures.frames import frames
 from tests.bench.figures.interactive import interactive
 from tests.bench.figures.load import load
 from tests.bench.figures.monitor import monitor
@@ -63,6 +64,7 @@ LOOPBACK: list[Figure] = [
         ending,
         ownership,
         footprint,
+        frames,
         capacity,
         families,
         load,
