@@ -7,6 +7,13 @@
 
 A session keeps using its previous transport until the proof in RESUMED has been verified. The agent's side is in
 `sessions`.
+
+Why the first frame has a form of its own: its first byte must distinguish it from TLS, so that a missing tunnel key
+gets an error message instead of "wrong version number". Why an attempt is an object: attempts overlap (make before
+break, and a client that does not know whether its last attempt arrived), and only the newest may change the session.
+The epoch is taken when the attempt is made, not when it succeeds; two attempts with the same number could not be
+ordered. A RESUMED that fails its proof is not final for the client. Whoever could make it final could end sessions by
+answering first, and the relay, which picks the listener, is such a party.
 """
 
 from __future__ import annotations

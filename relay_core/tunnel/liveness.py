@@ -3,6 +3,15 @@
 A PING without a deadline is a common bug in tunnels: a dead peer is then detected only when TCP times out, many minutes
 later. This class has two deadlines: `dead_after` seconds without received data, and the shorter deadline of a probe.
 The owner starts a probe when the wall clock has jumped (a laptop woke up) or the network has changed.
+
+Any received bytes count as an answer, not only the PONG: behind a bulk transfer a PONG can be late on a path that
+works, and a transport is given up only if nothing at all arrives. The WebSocket below has pings as well, but only as
+far as the relay: they say nothing about the peer, and cannot replace this class.
+
+Ugly: after its own event loop was blocked (a suspended process, a swapping machine), this side cannot distinguish a
+dead peer from bytes that it has not read, so a late deadline only starts a probe. A dead peer is then found
+`PROBE_TIMEOUT` later than the settings promise; the alternative, giving up a transport that works, costs every stream a
+resume.
 """
 
 from __future__ import annotations

@@ -21,6 +21,12 @@ __all__ = ["QUEUE_TIME", "SHORT_LIMIT", "SHORT_TIME", "InFlight", "Receipts", "R
 #
 # `Receipts` is the receiving side. An ACK means only that the sender may discard the frames. It does not wait for the
 # consumer of a stream, unlike WINDOW.
+#
+# Frames are kept, not bytes: a resent frame is identical, so the receiver drops duplicates by their number alone and
+# never cuts one. The cost is that a peer's limit on payloads cannot shrink during a session. Nothing is resent on the
+# same transport, which is reliable and ordered: it needs neither retransmission timers nor selective acknowledgements,
+# and a gap is an error of the peer. One deque for kept and one for frames to resend, instead of an index into the
+# first, because an ACK can arrive while frames are being resent and would move every index.
 
 
 class SentFrame(NamedTuple):
@@ -268,6 +274,21 @@ class InFlight:
 # A frame is created and numbered only when a transport can send it. Until then, all credit for the same stream is
 # merged, and the data of a reset stream is dropped. DATA stops at `replay_bytes` of unacknowledged frames; control
 # frames may use `control_reserve` more. Both continue as soon as the peer acknowledges frames. ACKs are not limited.
+#
+# Why frames are numbered as late as possible: a number cannot be taken back, so a frame numbered when it was queued
+# would have to be sent even if its stream has been reset since, and each credit would be a frame of its own.
+#
+# Alternatives to the two queues of 3:
+#   * One queue in the order of arrival: a keystroke waits for all bulk data that the streams have queued (256 KiB
+#     each).
+#   * Plain round-robin: it waits for one turn of every bulk stream. Smaller turns shorten that, but each DATA frame is
+#     a write to a local socket: with turns of 16 KiB, a receiver of eight streams spent half of its CPU time on them.
+#   * Priorities: nothing shows which stream is an editor's and which one a download; both are opened in the same way. A
+#     stream that sends little therefore keeps a part of its turn, and needs no declaration.
+#
+# What is ugly and stays: `adapt` guesses from the sizes of frames whether somebody is working interactively, and keeps
+# less data in flight then. What is in the buffers of the path cannot be overtaken, whatever the order here; the guess
+# costs throughput for a second when it is wrong.
 
 INTERACTIVE_SIZE = 4 * KIB
 """Maximum size in bytes of a frame of an interactive stream."""

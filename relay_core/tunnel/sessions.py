@@ -12,6 +12,17 @@ in memory only and are lost when the agent restarts: stream data is never writte
 At the limit on sessions, a HELLO ends a session without a transport, whose client may have been killed: one without
 open streams if there is any, and of those the one that lost its transport first. A session with open streams is ended
 only if it has been without a transport for `REPLACE_IN_USE_AFTER`. A session with a transport is never ended.
+
+Why the checks have this order: everything that an answer reveals (whether an id is known apart, its epoch and frame
+numbers) comes after the proof, and a RESUME cut half-way changes nothing, so it can be repeated. The proof is not
+replaced by the secure channel, because tunnels without a tunnel key have none, and because a tunnel key authenticates
+a user's programs, not one session. The source address is not checked: it changes with the network, which is what a
+resume is for, and behind the relay it is the relay's.
+
+Why a session is ended at the limit at all: a killed client cannot say goodbye, and its session would keep a place for
+the whole grace period; 32 restarts of a client would lock everybody out. Refusing instead would be simpler and was
+rejected for that reason. The exception of `REPLACE_IN_USE_AFTER` exists because in an outage of the relay all sessions
+are without a transport at once, and the first client to return must not end a debug session of another.
 """
 
 from __future__ import annotations
