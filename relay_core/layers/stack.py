@@ -8,6 +8,18 @@ a layer has added waits until it would not be inside another message.
 
 Each step in a debugger sends about ten messages through all layers, so little is done for each message and layer: a
 layer that does not handle a message by its name is not called.
+
+Why layers are objects with methods, and not coroutines or generators that read a stream: a layer has to answer, hold
+back and add messages in both directions at once, and a generator is suspended in one place. Why no I/O and no tasks: a
+message passes all layers in one call, and order between them needs no locks.
+
+Invariants: bytes that no layer changes leave as they came, byte for byte; an added message is never placed inside
+another one, whatever its direction; a direction is cut only while a layer reads it, so that what is not DAP costs
+nothing but the passing on; a layer is removed only between two events, because layers are known by their index.
+
+What is ugly: whether a layer has changed an event is decided by identity. A layer that returns an equal copy is
+correct, but slower, and nothing reports it. And the names that a layer handles are read when the stack is built or
+shrinks, so a layer cannot change them later; `longest_local` and `longest_peer` are read each time, because one does.
 """
 
 from __future__ import annotations

@@ -9,6 +9,14 @@ how to respond to a Close from the peer: a client answers immediately, a relay f
 Liveness: a peer that sends nothing for `ping_interval` gets a ping, and is considered dead if it sends nothing for
 another `ping_timeout`. This is suspended while the peer is held up: while its bytes are not being read (its pong may be
 among them), or while it does not accept bytes (the ping has not reached it). TCP detects the loss of such a peer.
+
+Why it is not the library's machine: docs/decisions/0009 has the figures. In short, a relay must forward a frame before
+it is complete, must forward a Close before it answers it, and pings need deadlines, which a machine without a clock
+cannot have.
+
+What is ugly: liveness is suspended while the peer is held up, so a peer that vanishes just then is found only by TCP.
+The alternative is worse: a receiver that does not read for a minute is normal (its program may stand at a breakpoint),
+and a ping behind its unread bytes would end its connection.
 """
 
 from __future__ import annotations

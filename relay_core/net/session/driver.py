@@ -4,6 +4,16 @@ All calls are made in one event loop, and events are handled without an `await` 
 session needs no locks. The driver takes data from the session only when the socket accepts it, so that urgent frames
 are sent before queued bulk data. Usually the data is sent in the same call that queued it; if the socket is full, a
 writing task waits for room.
+
+Why events are handled at once instead of in a queue between two tasks: a queue would need a limit of its own, and a
+task switch for each message. Sending from the call that has queued data is the same decision in the other direction.
+Together they made a round trip of 200 bytes 13 % shorter (846 to 735 us, medians, side by side) when they were
+introduced. The price is reentrancy: a handler may call the session, whose events are then handled by the loop that is
+already running. `_dispatching` and `_more` exist for that alone, and no handler may assume that an event it has caused
+has been handled when its call returns.
+
+The writing task is still needed: only a coroutine can wait for room in the socket. `_idle` hands the transport back and
+forth between the two ways of sending, so that never both of them write.
 """
 
 from __future__ import annotations

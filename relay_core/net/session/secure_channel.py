@@ -10,6 +10,12 @@ has its own keys (forward secrecy), and a tunnel key that leaks later cannot dec
 TLS itself runs without I/O in `ssl.MemoryBIO`; this module adds the pinning, and an error message for the most likely
 mistake: only one side has a tunnel key. The first byte shows this, because no first frame of the tunnel protocol looks
 like a TLS record; see `relay_core.tunnel.frames`.
+
+Why TLS and not another protocol, with the alternatives and their measured speed, is in docs/decisions/0004. Here it
+matters that the state machine is OpenSSL's, and only three things are added around it. What is ugly and stays: TLS 1.3
+lets a client finish its handshake before the server has judged the client's certificate, so a wrong key can show itself
+as an alert later. `_peer_verified_us` remembers whether an alert can still mean that. Waiting for one more round trip
+would make it certain, and every resume slower by one.
 """
 
 from __future__ import annotations

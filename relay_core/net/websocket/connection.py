@@ -4,6 +4,11 @@ It reads into one buffer and returns everything that has arrived, so that the ow
 sends each message as one frame in one write. The owner either calls `receive` or registers a callback, which saves a
 turn of the event loop. Back-pressure works in both directions: reading is paused while more than `UNREAD_HIGH` bytes
 are unread, and `send` waits while more than `WRITE_HIGH` bytes are in the transport's write buffer.
+
+The connection is a `BufferedProtocol` because `Protocol` makes asyncio allocate each read, and all connections of a
+process share one buffer: nothing is kept in it between two calls. Therefore whatever the machine returns must own its
+bytes. Two ways to receive remain: the tunnel uses the callback, and control channels, which wait for whole messages and
+are not fast, await `receive`. A limit on messages exists only there, because a stream has none.
 """
 
 from __future__ import annotations
