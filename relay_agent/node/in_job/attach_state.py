@@ -6,6 +6,15 @@
 
 If an agent is killed, its successor registers the process again. The state does not change then: a successor usually
 listens within a second, and otherwise reports why not.
+
+There is one state, and `registered`, `decided`, `listening`, `futile` and `hopeless` are questions about it. They used
+to be events that were set one by one, whose combinations had to be kept consistent in several places; a state that is
+not in the table can no longer be expressed. State and reason change together, as one tuple, because a signal handler
+may read between two assignments.
+
+LISTENING cannot return to REGISTERED although a successor that has registered the process is not listening yet. A job
+that waits for a debugger would otherwise report for a second that none can attach. What is ugly: waiting is polling.
+A condition variable needs a lock, and a signal handler that waits may have interrupted the thread that holds it.
 """
 
 from __future__ import annotations
