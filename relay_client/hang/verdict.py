@@ -9,6 +9,11 @@ entered but not completed. The group's ranks fall into three categories:
 
 Later operations of a rank, which it has entered asynchronously, wait for this one. Ranks that have entered different
 operations with the same number wait for each other forever: they call operations in different orders.
+
+The numbers decide, not the `state` of the recorded operations: gloo's remain "scheduled" after the operation has
+completed. torch's own analyser of the same records raised KeyError on them. A rank is called missing only because of
+numbers that were read, or because it has ended: one that is unknown may be the one that everybody waits for, and to
+name another one would send the user to the wrong node.
 """
 
 from __future__ import annotations

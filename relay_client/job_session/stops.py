@@ -5,6 +5,12 @@ follow with `preserveFocusHint`, except the stop of the rank that the user has s
 all ranks have stopped, or `SUMMARY_DELAY` after the first stop or after a step, one line sums up where all ranks are,
 even if some of them are still running. Those may soon wait for the stopped ranks in a collective operation, which
 causes no event. So they are looked at again, ever less often, and another line is shown once they wait.
+
+Why stops are not collected before they are shown: ranks that do the same work stop within 50 ms, but one that hangs
+never does, and any time limit would delay every step by that much. So stops are shown one by one, and the summary comes
+later. What is ugly: a summary is correct only for the moment in which it is made. A rank that runs may begin to wait a
+second later without any event, so it has to be looked at again, with growing delays because each look costs every node
+a request.
 """
 
 from __future__ import annotations
