@@ -2,6 +2,15 @@
 
 Functions and methods receive new code in place, wherever they are referenced from. Names of the module and attributes
 of its classes keep their values; new ones are added. No other statement of a module is executed.
+
+Why not `xreload` of pydevd or `importlib.reload`: a reload executes the module, and with it everything that a training
+script does at import; pydevd's leaves closures and running frames on old code without naming them. Here, `__code__` is
+replaced in functions that exist, so that callers and instances need not be found, and what keeps its old code is
+listed. All that can raise (definitions of new names, defaults) is done before running code changes, because a job with
+half of a change in it is worse than one without.
+
+What is ugly and stays: the call that is being executed keeps its old code until it returns, because CPython cannot
+replace the code of a frame; and a function whose free variables change cannot be replaced in place at all.
 """
 
 from __future__ import annotations

@@ -11,6 +11,11 @@ in a collective and cannot arrive. After a round that has not brought all ranks 
 therefore continue to their next call, and the next round takes twice as long.
 
 While a rank is held, the job stands. All rounds together hold a rank for no longer than a twelfth of the time limit.
+
+Rejected: to take ranks that are held at the same function for ranks at the same step. With NCCL, or with
+`async_op=True`, a collective operation does not block its caller, and ranks got new code up to 43 steps apart. Also
+rejected: to hold ranks for as long as it takes. The other ranks of a held one wait in an operation that has a time
+limit of its own, and would end the job.
 """
 
 from __future__ import annotations
