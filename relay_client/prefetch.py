@@ -3,6 +3,11 @@
 It learns which requests the editor sends automatically at a stop, sends the agent the prefetch set, and answers
 requests from the editor with prefetched responses. Each response is used only once, and only until the editor sends a
 request that may change something or the debugger reports a change.
+
+Why it learns: a fixed list would fit one editor, and neither watch expressions nor the scopes that a user has opened.
+Why responses are used once: an editor that asks again has a reason to expect another answer. The two time limits are
+guesses about people and editors, not facts of the protocol; a wrong guess costs a round trip, or shows a value that is
+up to `MAX_AGE` old.
 """
 
 from __future__ import annotations

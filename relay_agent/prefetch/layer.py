@@ -3,6 +3,9 @@
 The layer sends debugpy the requests in the client's prefetch set. If the process prefetches
 (`relay_agent.prefetch.in_process`), the layer instead passes the set on to the process and the prefetch events to the
 client. It does not delay, drop or change any message between the editor and debugpy.
+
+What is ugly: the layer numbers its own requests from a range that no editor reaches, and removes their responses from
+the stream. A connection of its own to debugpy would be cleaner, but debugpy's adapter accepts one client.
 """
 
 from __future__ import annotations
