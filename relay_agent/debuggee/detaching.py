@@ -20,6 +20,9 @@ __all__ = ["end_debugger", "install", "is_abandoned"]
 #
 # A forked child inherits its parent's tracing, but none of the debugger's threads. At the first breakpoint, it would
 # stop and wait for a debugger that cannot reach it; this is a known cause of hanging data loaders.
+#
+# Alternatives: `spawn` instead of `fork` is a decision of the job. To remove tracing before each fork and restore it in
+# the parent would leave the parent's running threads without breakpoints for that time.
 
 
 @functools.cache

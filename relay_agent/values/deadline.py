@@ -17,6 +17,13 @@ __all__ = ["FULL_DEADLINE", "REPR_DEADLINE", "Call", "TooLate", "call_within", "
 #
 # Python cannot interrupt a thread, so an abandoned call continues until it returns. Its thread is a daemon thread that
 # pydevd does not trace, stop or list. It has the context variables and torch's state of the thread that waits.
+#
+# Alternatives: an exception that is raised in the other thread (`PyThreadState_SetAsyncExc`) does not reach a call that
+# is inside C code, which is what a tensor behind a blocked kernel is; a signal reaches the main thread only; a process
+# has none of the values. Without a deadline, one value whose `repr` blocks delays every request for the variables of
+# its frame for as long as it blocks (6.1 s in a test).
+#
+# What is ugly and stays: an abandoned call keeps its thread, and the locks that it holds, until it returns.
 
 IDLE_TIME = 30.0
 """Seconds after which an idle helper thread exits."""

@@ -113,6 +113,9 @@ class Registry(Generic[L]):
 
 
 # Selection of the listeners that are offered a sender; independent of sockets.
+#
+# Azure picks one of the listeners at random, and so does this relay, although taking turns would spread senders better:
+# clients must not come to depend on an order that the service does not have.
 
 
 def select_listeners(
