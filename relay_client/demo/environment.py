@@ -22,7 +22,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import first_completed
 
-__all__ = ["HYBRID_CONNECTION", "Child", "DemoEnvironment", "DemoFailed", "Sample", "expect", "find_sample"]
+__all__ = ["HYBRID_CONNECTION", "Child", "DemoEnvironment", "DemoFailed", "Sample", "end_all", "expect", "find_sample"]
 
 
 # Checks for the demo's steps; a failed check stops the demo.
@@ -129,6 +129,16 @@ class Child:
                 self._process.kill()
 
 
+async def end_all(children: Sequence[Child]) -> None:
+    """Terminate programs in the reverse order of their start; if this is interrupted, kill them."""
+    try:
+        for child in reversed(children):
+            await child.end()
+    finally:
+        for child in children:
+            child.kill()
+
+
 # The training script that the demo debugs, and the line numbers of code in it.
 
 
@@ -230,11 +240,8 @@ class DemoEnvironment:
     async def close(self) -> None:
         """Terminate the programs in the reverse order of their start; if this is interrupted, kill them."""
         try:
-            for child in reversed(self.children):
-                await child.end()
+            await end_all(self.children)
         finally:
-            for child in self.children:
-                child.kill()
             if self.chaos is not None:
                 await self.chaos.__aexit__(None, None, None)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from relay_client.demo.environment import Child
+from relay_client.demo.environment import Child, end_all
 from relay_core.compat import timeout
 
 __all__ = ["ROOT", "Conversation", "Held", "Programs", "Usage", "holding", "lines_of", "load", "python_json"]
@@ -37,12 +37,7 @@ class Programs:
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
-        try:
-            for child in reversed(self.children):
-                await child.end()
-        finally:
-            for child in self.children:
-                child.kill()
+        await end_all(self.children)
 
     async def python(self, name: str, module: str, *arguments: str) -> Child:
         """Start `python -m module`."""

@@ -10,7 +10,7 @@ from tests.support.debuggee import stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.run_job import access, running_client, running_job, step_arguments
 
 pytestmark = pytest.mark.e2e
 
@@ -42,16 +42,7 @@ async def test_a_job_whose_directory_was_removed(relay: LocalRelay, tmp_path: Pa
     script = tmp_path / "train.py"
     script.write_text("; ".join(order) + COUNT)
     port = free_port()
-    options = (
-        "--is-debug",
-        "true",
-        "--debug-relay-connection-name",
-        HC,
-        "--debug-port",
-        str(port),
-        "--debug-wait",
-        "0",
-    )
+    options = step_arguments(port, "0")
     async with (
         program("train", *options, env=access(relay, tmp_path, "listen"), cwd=tmp_path) as job,
         running_client(relay, tmp_path, "--ports", str(port)),

@@ -10,7 +10,7 @@ from tests.support.debuggee import LINE, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import Program, program
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.run_job import access, running_client, running_job, step_arguments
 
 pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
 pytestmark = pytest.mark.e2e
@@ -36,16 +36,7 @@ async def test_a_breakpoint_stops_all_greenlets(relay: LocalRelay, tmp_path: Pat
     script = tmp_path / "greenlets.py"
     script.write_text(order + PROGRAM)
     port = free_port()
-    arguments = (
-        "--is-debug",
-        "true",
-        "--debug-relay-connection-name",
-        HC,
-        "--debug-port",
-        str(port),
-        "--debug-wait",
-        wait,
-    )
+    arguments = step_arguments(port, wait)
     support = {"GEVENT_SUPPORT": "True"} if wait != "0" and order.startswith(API) else {}
     environment = access(relay, tmp_path, "listen", PYTHONPATH=str(tmp_path), **support)
     async with (

@@ -133,6 +133,17 @@ async def test_relay_that_is_down(tls_directory: Path, tmp_path: Path) -> None:
     assert "no debugger attached within 10 s; continuing (a debugger can attach on port" in finished.stderr
 
 
+async def debug(relay: LocalRelay, directory: Path, port: int, script: Path) -> None:
+    """Stop at a breakpoint of `LOOP`, and leave."""
+    async with (
+        running_client(relay, directory, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
+    ):
+        await dap.attach({str(script): [{"line": 5}]}, within=DEADLINE)
+        await dap.wait_for_event("stopped", within=DEADLINE)
+        await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+
+
 async def test_relay_that_cannot_be_reached_is_not_waited_for(relay: LocalRelay, tmp_path: Path) -> None:
     """A waiting job continues after half a minute, logs why once, and is debugged when the relay is there."""
     script, port = tmp_path / "train.py", free_port()
@@ -144,13 +155,7 @@ async def test_relay_that_cannot_be_reached_is_not_waited_for(relay: LocalRelay,
         assert 25 < time.monotonic() - started
         assert f"a debugger can attach on port {port} ('{HC}') as soon as the agent is listening. hint: " in line
         await relay.server.start()
-        async with (
-            running_client(relay, tmp_path, "--ports", str(port)),
-            await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
-        ):
-            await dap.attach({str(script): [{"line": 5}]}, within=DEADLINE)
-            await dap.wait_for_event("stopped", within=DEADLINE)
-            await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        await debug(relay, tmp_path, port, script)
 
 
 async def test_proxy_that_refuses(relay: LocalRelay, tmp_path: Path) -> None:
@@ -234,13 +239,7 @@ async def test_relay_that_comes_later(relay: LocalRelay, tmp_path: Path) -> None
     async with running_job(relay, script, "--port", str(port), "--debug-ranks", "none") as job:
         await job.line("not listening, retrying: ")
         await relay.server.start()
-        async with (
-            running_client(relay, tmp_path, "--ports", str(port)),
-            await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
-        ):
-            await dap.attach({str(script): [{"line": 5}]}, within=DEADLINE)
-            await dap.wait_for_event("stopped", within=DEADLINE)
-            await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        await debug(relay, tmp_path, port, script)
 
 
 @pytest.mark.parametrize(

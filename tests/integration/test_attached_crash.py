@@ -95,6 +95,14 @@ async def stopped_at_the_crash(dap: DapClient) -> int:
     return int(stopped["threadId"])
 
 
+@contextlib.asynccontextmanager
+async def looking(port: int) -> AsyncIterator[tuple[DapClient, int]]:
+    """Attach to a crash that is held; yields the editor and the thread that has crashed."""
+    async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap:
+        await dap.attach({}, exceptions=[], within=DEADLINE)
+        yield dap, await stopped_at_the_crash(dap)
+
+
 async def leave(dap: DapClient) -> None:
     await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
@@ -128,15 +136,11 @@ async def test_the_agent_is_killed_while_somebody_looks_at_a_crash(relay: LocalR
     async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
         found.may("crash")
         await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
-        async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
-            await dap.attach({}, exceptions=[], within=DEADLINE)
-            await stopped_at_the_crash(dap)
+        async with looking(found.port):
             for agent in agents_on(tmp_path / "node"):
                 agent.kill()
             await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
-        async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
-            await dap.attach({}, exceptions=[], within=DEADLINE)
-            await stopped_at_the_crash(dap)
+        async with looking(found.port) as (dap, _):
             await leave(dap)
         assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
 
@@ -146,9 +150,7 @@ async def test_a_job_that_continues_after_a_crash_is_running(relay: LocalRelay, 
     async with crashing(relay, tmp_path, IN_OTHER_THREAD) as found:
         found.may("crash")
         await found.job.line("crashed: ValueError: odd; held for up to")
-        async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
-            await dap.attach({}, exceptions=[], within=DEADLINE)
-            thread = await stopped_at_the_crash(dap)
+        async with looking(found.port) as (dap, thread):
             assert (await found.until(State.CRASHED)).attachment is not None
             await dap.request("continue", {"threadId": thread}, within=DEADLINE)
             assert (await found.until(State.RUNNING)).attachment is not None

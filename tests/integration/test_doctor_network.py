@@ -12,7 +12,7 @@ from relay_client.doctor import examine as examine_client
 from relay_core.access_settings import AccessSettings
 from relay_core.diagnosis import server
 from relay_core.diagnosis.checks import Status
-from tests.support.doctor import at, configure, examined_client, examined_node, failure, finding, use
+from tests.support.doctor import at, configure, examined_client, examined_node, failure, finding, summary, use
 from tests.support.entra_network import clean_environment
 from tests.support.impostor import impostor
 from tests.support.ports import free_port
@@ -33,11 +33,7 @@ async def test_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Without a connection string or a namespace, the doctor's hint names where one can come from."""
     clean_environment(monkeypatch)
     failed = failure(await examined_client(tmp_path))
-    assert ("configuration", "no connection string is configured", 3) == (
-        failed.check,
-        failed.finding,
-        failed.exit_code,
-    )
+    assert ("configuration", "no connection string is configured", 3) == summary(failed)
     assert "RELAY_CONNECTION_STRING" in failed.hint
 
 
@@ -59,11 +55,7 @@ async def test_a_wrong_host(tmp_path: Path, configured: LocalRelay, monkeypatch:
     """A misspelled namespace is a name that cannot be resolved."""
     use(monkeypatch, at("contoso.invalid", 443))
     failed = failure(await examined_client(tmp_path))
-    assert ("name", "the name contoso.invalid cannot be resolved", 6) == (
-        failed.check,
-        failed.finding,
-        failed.exit_code,
-    )
+    assert ("name", "the name contoso.invalid cannot be resolved", 6) == summary(failed)
     assert "check the spelling of the namespace and this machine's DNS" == failed.hint
 
 
@@ -72,11 +64,7 @@ async def test_a_closed_port(tmp_path: Path, configured: LocalRelay, monkeypatch
     port = free_port()
     use(monkeypatch, at("localhost", port))
     failed = failure(await examined_client(tmp_path))
-    assert ("port", f"cannot connect to localhost:{port}: connection refused", 6) == (
-        failed.check,
-        failed.finding,
-        failed.exit_code,
-    )
+    assert ("port", f"cannot connect to localhost:{port}: connection refused", 6) == summary(failed)
 
 
 async def test_a_node_of_azure_ml_gets_the_outbound_rule(
@@ -207,11 +195,7 @@ async def test_a_login_page(
     async with impostor(tls_directory, b"please sign in\r\n\r\n") as port:
         use(monkeypatch, at("localhost", port))
         failed = failure(await examined_client(tmp_path))
-    assert ("answer", f"localhost:{port} did not respond like a relay", 13) == (
-        failed.check,
-        failed.finding,
-        failed.exit_code,
-    )
+    assert ("answer", f"localhost:{port} did not respond like a relay", 13) == summary(failed)
 
 
 async def test_a_relay_out_of_service(

@@ -69,15 +69,7 @@ async def test_other_users_cannot_reach_a_followed_child(relay: LocalRelay, tmp_
         await try_as_stranger(job, tmp_path, expected=0)
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
             await editor.attach({}, within=DEADLINE, subProcess=True)
-            child = (await editor.wait_for_event("debugpyAttach", within=DEADLINE))["body"]
-            await try_as_stranger(job, tmp_path, expected=2)
-            async with await attached(child, tmp_path) as session:
-                stopped = await session.wait_for_event("stopped", within=DEADLINE)
-                await try_as_stranger(job, tmp_path, expected=2)
-                await session.request("continue", {"threadId": stopped["body"]["threadId"]}, within=DEADLINE)
-                await session.wait_for_event("terminated", within=DEADLINE)
-            await job.line("child ended")
-            await try_as_stranger(job, tmp_path, expected=2)
+            await try_while_a_child_is_debugged(editor, job, tmp_path, expected=2)
             await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         await try_as_stranger(job, tmp_path, expected=2)
 
@@ -92,19 +84,24 @@ async def test_other_users_cannot_reach_the_editor_of_a_child(relay: LocalRelay,
             Forwarder(client, [port], may_reverse=True),
         ):
             await editor.attached
-            child = (await editor.client.wait_for_event("debugpyAttach", within=DEADLINE))["body"]
-            await try_as_stranger(job, tmp_path, expected=1)
-            async with await attached(child, tmp_path) as session:
-                stopped = await session.wait_for_event("stopped", within=DEADLINE)
-                await try_as_stranger(job, tmp_path, expected=1)
-                await session.request("continue", {"threadId": stopped["body"]["threadId"]}, within=DEADLINE)
-                await session.wait_for_event("terminated", within=DEADLINE)
-            await job.line("child ended")
-            await try_as_stranger(job, tmp_path, expected=1)
+            await try_while_a_child_is_debugged(editor.client, job, tmp_path, expected=1)
         deadline = time.monotonic() + DEADLINE
         while family_ports(job.process.pid, tmp_path / "node"):
             assert time.monotonic() < deadline, "the port to the editor is still open"
             await asyncio.sleep(0.05)
+
+
+async def try_while_a_child_is_debugged(editor: DapClient, job: Program, directory: Path, *, expected: int) -> None:
+    """Connect as another user before the attach to the child that the editor is offered, during it, and after it."""
+    child = (await editor.wait_for_event("debugpyAttach", within=DEADLINE))["body"]
+    await try_as_stranger(job, directory, expected=expected)
+    async with await attached(child, directory) as session:
+        stopped = await session.wait_for_event("stopped", within=DEADLINE)
+        await try_as_stranger(job, directory, expected=expected)
+        await session.request("continue", {"threadId": stopped["body"]["threadId"]}, within=DEADLINE)
+        await session.wait_for_event("terminated", within=DEADLINE)
+    await job.line("child ended")
+    await try_as_stranger(job, directory, expected=expected)
 
 
 @contextlib.asynccontextmanager

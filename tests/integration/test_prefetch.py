@@ -106,14 +106,20 @@ class Wire:
         return self.ask("variables", variablesReference=scope)
 
 
-@pytest.mark.parametrize("in_process", [False, True])
-def test_second_stop_costs_one_round_trip(in_process):
-    """Responses to the requests of one stop are on the client at the next; the debugger receives each request once."""
+def stopped_again(in_process):
+    """Return a path whose client has looked at one stop, and now knows of the next."""
     path = Wire(ScriptedJob(random.Random(1)) if in_process else ScriptedAdapter())
     path.settle()
     path.ask("next", threadId=1)
     path.look()
     path.ask("next", threadId=1)
+    return path
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_second_stop_costs_one_round_trip(in_process):
+    """Responses to the requests of one stop are on the client at the next; the debugger receives each request once."""
+    path = stopped_again(in_process)
     asked = len(path.adapter.requests)
     path.received.clear()
     path.send("threads")
@@ -127,11 +133,7 @@ def test_second_stop_costs_one_round_trip(in_process):
 @pytest.mark.parametrize("in_process", [False, True])
 def test_watch_expressions_cost_one_round_trip(in_process):
     """What an editor requests after its watch expressions is on the client, and newer than they are."""
-    path = Wire(ScriptedJob(random.Random(1)) if in_process else ScriptedAdapter())
-    path.settle()
-    path.ask("next", threadId=1)
-    path.look()
-    path.ask("next", threadId=1)
+    path = stopped_again(in_process)
     frame = path.ask("stackTrace", threadId=1, startFrame=0, levels=1)["stackFrames"][0]["id"]
     for _ in range(3):
         path.send("evaluate", expression="x", frameId=frame, context="watch")

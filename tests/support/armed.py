@@ -1,17 +1,29 @@
 """Jobs that start a debugger, and the adapters of their debuggers."""
 
 import asyncio
+import contextlib
 import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import psutil
+
+from relay_client.dap import DapClient
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import Job, job
 
 ARM = """\
 import threading
 from relay_agent.debuggee.debugger import debugger
 port = debugger.arm()
 """
-
-
+WAITING = """\
+    import runpy
+    print(port, flush=True)
+    {prepare}
+    debugger.wait_for_attach(3600, threading.Event())
+    runpy.run_path(sys.argv[1])
+"""
 REARMED = """\
     import runpy
     def control():
@@ -30,6 +42,29 @@ REARMED = """\
 def armed(code: str) -> str:
     """Return a program that has started a debugger on `port`."""
     return ARM + textwrap.dedent(code)
+
+
+@contextlib.asynccontextmanager
+async def waiting_script(directory: Path, program: str, prepare: str = "") -> AsyncIterator[tuple[Job, int]]:
+    """Run a file, in which pydevd stops, unlike in text, once a debugger has attached to the port that is yielded."""
+    script = directory / "program.py"
+    script.write_text(program)
+    async with job(armed(WAITING.format(prepare=prepare)), str(script)) as running:
+        yield running, int(await running.line())
+
+
+@contextlib.asynccontextmanager
+async def debugged_script(
+    directory: Path, program: str, *lines: int, prepare: str = ""
+) -> AsyncIterator[tuple[Job, DapClient]]:
+    """Run a file with breakpoints in these lines."""
+    script = str(directory / "program.py")
+    async with (
+        waiting_script(directory, program, prepare) as (running, port),
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client,
+    ):
+        await client.attach({script: [{"line": line} for line in lines]} if lines else {}, within=DEADLINE)
+        yield running, client
 
 
 def adapter(port: int) -> int:

@@ -48,6 +48,11 @@ def failure(examination: Examination) -> Result:
     return failed
 
 
+def summary(result: Result) -> tuple[str, str, int]:
+    """Return which check it was, what it found, and its exit code."""
+    return result.check, result.finding, result.exit_code
+
+
 def finding(examination: Examination, check: str) -> tuple[Status, str]:
     (found,) = [each for each in examination.results if each.check == check]
     return found.status, found.finding

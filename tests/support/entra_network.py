@@ -26,6 +26,7 @@ from relay_server.server import RelayServer
 from tests.support import secrets
 from tests.support.entra import FakeEntra, Issuer
 from tests.support.key_vault import FakeKeyVault
+from tests.support.streams import pump
 
 HC = "myhc"
 NAMESPACE = "contoso.servicebus.windows.net"
@@ -68,17 +69,10 @@ class ConnectProxy:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         try:
             async with TaskSet() as tasks:
-                pumps = {tasks.spawn(_pump(reader, back), name="up"), tasks.spawn(_pump(to, writer), name="down")}
+                pumps = {tasks.spawn(pump(reader, back), name="up"), tasks.spawn(pump(to, writer), name="down")}
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             back.close()
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
 
 
 @dataclass

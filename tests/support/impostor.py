@@ -9,20 +9,13 @@ from relay_core.hyco.address import Endpoint
 from relay_server.config.certificates import prepare, server_context
 from relay_server.config.model import TlsSettings
 from tests.support.relay import HC, LocalRelay
-from tests.support.streams import local_server
+from tests.support.streams import local_server, pump
 
 
 @contextlib.asynccontextmanager
 async def behind_a_switch(relay: LocalRelay) -> AsyncIterator[tuple[Endpoint, Callable[[int], None]]]:
     """A port that leads to the relay; the function lets new connections go to another port of this machine."""
     backend = relay.server.port
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", backend)

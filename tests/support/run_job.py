@@ -73,6 +73,12 @@ async def running_client(
         yield client
 
 
+def step_arguments(port: int, wait: str) -> tuple[str, ...]:
+    """Return the arguments of a script that `start_remote_debugging_from_args` reads."""
+    pairs = {"--is-debug": "true", "--debug-relay-connection-name": HC, "--debug-port": str(port), "--debug-wait": wait}
+    return tuple(text for pair in pairs.items() for text in pair)
+
+
 async def until_registered(relay: LocalRelay, directory: Path, ranks: int) -> None:
     """Wait until a client finds all ranks of a job, which run before their agent listens."""
     client = access(relay, directory, "send")

@@ -108,6 +108,15 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         await writer.drain()
 
 
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carry what comes until EOF or until either connection breaks, and close the other."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
 async def read_all(stream: ByteStream) -> bytes:
     """Return everything up to EOF."""
     received = bytearray()

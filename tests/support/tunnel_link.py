@@ -155,13 +155,8 @@ class Wire:
             self.agent_outcome = self._agent.receive_data(data, self.link.now)
             if self.agent_outcome is not None:
                 self.down += self.agent_outcome.reply
-            if isinstance(self.agent_outcome, Attached):
-                self.link.agent.session = self.agent_outcome.session
-                data = self.agent_outcome.trailing
-        if isinstance(self.agent_outcome, Attached):
-            self.link.agent.session.receive_data(self.agent_outcome.epoch, data, self.link.now)
-        self.link.agent.collect()
-        return len(data)
+            data = self._begin(self.link.agent, self.agent_outcome, data)
+        return self._receive(self.link.agent, self.agent_outcome, data)
 
     def deliver_down(self, size: int | None = None) -> int:
         """Let the client have at most `size` of the bytes under way, and return how many it were."""
@@ -169,12 +164,20 @@ class Wire:
         self.link.now += self.link.latency
         if self.client_outcome is None:
             self.client_outcome = self._client.receive_data(data, self.link.now)
-            if isinstance(self.client_outcome, Attached):
-                self.link.client.session = self.client_outcome.session
-                data = self.client_outcome.trailing
-        if isinstance(self.client_outcome, Attached):
-            self.link.client.session.receive_data(self.client_outcome.epoch, data, self.link.now)
-        self.link.client.collect()
+            data = self._begin(self.link.client, self.client_outcome, data)
+        return self._receive(self.link.client, self.client_outcome, data)
+
+    def _begin(self, side: Side, outcome: Attached | NotAttached | None, data: bytes) -> bytes:
+        """Note the session that a handshake has found, and return what came behind the handshake."""
+        if not isinstance(outcome, Attached):
+            return data
+        side.session = outcome.session
+        return outcome.trailing
+
+    def _receive(self, side: Side, outcome: Attached | NotAttached | None, data: bytes) -> int:
+        if isinstance(outcome, Attached):
+            side.session.receive_data(outcome.epoch, data, self.link.now)
+        side.collect()
         return len(data)
 
     def push_up(self, limit: int = 1 << 20) -> int:

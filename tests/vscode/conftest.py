@@ -8,18 +8,23 @@ import pytest_asyncio
 
 from tests.support.relay import LocalRelay, local_relay
 from tests.support.vscode.editor import Editor, running_editor
-from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
+from tests.support.vscode.installation import ROOT, Installation, NotInstalled, find_installation
 
 ARTEFACTS = ROOT / "build" / "vscode"
 
 
-@pytest_asyncio.fixture(scope="package", loop_scope="package")
-async def editor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
-    """VS Code, started once for this folder."""
+@pytest.fixture(scope="package")
+def installation() -> Installation:
+    """Where VS Code is; without it the test is skipped."""
     try:
-        installation = find_installation()
+        return find_installation()
     except NotInstalled as missing:
         pytest.skip(str(missing))
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def editor(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
+    """VS Code, started once for this folder."""
     async with running_editor(installation, tmp_path_factory.mktemp("vscode"), ARTEFACTS) as running:
         yield running
 

@@ -21,7 +21,7 @@ from tests.support.programs import Program, program
 from tests.support.relay import HC, LocalRelay, local_relay
 from tests.support.run_job import access
 from tests.support.vscode.editor import Editor, running_editor
-from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
+from tests.support.vscode.installation import ROOT, Installation
 from tests.support.vscode.jobs import RANKS_PROGRAM, RANKS_SCRIPT, waiting_job
 from tests.support.vscode.parts import (
     choices,
@@ -47,12 +47,8 @@ MAX_SIZE = 60_000
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def editor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
+async def editor(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
     """VS Code with the extension, started once for this file."""
-    try:
-        installation = find_installation()
-    except NotInstalled as missing:
-        pytest.skip(str(missing))
     if not EXTENSION.exists():
         pytest.skip("the extension is not packed: run make vsix")
     directory = tmp_path_factory.mktemp("extension")

@@ -93,6 +93,12 @@ class Relay:
         assert list(message) == ["accept"]
         return Accept(**message["accept"])
 
+    async def waiting_sender(self) -> tuple[RawWebSocket, Accept]:
+        """Return a sender whose request a listener has received and not answered, and that offer."""
+        control = await self.listen()
+        sender = await self.start_connect()
+        return sender, await self.offer(control)
+
     async def accept(self, offer: Accept, headers=(), **options) -> RawWebSocket:
         return await self.keep(await open_websocket(self.target, offer.target, headers, **options))
 

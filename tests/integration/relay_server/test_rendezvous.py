@@ -99,9 +99,7 @@ async def test_an_offered_extension_is_no_agreed_one(relay):
 @pytest.mark.parametrize("status", [400, 403, 404, 421, 502, 999])
 async def test_a_rejection_reaches_the_sender(relay, status):
     """The listener gets 410 and the sender status and text, unadorned."""
-    control = await relay.listen()
-    sender = await relay.start_connect()
-    offer = await relay.offer(control)
+    sender, offer = await relay.waiting_sender()
     suffix = f"&sb-hc-statusCode={status}&sb-hc-statusDescription=not%20%22here%22"
     assert (410, "Gone") == ((gone := await relay.refused_accept(offer, suffix)).status, gone.reason)
     answer = await sender.answer()
@@ -129,9 +127,7 @@ async def test_a_sender_cannot_reject_itself(relay):
 
 async def test_a_rejection_with_a_bad_status_changes_nothing(relay):
     """The listener gets 400 and may still accept."""
-    control = await relay.listen()
-    sender = await relay.start_connect()
-    offer = await relay.offer(control)
+    sender, offer = await relay.waiting_sender()
     assert 400 == (await relay.refused_accept(offer, "&sb-hc-statusCode=many")).status
     await relay.accept(offer)
     await finish_websocket(sender)
@@ -139,9 +135,7 @@ async def test_a_rejection_with_a_bad_status_changes_nothing(relay):
 
 async def test_an_address_works_once(relay):
     """The second accept is a 400 and does not disturb the first."""
-    control = await relay.listen()
-    sender = await relay.start_connect()
-    offer = await relay.offer(control)
+    sender, offer = await relay.waiting_sender()
     listener = await relay.accept(offer)
     assert 400 == (await relay.refused_accept(offer)).status
     await finish_websocket(sender)
@@ -151,9 +145,7 @@ async def test_an_address_works_once(relay):
 
 async def test_the_id_alone_is_not_enough(relay):
     """Without the secret of the address a rendezvous is out of reach, and stays open for its listener."""
-    control = await relay.listen()
-    sender = await relay.start_connect()
-    offer = await relay.offer(control)
+    sender, offer = await relay.waiting_sender()
     bare = offer.target.partition("&sb-hc-secret=")[0]
     for path in (bare, f"{bare}&sb-hc-secret={'0' * 32}"):
         assert 400 == (await refused(relay.target, path)).status
@@ -163,9 +155,7 @@ async def test_the_id_alone_is_not_enough(relay):
 
 async def test_a_sender_that_left_is_forgotten(relay):
     """Nothing waits for it, and a late accept is a 400."""
-    control = await relay.listen()
-    sender = await relay.start_connect()
-    offer = await relay.offer(control)
+    sender, offer = await relay.waiting_sender()
     sender.abort()
     await eventually(lambda: relay.server.metrics().pending_senders == 0)
     assert 400 == (await relay.refused_accept(offer)).status

@@ -155,9 +155,7 @@ async def test_the_26th_listener_is_refused(relay):
 async def test_a_listener_that_does_not_come_is_a_timeout(start_relay, status):
     """The sender gets the configured status, and a late accept a 400."""
     relay = await start_relay(limits={"accept_timeout": 0.05, "accept_timeout_status": status})
-    control = await relay.listen()
-    sender = await relay.start_connect()
-    offer = await relay.offer(control)
+    sender, offer = await relay.waiting_sender()
     answer = await sender.answer()
     assert status == answer.status
     assert answer.reason.startswith(

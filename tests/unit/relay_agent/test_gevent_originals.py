@@ -175,40 +175,38 @@ def test_nothing_is_copied_without_gevent() -> None:
     assert _output(f"{code}; print('gevent' in sys.modules)") == "0\nFalse\n"
 
 
-def test_threads_are_native_in_a_patched_process() -> None:
-    """A thread and a process run while the main thread, whose greenlets cannot run, waits for them."""
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        pytest.param(
+            *(NATIVE, "True True\n0 _relay_agent_original_socket\n"),
+            id="a thread and a process run while the main thread, whose greenlets cannot run, waits for them",
+        ),
+        pytest.param(
+            *(THREADS, "True True\n"),
+            id="a copy of threading that another thread has made knows the main thread, not that thread, as main",
+        ),
+        pytest.param(
+            *(PATCHING, "['_thread', '_relay_agent_original_threading', '_thread']\n"),
+            id="a thread that makes the copies while gevent patches the modules gets the original functions",
+        ),
+        pytest.param(*(ENDING, "joined\n"), id="a thread that makes the copies can be joined when it has ended"),
+        pytest.param(
+            *(IMPORTING, "SimpleQueue\nimported\n"),
+            id="a thread copies without the locks of import, and can wait for those locks when it imports itself",
+        ),
+    ],
+)
+def test_copies_in_a_patched_process(code: str, printed: str) -> None:
+    """What the job side takes from here is native, whichever thread makes the copies, and whenever it does."""
     pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
-    assert _output(NATIVE) == "True True\n0 _relay_agent_original_socket\n"
-
-
-def test_the_main_thread_is_known_in_a_copy() -> None:
-    """A copy of `threading` that another thread has made knows the main thread, which it would take itself for."""
-    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
-    assert _output(THREADS) == "True True\n"
+    assert _output(code) == printed
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
 def test_a_child_forked_during_a_copy() -> None:
     """A process that is forked while another thread makes the copies does not wait for that thread."""
     assert _output(FORK) == "0\n"
-
-
-def test_copies_that_are_made_during_the_patch() -> None:
-    """A thread that makes the copies while gevent patches the modules gets the original functions."""
-    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
-    assert _output(PATCHING) == "['_thread', '_relay_agent_original_threading', '_thread']\n"
-
-
-def test_copies_in_a_thread_that_ends() -> None:
-    """A thread that makes the copies can be joined when it has ended."""
-    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
-    assert _output(ENDING) == "joined\n"
-
-
-def test_another_thread_is_importing_the_same_modules() -> None:
-    """A thread makes the copies without the locks of `import`, and can wait for those locks when it imports itself."""
-    pytest.importorskip("gevent", reason="gevent is not installed (make extras)")
-    assert _output(IMPORTING) == "SimpleQueue\nimported\n"
 
 
 @pytest.mark.parametrize("code", ["{use} stop_clock()", "stop_clock(); {use}"])

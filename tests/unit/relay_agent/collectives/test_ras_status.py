@@ -20,29 +20,25 @@ WELL = {
 }
 
 
-def rank(number: int, status: dict[str, object] | None = None, **counts: int) -> dict[str, object]:
-    """Return one element of `ranks`."""
+def placed(number: int) -> dict[str, object]:
+    """Return where a rank is."""
     return {
         "rank": number,
         "host": "172.16.64.245",
         "pid": 1524344 + number,
         "cuda_dev": number,
         "nvml_dev": number,
-        "status": WELL | (status or {}),
-        "collective_counts": COUNTS | counts,
     }
+
+
+def rank(number: int, status: dict[str, object] | None = None, **counts: int) -> dict[str, object]:
+    """Return one element of `ranks`."""
+    return placed(number) | {"status": WELL | (status or {}), "collective_counts": COUNTS | counts}
 
 
 def missing(number: int, **status: bool) -> dict[str, object]:
     """Return one element of `missing_ranks`."""
-    return {
-        "rank": number,
-        "host": "172.16.64.245",
-        "pid": 1524344 + number,
-        "cuda_dev": number,
-        "nvml_dev": number,
-        "status": {"unresponsive": False, "considered_dead": False} | status,
-    }
+    return placed(number) | {"status": {"unresponsive": False, "considered_dead": False} | status}
 
 
 def answer(ranks: list[dict[str, object]], missing_ranks: list[dict[str, object]]) -> str:

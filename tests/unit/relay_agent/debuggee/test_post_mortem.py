@@ -175,26 +175,23 @@ async def test_stored_exception_that_was_caught(code):
     assert (status, out) == (0, [])
 
 
+TWO_THREADS = """\
+for _ in range(2):
+    thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()
+"""
+
+
 async def test_hook_of_threads_that_replaces_ours():
     """A thread is held after a later hook that does not call the previous one, once in the process."""
-    code = HOLD.format(seconds=0.1) + (
-        "threading.excepthook = lambda arguments: print('own', arguments.exc_value, flush=True)\n"
-        "for _ in range(2):\n"
-        "    thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()\n"
-    )
-    status, out, _ = await run_job(code)
+    hook = "threading.excepthook = lambda arguments: print('own', arguments.exc_value, flush=True)\n"
+    status, out, _ = await run_job(HOLD.format(seconds=0.1) + hook + TWO_THREADS)
     assert (status, len(out), out[0], out[2]) == (0, 3, "own division by zero", "own division by zero")
     assert out[1].startswith("ZeroDivisionError: division by zero ")
 
 
 async def test_thread_that_crashes():
     """An exception in a thread holds as well; the second crash of a process does not."""
-    code = HOLD.format(seconds=0.1) + (
-        "for _ in range(2):\n"
-        "    thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()\n"
-        "print('end')"
-    )
-    status, out, err = await run_job(code)
+    status, out, err = await run_job(HOLD.format(seconds=0.1) + TWO_THREADS + "print('end')")
     assert status == 0
     assert [line.rsplit(maxsplit=1)[0] for line in out[:-1]] == ["ZeroDivisionError: division by zero"]
     assert out[-1] == "end"

@@ -13,8 +13,8 @@ from relay_agent.prefetch.in_process import PydevdPrefetcher
 from relay_client.dap import DapClient
 from relay_core.dap.framing import Message
 from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
+from tests.support.armed import waiting_script
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
 
 TEMPLATES = [
     RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1}),
@@ -23,13 +23,6 @@ TEMPLATES = [
     RequestTemplate("threads"),
 ]
 THE_SET = {"questions": [template.as_json() for template in TEMPLATES]}
-CODE = """
-    import runpy, threading
-    from relay_agent.debuggee.debugger import debugger
-    print(debugger.arm(), flush=True)
-    debugger.wait_for_attach(3600, threading.Event())
-    runpy.run_path(sys.argv[1])
-"""
 SCRIPT = """\
 import time
 
@@ -77,10 +70,8 @@ async def attached(port: int) -> AsyncIterator[DapClient]:
 @contextlib.asynccontextmanager
 async def debuggee(directory: Path, code: str = SCRIPT) -> AsyncIterator[int]:
     """Run a script, and yield the port of its debugger."""
-    script = directory / "script.py"
-    script.write_text(code)
-    async with job(CODE, str(script)) as running:
-        yield int(await running.line())
+    async with waiting_script(directory, code) as (_, port):
+        yield port
 
 
 def without_new_ids(body: Message) -> Message:

@@ -9,6 +9,7 @@ from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DebugSettings
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
+from tests.support.debug_settings import ALL_SET
 
 
 def parse(*argv: str) -> DebugSettings | None:
@@ -60,7 +61,7 @@ def test_all_arguments(spelled):
     pairs = [
         ("--is-debug", "True"),
         ("--debug-relay-connection-name", "myhc"),
-        ("--debug-port", "5680"),
+        ("--debug-port", "6000"),
         ("--debug-relay-connection-string-secret", "debugsecret"),
         ("--debug-wait", "2.5"),
         ("--debug-ranks", "0,3-5"),
@@ -73,19 +74,7 @@ def test_all_arguments(spelled):
         ("--debug-values", "off"),
     ]
     given = [word for pair in pairs for word in (pair if spelled == "separate" else ["=".join(pair)])]
-    expected = DebugSettings(
-        access=AccessSettings(hc="myhc", connection_string_secret="debugsecret"),
-        port=5680,
-        ranks="0,3-5",
-        wait=2.5,
-        abort_on_timeout=True,
-        on_crash=True,
-        hold=7200,
-        timeouts=3600,
-        forwards=(6006, 8888),
-        follow_children=True,
-        values=False,
-    )
+    expected = ALL_SET._replace(access=AccessSettings(hc="myhc", connection_string_secret="debugsecret"), wait=2.5)
     assert expected == parse("data.csv", "--lr", "-0.1", *given, "--", "--verbose")
 
 

@@ -29,31 +29,32 @@ def line(
     return breakpoints.answered(response, view, {path: remote})
 
 
-def test_a_file_that_the_node_does_not_have() -> None:
-    """The line has the file that is missing on the node, and the mapping to write, which suits the next job, too."""
+@pytest.mark.parametrize(
+    ("path", "remote", "missing", "hint"),
+    [
+        pytest.param(
+            *("/home/me/job/train.py", "/wrong/train.py", "/wrong/train.py"),
+            'in launch.json, set "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]',
+            id="a file that the node does not have: the hint is the mapping to write, which suits the next job, too",
+        ),
+        pytest.param(
+            *("/home/me/src/train.py", "src/train.py", "/mnt/job/src/train.py"),
+            'in launch.json, set "pathMappings": [{"localRoot": "/home/me/src", "remoteRoot": "."}]',
+            id="the job was started in the directory of a script that is mapped to a subdirectory: another localRoot",
+        ),
+        pytest.param(
+            *("/home/me/models/net.py", "models/net.py", "/mnt/job/models/net.py"),
+            "check that the job's code contains this file, and check localRoot in launch.json",
+            id="a file that the job does not contain: the mapping that the editor has already is not suggested",
+        ),
+    ],
+)
+def test_a_file_that_debugpy_does_not_find(path: str, remote: str, missing: str, hint: str) -> None:
+    """The line has the file that is missing on the node, the job's directory, and what to do."""
     assert (
-        "breakpoints in train.py are not set: debugpy on node does not find /wrong/train.py. "
-        "The job was started in /mnt/job. "
-        'hint: in launch.json, set "pathMappings": [{"localRoot": "/home/me/job", "remoteRoot": "."}]'
-    ) == line("/home/me/job/train.py", MISSING, remote="/wrong/train.py")
-
-
-def test_a_script_that_is_mapped_to_a_subdirectory() -> None:
-    """If the job was started in the script's directory, the line has another localRoot."""
-    assert (
-        "breakpoints in train.py are not set: debugpy on node does not find /mnt/job/src/train.py. "
-        "The job was started in /mnt/job. "
-        'hint: in launch.json, set "pathMappings": [{"localRoot": "/home/me/src", "remoteRoot": "."}]'
-    ) == line("/home/me/src/train.py", MISSING, remote="src/train.py")
-
-
-def test_a_file_that_the_job_does_not_contain() -> None:
-    """The line does not suggest the mapping that the editor has already."""
-    assert (
-        "breakpoints in net.py are not set: debugpy on node does not find /mnt/job/models/net.py. "
-        "The job was started in /mnt/job. "
-        "hint: check that the job's code contains this file, and check localRoot in launch.json"
-    ) == line("/home/me/models/net.py", MISSING, remote="models/net.py")
+        f"breakpoints in {path.rpartition('/')[2]} are not set: debugpy on node does not find {missing}. "
+        f"The job was started in /mnt/job. hint: {hint}"
+    ) == line(path, MISSING, remote=remote)
 
 
 def test_another_file() -> None:

@@ -3,17 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from relay_client.dap import DapClient
+from tests.support.armed import debugged_script
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
 
-CODE = """
-    import runpy, threading
-    from relay_agent.debuggee.debugger import debugger
-    print(debugger.arm(), flush=True)
-    debugger.wait_for_attach(3600, threading.Event())
-    runpy.run_path(sys.argv[1])
-"""
 PROGRAM = """\
 import threading
 import time
@@ -38,13 +30,7 @@ STOPS = 100
 
 async def test_pressing_continue_twice(tmp_path: Path):
     """Each `continue` is answered, also one that is sent while the threads resume, and each stop is reported."""
-    script = tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    async with (
-        job(CODE, str(script)) as running,
-        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
-    ):
-        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
+    async with debugged_script(tmp_path, PROGRAM, BREAKPOINT) as (_, client):
         for _ in range(STOPS):
             thread = {"threadId": (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
             await asyncio.gather(*(client.request("continue", thread, within=DEADLINE) for _ in range(2)))
@@ -52,12 +38,6 @@ async def test_pressing_continue_twice(tmp_path: Path):
 
 async def test_continue_of_a_running_job(tmp_path: Path):
     """A `continue` is answered at once if nothing is stopped, and the debugger continues to answer."""
-    script = tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    async with (
-        job(CODE, str(script)) as running,
-        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
-    ):
-        await client.attach({}, within=DEADLINE)
+    async with debugged_script(tmp_path, PROGRAM) as (_, client):
         await client.request("continue", {"threadId": 1}, within=DEADLINE)
         assert (await client.request("threads", {}, within=DEADLINE))["threads"]

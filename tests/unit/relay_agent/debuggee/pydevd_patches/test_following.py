@@ -9,7 +9,7 @@ from relay_client.dap import DapClient
 from relay_core.net.tasks import cancel_and_wait
 from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower
-from tests.support.jobs import gone, job
+from tests.support.jobs import Job, gone, job
 
 POOLS = """\
 import multiprocessing
@@ -72,6 +72,15 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
+async def follow_until(follower: Follower, client: DapClient, running: Job, *lines: str) -> None:
+    """Follow the children until the job has printed these lines, and leave."""
+    following = asyncio.create_task(follower.follow(client))
+    assert [await running.line() for _ in lines] == list(lines)
+    await cancel_and_wait(following)
+    await follower.leave()
+    await client.request("disconnect", within=DEADLINE)
+
+
 @METHODS
 async def test_an_editor_that_follows_stops_in_children(script: Path, method: str) -> None:
     """With `subProcess`, each worker is offered and stops; after the session, workers have no debugger at all."""
@@ -80,12 +89,7 @@ async def test_an_editor_that_follows_stops_in_children(script: Path, method: st
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             follower = Follower(script, LINE)
             await client.attach(follower.breakpoints, within=DEADLINE, subProcess=True)
-            following = asyncio.create_task(follower.follow(client))
-            assert await running.line() == "[0, 1, 4, 9]"
-            assert await running.line() == "joined"
-            await cancel_and_wait(following)
-            await follower.leave()
-            await client.request("disconnect", within=DEADLINE)
+            await follow_until(follower, client, running, "[0, 1, 4, 9]", "joined")
         assert 4 == follower.stops
         running.process.stdin.write(b"\n")
         assert await running.line() == "[False, False, False, False]"
@@ -103,12 +107,7 @@ async def test_an_editor_continues_a_script_that_the_job_starts(tmp_path: Path) 
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             follower = Follower(script, LINE_OF_CHILD)
             await client.attach({}, within=DEADLINE, subProcess=True)
-            following = asyncio.create_task(follower.follow(client))
-            assert await running.line() == "49"
-            assert await running.line() == "ended"
-            await cancel_and_wait(following)
-            await follower.leave()
-            await client.request("disconnect", within=DEADLINE)
+            await follow_until(follower, client, running, "49", "ended")
         assert 1 == follower.stops
         status, _, errors = await running.finish()
         assert (0, "") == (status, errors)

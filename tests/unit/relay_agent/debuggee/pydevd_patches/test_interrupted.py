@@ -6,19 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.dap import DapClient
+from tests.support.armed import debugged_script
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems have no SIGALRM")
 
-CODE = """
-    import runpy, threading
-    from relay_agent.debuggee.debugger import debugger
-    print(debugger.arm(), flush=True)
-    debugger.wait_for_attach(3600, threading.Event())
-    runpy.run_path(sys.argv[1])
-"""
 PROGRAM = """\
 import signal
 import threading
@@ -57,13 +49,8 @@ BREAKPOINT = 17
 
 async def test_the_job_and_the_debugger_continue(tmp_path: Path) -> None:
     """The job's code gets the exception, all threads continue, and the debugger stops in the main thread as before."""
-    script = tmp_path / "train.py"
-    script.write_text(PROGRAM)
-    async with (
-        job(CODE, str(script)) as running,
-        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
-    ):
-        await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
+    script = tmp_path / "program.py"
+    async with debugged_script(tmp_path, PROGRAM, BREAKPOINT) as (running, client):
         for number, caught in ((signal.SIGALRM, "TimeoutError"), (signal.SIGINT, "KeyboardInterrupt")):
             await client.wait_for_event("stopped", within=DEADLINE)
             os.kill(running.pid, number)

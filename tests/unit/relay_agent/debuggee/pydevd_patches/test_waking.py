@@ -6,17 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_client.dap import DapClient
+from tests.support.armed import debugged_script
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
 
-CODE = """
-    import runpy, threading
-    from relay_agent.debuggee.debugger import debugger
-    print(debugger.arm(), flush=True)
-    sys.modules["pydevd"].TIMEOUT_SLOW = 3600  # a thread that is not woken stays
-    debugger.wait_for_attach(3600, threading.Event())
-    runpy.run_path(sys.argv[1])
-"""
+PATIENT = 'sys.modules["pydevd"].TIMEOUT_SLOW = 3600'
+"""A thread that is not woken stays."""
 WORKERS = """
 import threading
 import time
@@ -44,14 +38,8 @@ ALONE = "breakpoint()\nprint('it stops before this line')\n"
 
 @contextlib.asynccontextmanager
 async def debugged(directory: Path, code: str) -> AsyncIterator[DapClient]:
-    """Debug a file, because pydevd does not stop threads in text."""
-    script = directory / "script.py"
-    script.write_text(code)
-    async with (
-        job(CODE, str(script)) as running,
-        await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
-    ):
-        await client.attach({}, within=DEADLINE)
+    """Debug a program whose threads stop until they are woken."""
+    async with debugged_script(directory, code, prepare=PATIENT) as (_, client):
         yield client
 
 

@@ -7,12 +7,19 @@ import pytest
 
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.session.stream import SMALL
-from tests.support.streams import Sink, stream_pair
+from tests.support.streams import MemoryStream, Sink, stream_pair
 
 
 async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def sink_of(stream: MemoryStream) -> Sink:
+    """Return a new handler of a stream."""
+    sink = Sink()
+    stream.deliver_to(sink)
+    return sink
 
 
 async def test_what_came_early_comes_first() -> None:
@@ -22,8 +29,7 @@ async def test_what_came_early_comes_first() -> None:
     assert b"one " == await theirs.read()
     ours.send(b"two ")
     await settle()
-    sink = Sink()
-    theirs.deliver_to(sink)
+    sink = sink_of(theirs)
     assert b"two " == sink.data
     ours.send(b"three")
     ours.send_eof()
@@ -34,8 +40,7 @@ async def test_what_came_early_comes_first() -> None:
 async def test_detached_it_is_read() -> None:
     """Without a handler what comes waits for `read`."""
     ours, theirs = stream_pair()
-    sink = Sink()
-    theirs.deliver_to(sink)
+    sink = sink_of(theirs)
     theirs.detach()
     ours.send(b"for the reader")
     assert b"for the reader" == await theirs.read()
@@ -128,8 +133,7 @@ async def test_a_write_waits_for_room() -> None:
 async def test_a_loss_comes_behind_what_was_received() -> None:
     """The peer's last bytes are delivered before the loss, when the handler resumes reading."""
     ours, theirs = stream_pair()
-    sink = Sink()
-    theirs.deliver_to(sink)
+    sink = sink_of(theirs)
     theirs.pause_reading()
     ours.send(b"last words")
     ours.abort()
@@ -142,8 +146,7 @@ async def test_a_loss_comes_behind_what_was_received() -> None:
 async def test_who_still_writes_to_a_lost_stream_learns_it() -> None:
     """A handler that has paused reading and still writes is informed of the loss instead of blocking forever."""
     ours, theirs = stream_pair()
-    sink = Sink()
-    theirs.deliver_to(sink)
+    sink = sink_of(theirs)
     theirs.pause_reading()
     ours.send(b"nobody takes this")
     ours.abort()

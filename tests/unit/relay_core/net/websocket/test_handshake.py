@@ -31,7 +31,7 @@ from relay_core.net.websocket.opening_errors import HandshakeRefused
 from relay_server.config import certificates as relay_tls
 from relay_server.config.model import TlsSettings
 from tests.support.ports import free_port
-from tests.support.streams import Handler, echo, local_server
+from tests.support.streams import Handler, echo, local_server, pump
 
 
 @pytest.fixture
@@ -192,6 +192,9 @@ async def test_a_certificate_for_another_name(tls_directory: Path, trusted: ssl.
             await open_websocket(f"wss://127.0.0.2:{port}/x?y", tls=trusted)
 
 
+NOT_FOUND = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
+
+
 @contextlib.asynccontextmanager
 async def connect_proxy(status: bytes = b"200 OK") -> AsyncIterator[tuple[int, list[bytes]]]:
     """Run a CONNECT proxy for loopback; yields its port and the list of request lines it gets."""
@@ -206,15 +209,8 @@ async def connect_proxy(status: bytes = b"200 OK") -> AsyncIterator[tuple[int, l
         port = int(head.split(b" ")[1].rpartition(b":")[2])
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
 
-        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(ConnectionError):
-                while data := await source.read(65536):
-                    sink.write(data)
-                    await sink.drain()
-            sink.close()
-
         try:
-            await run_together(copy(reader, up_writer), copy(up_reader, writer))
+            await run_together(pump(reader, up_writer), pump(up_reader, writer))
         finally:
             up_writer.transport.abort()
 
@@ -223,16 +219,20 @@ async def connect_proxy(status: bytes = b"200 OK") -> AsyncIterator[tuple[int, l
         yield port, asked
 
 
+def use_proxy(monkeypatch: pytest.MonkeyPatch, proxy: str, exempt: str = "") -> None:
+    """Name a proxy in the environment, for all hosts but the exempt ones."""
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.delenv("https_proxy", raising=False)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, exempt)
+
+
 async def test_the_proxy_of_the_environment_is_used(
     tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTTPS_PROXY carries the connection, and TLS goes through it to the relay."""
-    answer = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
-    async with connect_proxy() as (proxy, asked), tls_server(tls_directory, answer) as port:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy}")
-        monkeypatch.setenv("NO_PROXY", "")
-        monkeypatch.delenv("https_proxy", raising=False)
-        monkeypatch.setenv("no_proxy", "")
+    async with connect_proxy() as (proxy, asked), tls_server(tls_directory, NOT_FOUND) as port:
+        use_proxy(monkeypatch, f"http://127.0.0.1:{proxy}")
         with pytest.raises(HandshakeRefused):
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
     assert [f"CONNECT localhost:{port} HTTP/1.1".encode()] == asked
@@ -247,9 +247,7 @@ async def test_a_dead_proxy_is_named(
 ) -> None:
     """If the proxy cannot be reached, the sentence names it, without its password, because the relay may be well."""
     address = proxy.format(port=free_port())
-    for name, value in (("HTTPS_PROXY", f"http://alice:secret@{address}"), ("NO_PROXY", ""), ("no_proxy", "")):
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("https_proxy", raising=False)
+    use_proxy(monkeypatch, f"http://alice:secret@{address}")
     with pytest.raises(RelayUnreachable) as caught:
         await open_websocket("wss://relay.example/x", tls=trusted)
     assert f"cannot connect to relay.example through the proxy http://{address}: {reason}" == caught.value.sentence
@@ -259,11 +257,8 @@ async def test_no_proxy_exempts_hosts(
     tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hosts of NO_PROXY are dialled directly."""
-    answer = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
-    async with connect_proxy() as (proxy, asked), tls_server(tls_directory, answer) as port:
-        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy}")
-        monkeypatch.setenv("no_proxy", "localhost")
-        monkeypatch.setenv("NO_PROXY", "localhost")
+    async with connect_proxy() as (proxy, asked), tls_server(tls_directory, NOT_FOUND) as port:
+        use_proxy(monkeypatch, f"http://127.0.0.1:{proxy}", exempt="localhost")
         with pytest.raises(HandshakeRefused):
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
     assert [] == asked
@@ -272,9 +267,7 @@ async def test_no_proxy_exempts_hosts(
 async def test_a_proxy_that_refuses(trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy's refusal is distinguished from the relay's, and shows no credentials."""
     async with connect_proxy(b"407 Proxy Authentication Required") as (proxy, _):
-        monkeypatch.setenv("HTTPS_PROXY", f"http://user:hidden-word@127.0.0.1:{proxy}")
-        monkeypatch.setenv("no_proxy", "")
-        monkeypatch.setenv("NO_PROXY", "")
+        use_proxy(monkeypatch, f"http://user:hidden-word@127.0.0.1:{proxy}")
         with pytest.raises(RelayUnreachable, match="the proxy refused the connection to localhost:1.*407") as caught:
             await open_websocket("wss://localhost:1/x?y", tls=trusted)
     assert "hidden-word" not in str(caught.value)
@@ -282,9 +275,7 @@ async def test_a_proxy_that_refuses(trusted: ssl.SSLContext, monkeypatch: pytest
 
 async def test_a_proxy_that_is_none(trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """A malformed HTTPS_PROXY is a configuration error that does not repeat it."""
-    monkeypatch.setenv("HTTPS_PROXY", "ftp://user:hidden-word@x")
-    monkeypatch.setenv("no_proxy", "")
-    monkeypatch.setenv("NO_PROXY", "")
+    use_proxy(monkeypatch, "ftp://user:hidden-word@x")
     with pytest.raises(ConfigurationError, match="HTTPS_PROXY is unusable") as caught:
         await open_websocket("wss://localhost:1/x?y", tls=trusted)
     assert "hidden-word" not in str(caught.value)
