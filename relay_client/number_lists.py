@@ -5,7 +5,7 @@ from __future__ import annotations
 from relay_core.errors import UsageError
 from relay_core.value_parsers import MAX_PORT, expand_ranges, is_port, parse_ranges
 
-__all__ = ["parse_chosen_ranks", "parse_ports", "parse_ranks"]
+__all__ = ["parse_chosen_ports", "parse_chosen_ranks", "parse_ports", "parse_ranks"]
 
 MAX_PORTS = 1024
 """Maximum number of ports. No job needs more; the usual limit on open files in a shell is 256 or 1024."""
@@ -43,3 +43,12 @@ def parse_chosen_ranks(text: str) -> set[int] | None:
         UsageError: the text is neither `all` nor a list of ranks that `parse_ranks` accepts.
     """
     return None if text == "all" else set(parse_ranks(text))
+
+
+def parse_chosen_ports(text: str) -> list[int] | None:
+    """Return the ports of a list, or None for "", which means all.
+
+    Raises:
+        UsageError: the text is neither empty nor a list of ports that `parse_ports` accepts.
+    """
+    return parse_ports(text) if text else None

@@ -172,7 +172,7 @@ async def _filter(arguments: argparse.Namespace) -> Callable[[ClientId], bool]:
     If no credentials are found, the filter compares only the name in `--hc`; without `--hc`, it selects every
     relay-client.
     """
-    from relay_client.control.server import namespace_of
+    from relay_client.control.client import namespace_of
     from relay_core.auth import find_access
     from relay_core.hyco.address import FamilyName
     from relay_core.net.relay_tls import client_tls

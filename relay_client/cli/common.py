@@ -206,7 +206,7 @@ async def run_controlled(
             if ui_port is not None:
                 from relay_client.page.server import PageServer
 
-                await page.enter_async_context(PageServer(service, tunnels, _print_link, ui_port))
+                await page.enter_async_context(PageServer(service, _print_link, ui_port))
             await first_completed(body, _stop_on_request(service), _exit_when_idle(forwarder, idle_exit))
 
 

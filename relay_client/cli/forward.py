@@ -185,8 +185,7 @@ def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:
 
 async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     """Return True, and log that the ports are ready, if another relay-client has opened them."""
-    from relay_client.control.client import client_that_forwards
-    from relay_client.control.server import namespace_of
+    from relay_client.control.client import client_that_forwards, namespace_of
     from relay_client.control.state import Port
 
     wanted = [

@@ -6,26 +6,15 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from relay_client.cli.common import (
-    Commands,
-    add_command,
-    add_json,
-    add_ranks,
-    chosen_ranks,
-    quiet_logging,
-    run_with_tunnels,
-)
+from relay_client.cli.common import Commands, add_command, add_json, add_ranks, quiet_logging
+from relay_client.cli.inspection.asking import Perform, add_client, ask, performing
+from relay_client.verbs.push import Push
+from relay_client.verbs.verb import check
 from relay_core.errors import RelayDebugError
 from relay_core.value_parsers import named, parse_duration
-
-if TYPE_CHECKING:
-    from relay_client.agents.tunnels import Tunnels
-    from relay_client.push.deliver import Outcome
 
 __all__ = ["add_parser"]
 
@@ -73,6 +62,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         default=False,
         help="keep running, and push the file whenever it is saved; print one line for each push",
     )
+    add_client(parser)
     add_json(parser)
 
 
@@ -81,73 +71,44 @@ def run(arguments: argparse.Namespace) -> int:
     from relay_client.push.deliver import read_source
     from relay_client.push.paths import node_paths
 
-    chosen_ranks(arguments)  # checked here, because its error names the option
     with named("--timeout"):
         seconds = parse_duration(arguments.timeout)
-    path = Path(arguments.file)
-    read_source(path)  # an error stops the command before it connects
+    path, name = Path(arguments.file), arguments.file
     *paths, remote = (arguments.remote,) if arguments.remote else node_paths(path)
-    pushes = _Pushes(arguments, path, remote, paths, seconds)
+    request = Push(
+        str(path.absolute()), remote, arguments.ranks, seconds, now=arguments.now, paths=tuple(paths), shown=name
+    )
+    read_source(path, name)
+    check(request, lambda field: f"--{field}")
+    return _push_each_save(arguments, path, request) if arguments.watch else ask(arguments, request)
+
+
+def _push_each_save(arguments: argparse.Namespace, path: Path, request: Push) -> int:
+    """Push the file whenever it is saved, until Ctrl-C; print one line for each push."""
+    from relay_client.push.saves import FileState, on_each_save
+    from relay_core.program.run import run_until_stopped
+
+    known = FileState.of(path)
+
+    async def run() -> None:
+        async with performing(arguments) as perform:
+            print(f"watching {request.shown}; press Ctrl-C to stop", file=sys.stderr, flush=True)
+            await on_each_save(path, known, lambda: _push_saved(perform, request, as_json=arguments.json))
+
     quiet_logging(arguments)
-    return run_with_tunnels(arguments, pushes.on_each_save if arguments.watch else pushes.once)
+    return run_until_stopped(run())
 
 
-@dataclass(frozen=True)
-class _Pushes:
-    """One push of a file, or one push each time the file is saved."""
+async def _push_saved(perform: Perform, request: Push, *, as_json: bool) -> None:
+    """Push the file, and print the result or the error; the push after a later save may succeed."""
+    from relay_client.push.render import briefly
 
-    arguments: argparse.Namespace
-    path: Path
-    """The local file."""
-    remote: str
-    """The file on the node."""
-    paths: Sequence[str]
-    """Other paths at which it may be there; they are tried first."""
-    seconds: float
-
-    async def once(self, tunnels: Tunnels) -> None:
-        """Push the file, and print the result."""
-        from relay_client.push.render import as_object, show_outcome
-
-        async with tunnels:
-            await tunnels.discover_all()
-            outcome = await self._push(tunnels)
-        as_json = self.arguments.json
-        print(json.dumps(as_object(outcome), indent=2) if as_json else show_outcome(self.arguments.file, outcome))
-        if outcome.failed:
-            raise RelayDebugError("the code was not replaced in every rank", hint="push the file again")
-
-    async def on_each_save(self, tunnels: Tunnels) -> None:
-        """Push the file whenever it is saved, until cancelled; print one line for each push."""
-        from relay_client.push.saves import FileState, on_each_save
-
-        known = FileState.of(self.path)
-        async with tunnels:
-            await tunnels.discover_all()
-            tunnels.keep_searching()
-            print(f"watching {self.arguments.file}; press Ctrl-C to stop", file=sys.stderr, flush=True)
-            await on_each_save(self.path, known, lambda: self._push_saved(tunnels))
-
-    async def _push_saved(self, tunnels: Tunnels) -> None:
-        """Push the file, and print the result or the error; the push after a later save may succeed."""
-        from relay_client.push.render import as_object, show_briefly
-
-        name = self.arguments.file
-        found: dict[str, object]
-        try:
-            outcome = await self._push(tunnels)
-        except RelayDebugError as error:
-            text, found = f"{name}: {error}", {"error": error.sentence, "hint": error.hint}
-        else:
-            text, found = show_briefly(name, outcome), as_object(outcome)
-        line = json.dumps({"time": time.time(), **found}) if self.arguments.json else f"{time.strftime('%X')} {text}"
-        print(line, flush=True)
-
-    async def _push(self, tunnels: Tunnels) -> Outcome:
-        from relay_client.push.deliver import push_file, read_source
-
-        source, ranks = read_source(self.path), self.arguments.ranks
-        waits = not self.arguments.now
-        return await push_file(
-            tunnels, self.remote, source, ranks=ranks, seconds=self.seconds, waits=waits, paths=self.paths
-        )
+    found: Any
+    try:
+        answer = await perform(request)
+    except RelayDebugError as error:
+        text, found = f"{request.shown}: {error}", {"error": error.sentence, "hint": error.hint}
+    else:
+        text, found = briefly(answer.text), answer.data
+    line = json.dumps({"time": time.time(), **found}) if as_json else f"{time.strftime('%X')} {text}"
+    print(line, flush=True)

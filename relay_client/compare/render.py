@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from relay_client.compare.groups import label, shared_ranks
 from relay_core.agent_api.evaluation import Difference, Value
 
-__all__ = ["as_objects", "hint_about_jobs", "hint_for", "show_values"]
+__all__ = ["as_objects", "hint_about_jobs", "hint_for", "show_values", "undefined_name"]
 
 MAIN = "__main__"
 """The `place` of a value that was evaluated in a running rank."""
@@ -45,14 +45,19 @@ def as_objects(
 
 def hint_for(groups: Sequence[Value]) -> str:
     """Return a hint for a name that a running program does not have; "" for any other error."""
-    errors = [group.error for group in groups if group.place == MAIN]
-    names = [found.group(1) for error in errors if (found := UNDEFINED.match(error)) is not None]
+    names = [name for group in groups if (name := undefined_name(group.place, group.error))]
     if not names:
         return ""
     return (
         f"{names[0]} is neither a global variable of the program nor a variable of a function that the main thread "
         "is executing; 'relay-client stacks --locals' shows those variables"
     )
+
+
+def undefined_name(place: str, error: str) -> str:
+    """Return the quoted name that a running program does not have; "" for any other error."""
+    found = UNDEFINED.match(error) if place == MAIN else None
+    return found.group(1) if found is not None else ""
 
 
 def hint_about_jobs(groups: Sequence[Value]) -> str:

@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Collection
 from typing import Any
+from urllib.parse import urlsplit
 
 from relay_client.control.codec import decode
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress
@@ -16,14 +17,24 @@ from relay_client.control.protocol import ClientProtocol, Received
 from relay_client.control.state import ClientId, Port
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, Unauthorized
+from relay_core.hyco.address import Endpoint
 
-__all__ = ["ControlClient", "client_that_forwards", "running_clients"]
+__all__ = ["ClientExited", "ControlClient", "client_that_forwards", "namespace_of", "running_clients"]
 
 HELLO_TIMEOUT = 5.0
 """Seconds to wait for an answer; a relay-client that takes longer is suspended or overloaded."""
 READ_SIZE = 256 * 1024
 
 logger = logging.getLogger(__name__)
+
+
+class ClientExited(ConnectionLost):
+    """The relay-client has exited, in contrast to a lost connection to an agent, which it reports as an answer."""
+
+
+def namespace_of(endpoint: Endpoint) -> str:
+    """Return the host and port of a relay, as in a `ClientId`."""
+    return urlsplit(str(endpoint)).netloc
 
 
 class ControlClient:
@@ -124,7 +135,7 @@ class ControlClient:
             except OSError:
                 data = b""
             if not data:
-                raise ConnectionLost("the relay-client has exited")
+                raise ClientExited("the relay-client has exited")
             self._received += self._protocol.receive_data(data)
 
 

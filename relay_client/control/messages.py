@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from relay_client.control.state import Status
+from relay_client.verbs.table import VERBS, JobRequest
+from relay_client.verbs.verb import Answer
 
 __all__ = [
     "EVENTS",
+    "OWN",
     "REQUESTS",
     "VERSION",
     "Attach",
@@ -19,19 +22,14 @@ __all__ = [
     "ChosenGroup",
     "Event",
     "GetStatus",
-    "Hang",
-    "HangVerdict",
     "LogLine",
     "LogLines",
     "Logs",
-    "Push",
-    "Pushed",
+    "OwnRequest",
     "Release",
     "Released",
     "Request",
     "Result",
-    "StackGroups",
-    "Stacks",
     "Stop",
     "Stopping",
     "Subscribe",
@@ -144,45 +142,11 @@ class Released:
 
 
 @dataclass(frozen=True)
-class HangVerdict:
-    """Result of `Hang`."""
-
-    text: str
-    """What `relay-client hang` prints; "" if no process has registered."""
-    verdict: object
-    """What `relay-client hang --json` prints."""
-    is_hanging: bool
-    """True if ranks are waiting for other ranks."""
-
-
-@dataclass(frozen=True)
 class ChosenGroup:
     """Result of `ChooseGroup`."""
 
     text: str
     """The group and its attached ranks, as in `ranks 0,3-5: ranks 0, 3-4`."""
-
-
-@dataclass(frozen=True)
-class StackGroups:
-    """Result of `Stacks`."""
-
-    text: str
-    """The text that `relay-client stacks` prints."""
-    groups: object
-    """The data that `relay-client stacks --json` prints."""
-
-
-@dataclass(frozen=True)
-class Pushed:
-    """Result of `Push`."""
-
-    text: str
-    """The text that `relay-client push` prints."""
-    outcome: object
-    """The data that `relay-client push --json` prints."""
-    is_complete: bool
-    """True if the code was replaced in all chosen ranks."""
 
 
 @dataclass(frozen=True)
@@ -253,43 +217,6 @@ class ChooseGroup:
 
 
 @dataclass(frozen=True)
-class Stacks:
-    """Return the current stacks of the processes, grouped by identical stack."""
-
-    name: ClassVar[str] = "stacks"
-    result: ClassVar[type[StackGroups]] = StackGroups
-    ranks: tuple[int, ...] | None = None
-    locals: bool = False
-    all_threads: bool = False
-
-
-@dataclass(frozen=True)
-class Hang:
-    """Examine all processes and report which ranks are missing from a collective operation."""
-
-    name: ClassVar[str] = "hang"
-    result: ClassVar[type[HangVerdict]] = HangVerdict
-
-
-@dataclass(frozen=True)
-class Push:
-    """Replace the code of running ranks with the code in a file on this machine."""
-
-    name: ClassVar[str] = "push"
-    result: ClassVar[type[Pushed]] = Pushed
-    file: str
-    """Absolute path on this machine."""
-    remote: str
-    """The file on the nodes, unless it has the path of `file` there: absolute, or relative to the job's start
-    directory."""
-    ranks: str = "all"
-    seconds: float = 60.0
-    """Seconds to wait until all ranks are at the same step."""
-    now: bool = False
-    """Whether to replace the code in each rank immediately, without waiting until all ranks are at the same step."""
-
-
-@dataclass(frozen=True)
 class Subscribe:
     """Return the state, and send events from now on."""
 
@@ -307,10 +234,9 @@ class Stop:
     result: ClassVar[type[Stopping]] = Stopping
 
 
-Request = GetStatus | Logs | Attach | AttachAll | Release | ChooseGroup | Stacks | Hang | Push | Subscribe | Stop
-Result = (
-    Status | LogLines | Attached | AttachedAll | Released | ChosenGroup | StackGroups | HangVerdict | Pushed | Stopping
-)
-REQUESTS: tuple[type[Request], ...] = (
-    *(GetStatus, Logs, Attach, AttachAll, Release, ChooseGroup, Stacks, Hang, Push, Subscribe, Stop),
-)
+OwnRequest = GetStatus | Logs | Attach | AttachAll | Release | ChooseGroup | Subscribe | Stop
+"""What only a running relay-client can do, because it is about its ports, its log or its end."""
+OWN: tuple[type[OwnRequest], ...] = (GetStatus, Logs, Attach, AttachAll, Release, ChooseGroup, Subscribe, Stop)
+Request = OwnRequest | JobRequest
+Result = Status | LogLines | Attached | AttachedAll | Released | ChosenGroup | Stopping | Answer
+REQUESTS: tuple[type[Request], ...] = (*OWN, *VERBS)

@@ -16,14 +16,15 @@ import socket
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from relay_client.control.client import namespace_of
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress
 from relay_client.control.messages import Event, Subscribe
 from relay_client.control.peer_user import is_own_user
 from relay_client.control.protocol import MAX_RESULT, ReceivedRequest, ServerProtocol
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.control.state import ClientId
+from relay_client.verbs.table import VERBS
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.net.loopback import PeerCheck
@@ -31,7 +32,7 @@ from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
 from relay_core.socket_tables import ROOT, own_user
 
-__all__ = ["ControlServer", "client_id", "namespace_of"]
+__all__ = ["ControlServer", "client_id"]
 
 READ_SIZE = 64 * 1024
 AUTHENTICATION_TIMEOUT = 15.0
@@ -55,12 +56,8 @@ def client_id(command: str, endpoint: Endpoint) -> ClientId:
         started=time.time(),
         cwd=str(Path.cwd()),
         version=release,
+        verbs=tuple(verb.name for verb in VERBS),
     )
-
-
-def namespace_of(endpoint: Endpoint) -> str:
-    """Return the host and port of a relay, as in a `ClientId`."""
-    return urlsplit(str(endpoint)).netloc
 
 
 class ControlServer:

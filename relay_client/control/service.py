@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, cast
 
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
@@ -22,35 +22,24 @@ from relay_client.control.messages import (
     ChosenGroup,
     Event,
     GetStatus,
-    Hang,
-    HangVerdict,
     LogLine,
     LogLines,
     Logs,
-    Push,
-    Pushed,
     Release,
     Released,
     Request,
     Result,
-    StackGroups,
-    Stacks,
     Stop,
     Stopping,
     Subscribe,
 )
 from relay_client.control.snapshot import take_snapshot
 from relay_client.control.state import ClientId, Status
-from relay_client.hang.examine import examine
-from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
-from relay_client.push.deliver import push_file, read_source
-from relay_client.push.paths import absolute_paths
-from relay_client.push.render import as_object, show_outcome
-from relay_client.stacks.collect import collect_stacks
-from relay_client.stacks.render import grouped_stacks, show_stacks
+from relay_client.verbs.table import JobRequest
+from relay_client.verbs.verb import Session
 from relay_core.agent_api.announcement import Attachment
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
@@ -110,6 +99,18 @@ class ControlService:
         """Local ports that were opened for requests."""
         self._last: Status | None = None
         """The state as last sent to subscribers; None while nobody has subscribed."""
+        self._session = Session(tunnels)
+        self._own: dict[type[Request], Callable[[Any, Subscriber], Awaitable[Result]]] = {
+            GetStatus: self._status,
+            Subscribe: self._subscribe,
+            Logs: self._last_lines,
+            Stop: self._stop,
+            Attach: self._attach,
+            AttachAll: self._attach_all,
+            Release: self._release,
+            ChooseGroup: self._choose_group,
+        }
+        """Who performs what only a running relay-client can do."""
         tunnels.on_change = self._changed
         forwarder.on_change = self._changed
         logs.on_line = self._logged
@@ -127,41 +128,9 @@ class ControlService:
         Raises:
             RelayDebugError: the request failed.
         """
-        result: Result
-        match request:
-            case GetStatus():
-                result = self._snapshot()
-            case Subscribe():
-                result = self._subscribe(request, subscriber)
-            case Logs():
-                subscriber.kinds = {*subscriber.kinds, LOG} if request.follow else subscriber.kinds
-                result = LogLines(self._logs.last(request.lines))
-            case Stop():
-                self.stopping.set()
-                result = Stopping()
-            case ChooseGroup():
-                result = self._choose_group(request)
-            case _:
-                result = await self._ask_ranks(request)
-        return result
-
-    async def _ask_ranks(self, request: Attach | AttachAll | Release | Stacks | Hang | Push) -> Result:
-        """Return the result of a request that the nodes of the ranks must answer."""
-        result: Result
-        match request:
-            case Attach():
-                result = await self._attach(request)
-            case AttachAll():
-                result = await self._attach_all()
-            case Release():
-                result = await self._release(request)
-            case Stacks():
-                result = await self._stacks(request)
-            case Hang():
-                result = await self._hang()
-            case Push():
-                result = await self._push(request)
-        return result
+        if (perform := self._own.get(type(request))) is not None:
+            return await perform(request, subscriber)
+        return await self._session.perform(cast("JobRequest", request))
 
     async def look_for_agents(self) -> None:
         """Search as frequently as for a waiting editor until an agent is found, because a user is watching."""
@@ -170,7 +139,18 @@ class ControlService:
 
     # Events:
 
-    def _subscribe(self, request: Subscribe, subscriber: Subscriber) -> Status:
+    async def _status(self, _request: GetStatus, _subscriber: Subscriber) -> Status:
+        return self._snapshot()
+
+    async def _last_lines(self, request: Logs, subscriber: Subscriber) -> LogLines:
+        subscriber.kinds = {*subscriber.kinds, LOG} if request.follow else subscriber.kinds
+        return LogLines(self._logs.last(request.lines))
+
+    async def _stop(self, _request: Stop, _subscriber: Subscriber) -> Stopping:
+        self.stopping.set()
+        return Stopping()
+
+    async def _subscribe(self, request: Subscribe, subscriber: Subscriber) -> Status:
         kinds = set(EVENTS) - {LOG} if request.events is None else set(request.events)
         if unknown := kinds - set(EVENTS):
             raise UsageError(f"unknown kind of event: '{min(unknown)[:40]}'", hint=f"use {', '.join(EVENTS)}")
@@ -203,7 +183,7 @@ class ControlService:
 
     # Ranks:
 
-    async def _attach(self, request: Attach) -> Attached:
+    async def _attach(self, request: Attach, _subscriber: Subscriber) -> Attached:
         claim = await self._claim(request)
         target = claim.target
         known = [
@@ -224,7 +204,7 @@ class ControlService:
         holder = target.attachment.user if target.attachment else None
         return Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host, holder)
 
-    async def _attach_all(self) -> AttachedAll:
+    async def _attach_all(self, _request: AttachAll, _subscriber: Subscriber) -> AttachedAll:
         for local in self._forwarder.ports:
             if local.destination.is_all_ranks:
                 return AttachedAll(local.port, LOCAL_HOST, is_new=False)
@@ -275,7 +255,7 @@ class ControlService:
         self._on_demand.discard(port)
         await self._forwarder.close_port(port)
 
-    async def _release(self, request: Release) -> Released:
+    async def _release(self, request: Release, _subscriber: Subscriber) -> Released:
         targets = [
             target
             for node in self._snapshot().nodes
@@ -307,21 +287,7 @@ class ControlService:
                 while holders and self._holders(ports) == holders:
                     await self._tunnels.search.changed.wait()
 
-    async def _push(self, request: Push) -> Pushed:
-        path = Path(request.file)
-        source = await asyncio.to_thread(read_source, path)
-        outcome = await push_file(
-            self._tunnels,
-            request.remote,
-            source,
-            ranks=request.ranks,
-            seconds=request.seconds,
-            waits=not request.now,
-            paths=absolute_paths(path),
-        )
-        return Pushed(show_outcome(path.name, outcome), as_object(outcome), not outcome.failed)
-
-    def _choose_group(self, request: ChooseGroup) -> ChosenGroup:
+    async def _choose_group(self, request: ChooseGroup, _subscriber: Subscriber) -> ChosenGroup:
         sessions = [connection.session for connection in self._forwarder.job_sessions]
         if not sessions:
             hint = "attach to the port opened by --all-ranks or by an 'attach_all' request"
@@ -335,21 +301,6 @@ class ControlService:
     def _holders(self, ports: Sequence[int]) -> list[Attachment]:
         targets = [target for agent in self._tunnels.roster for target in agent.targets if target.port in ports]
         return [target.attachment for target in targets if target.attachment is not None]
-
-    async def _stacks(self, request: Stacks) -> StackGroups:
-        if not len(self._tunnels.roster):
-            raise NoListener(f"no agent is connected to '{self.client.hc}'")
-        ranks = None if request.ranks is None else set(request.ranks)
-        replies = await collect_stacks(self._tunnels, ranks, with_locals=request.locals)
-        text = show_stacks(replies, ranks=ranks, locals=request.locals, all_threads=request.all_threads)
-        return StackGroups(text, grouped_stacks(replies, ranks=ranks, all_threads=request.all_threads))
-
-    async def _hang(self) -> HangVerdict:
-        if not len(self._tunnels.roster):
-            raise NoListener(f"no agent is connected to '{self.client.hc}'")
-        verdicts = await examine(self._tunnels, None)
-        is_hanging = any(verdict.is_hanging for verdict in verdicts)
-        return HangVerdict(verdict_as_text(verdicts), verdict_as_object(verdicts), is_hanging)
 
 
 def _nothing_to_release(label: str, holder: str | None) -> RelayDebugError:

@@ -43,6 +43,8 @@ class ClientId:
     cwd: str
     version: str
     """Version of the package."""
+    verbs: tuple[str, ...] = ()
+    """Requests about the job that it can perform for a command."""
 
 
 @dataclass(frozen=True)

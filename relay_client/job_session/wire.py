@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from relay_client.compare.console import Question
+from relay_client.compare.console import Command
 from relay_client.editor.messages import CONSOLE, PREFIX
 from relay_core.dap.messages import Body, Event, Message, Request, Response
 
@@ -74,7 +74,7 @@ class AskRanks:
 
     request: Request
     """The editor's request, which `ranks_answered` answers."""
-    question: Question
+    question: Command
 
 
 @dataclass(frozen=True)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.collect import collect_values
-from relay_client.compare.differences import find_differences
-from relay_client.compare.groups import odd_ones_first
-from relay_client.compare.render import as_objects, hint_for
-from relay_client.hang.examine import examine, examine_once
-from relay_client.hang.output import verdict_as_object
+from relay_client.compare.render import undefined_name
+from relay_client.hang.examine import examine_once
 from relay_client.hang.reports import RankReport
 from relay_client.mcp.paths import as_static_read
 from relay_client.number_lists import parse_chosen_ranks
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.groups import read_replies
 from relay_client.stacks.places import collective_of
-from relay_client.stacks.render import grouped_stacks
 from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import format_ranks
+from relay_client.verbs.hang import Hang
+from relay_client.verbs.stacks import Stacks
+from relay_client.verbs.table import JobRequest
+from relay_client.verbs.values import Diff, Evaluate
+from relay_client.verbs.verb import Session
 from relay_core.agent_api.announcement import State
-from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.errors import NoListener
 from relay_core.records import encode
 from relay_core.value_parsers import escape_controls
@@ -33,6 +32,7 @@ __all__ = ["Items", "Reading", "chosen_ranks", "places_in"]
 
 Items = list[dict[str, Any]]
 
+LISTING = "call the 'ranks' tool to list all ranks"
 NAME_HINT = "call 'variables' to list the variables of the functions that a rank is executing"
 PER_PROCESS = frozenset({"ports", "pids", "hosts"})
 """Fields of a group that identify its processes in other ways than by rank."""
@@ -61,6 +61,7 @@ class Reading:
 
     def __init__(self, tunnels: Tunnels, *, allow_code: bool) -> None:
         self._tunnels = tunnels
+        self._session = Session(tunnels, waits=False)
         self.allow_code = allow_code
 
     def __repr__(self) -> str:
@@ -99,16 +100,12 @@ class Reading:
 
     async def stacks(self, ranks: str, *, all_threads: bool) -> Items:
         """Return the stacks, grouped by identical stack."""
-        chosen = chosen_ranks(ranks)
-        found = grouped_stacks(
-            await collect_stacks(self._tunnels, chosen, with_locals=False), ranks=chosen, all_threads=all_threads
-        )
-        return _required(_named_by_rank(found), chosen)
+        found = await self._perform(Stacks(ranks.strip(), all_threads=all_threads), "groups")
+        return _required(_named_by_rank(found), None)
 
     async def verdict(self) -> Items:
         """Return the verdict on each job."""
-        jobs: Any = verdict_as_object(await examine(self._tunnels, None))["jobs"]
-        return _required(jobs, None)
+        return await self._perform(Hang(), "jobs")
 
     async def variables(self, rank: int) -> Items:
         """Return the frames of a rank's stopped or main thread with their variables, innermost first."""
@@ -122,18 +119,16 @@ class Reading:
                 items.append({**encode(frame), "locals": dict(frame.locals)})
         return _required(items, {rank})
 
-    async def evaluate(self, expression: str, ranks: str, seconds: float) -> Items:
+    async def evaluate(self, expression: str, ranks: str, seconds: float, verb: type[Evaluate] = Evaluate) -> Items:
         """Return the value of an expression, with equal values grouped."""
-        request = self._request(expression, ranks, seconds, None)
-        groups = odd_ones_first(await collect_values(self._tunnels, request))
-        return _required(_named_by_rank(_with_hints(groups, as_objects(groups))), chosen_ranks(ranks))
+        chosen_ranks(ranks)
+        evaluated = expression if self.allow_code else as_static_read(expression)
+        groups = await self._perform(verb(evaluated, ranks.strip(), seconds=seconds), "groups")
+        return _named_by_rank(_with_hints(groups))
 
     async def compare(self, expression: str, ranks: str, seconds: float) -> Items:
         """Return which ranks differ in a value, and the first difference."""
-        request = self._request(expression, ranks, seconds, Selection())
-        groups = odd_ones_first(await collect_values(self._tunnels, request))
-        items = as_objects(groups, await find_differences(self._tunnels, request, groups))
-        return _required(_named_by_rank(_with_hints(groups, items)), chosen_ranks(ranks))
+        return await self.evaluate(expression, ranks, seconds, Diff)
 
     async def wait_for_stop(self, ranks: str, seconds: float, *, wait_for_all: bool) -> Items:
         """Return where the chosen ranks are once one or all of them are stopped, or once the time has expired."""
@@ -155,10 +150,18 @@ class Reading:
         places = (place for verdict in verdicts for place in places_in(verdict.job.ranks.values()))
         return [place for place in places if chosen is None or place["rank"] in chosen]
 
-    def _request(self, expression: str, ranks: str, seconds: float, selection: Selection | None) -> Evaluate:
-        chosen_ranks(ranks)
-        evaluated = expression if self.allow_code else as_static_read(expression)
-        return Evaluate(evaluated, ranks.strip(), seconds, selection).checked()
+    async def _perform(self, request: JobRequest, items: str) -> Items:
+        """Return the items in the answer to a request.
+
+        Raises:
+            NoListener: there are none; the hint names a tool instead of a command.
+        """
+        try:
+            answer: Any = await self._session.perform(request)
+        except NoListener as error:
+            raise NoListener(error.sentence, hint=LISTING) from None
+        found: Items = answer.data[items]
+        return found
 
 
 def places_in(reports: Collection[RankReport]) -> Items:
@@ -193,12 +196,9 @@ def _place(report: RankReport) -> dict[str, Any]:
     }
 
 
-def _with_hints(groups: Sequence[Value], items: Items) -> Items:
+def _with_hints(items: Items) -> Items:
     """Add a hint to each error that a variable's name has caused."""
-    return [
-        {**item, **({"hint": NAME_HINT} if hint_for([group]) else {})}
-        for group, item in zip(groups, items, strict=True)
-    ]
+    return [{**item, "hint": NAME_HINT} if undefined_name(item["place"], item["error"]) else item for item in items]
 
 
 def _named_by_rank(items: Items) -> Items:
@@ -219,6 +219,5 @@ def _required(items: Items, ranks: Collection[int] | None) -> Items:
     """
     if not items:
         what = "no process" if ranks is None else f"no process has {format_ranks(ranks)}"
-        hint = "call the 'ranks' tool to list all ranks"
-        raise NoListener(f"{what} is registered" if ranks is None else what, hint=hint)
+        raise NoListener(f"{what} is registered" if ranks is None else what, hint=LISTING)
     return items

@@ -23,16 +23,17 @@ from typing import cast
 
 from aiohttp import web
 
-from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.answer import compare_as_text
-from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS
 from relay_client.compare.paths import as_plain_read
 from relay_client.control.codec import encode
-from relay_client.control.messages import Hang, Request, Stacks
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.page.access import PageAccess
 from relay_client.page.feed import Feed
-from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_client.verbs.console import with_hint
+from relay_client.verbs.hang import Hang
+from relay_client.verbs.stacks import Stacks
+from relay_client.verbs.table import JobRequest
+from relay_client.verbs.values import Diff, Evaluate
+from relay_client.verbs.verb import Answer
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, RelayDebugError
 from relay_core.net.loopback import PeerCheck
@@ -88,16 +89,12 @@ class PageServer:
 
     Args:
         service: Answers the requests.
-        tunnels: Lead to the ranks whose values are read.
         show_link: Called with each new link; the link must not reach a log.
         port: The local port; 0 for a free one.
     """
 
-    def __init__(
-        self, service: ControlService, tunnels: Tunnels, show_link: Callable[[str], None], port: int = 0
-    ) -> None:
+    def __init__(self, service: ControlService, show_link: Callable[[str], None], port: int = 0) -> None:
         self._service = service
-        self._tunnels = tunnels
         self._show_link = show_link
         self._port = port
         self._feed = Feed(service)
@@ -213,25 +210,25 @@ class PageServer:
         return await self._answer(Hang())
 
     async def _values(self, request: web.Request) -> web.Response:
-        return await self._read(request, VALUE_SECONDS, None)
+        return await self._read(request, Evaluate)
 
     async def _differences(self, request: web.Request) -> web.Response:
-        return await self._read(request, DIFF_SECONDS, Selection())
+        return await self._read(request, Diff)
 
-    async def _read(self, request: web.Request, seconds: float, selection: Selection | None) -> web.Response:
+    async def _read(self, request: web.Request, verb: type[Evaluate]) -> web.Response:
         """Answer with the table of the values of a path; other expressions are refused before they reach the job."""
         try:
-            expression = as_plain_read(request.query.get("path", ""), completely=selection is not None)
-            evaluate = Evaluate(expression, "all", seconds, selection, ports=request.query.get("ports", ""))
-            return web.json_response({"text": await compare_as_text(self._tunnels, evaluate.checked())})
+            expression = as_plain_read(request.query.get("path", ""), completely=verb.compares)
         except RelayDebugError as error:
             return _error(error)
+        return await self._answer(verb(expression, ports=request.query.get("ports", "")))
 
-    async def _answer(self, request: Request) -> web.Response:
+    async def _answer(self, request: JobRequest) -> web.Response:
         try:
-            return web.json_response(encode(await self._service.answer(request, self._subscriber)))
+            answer = cast("Answer", await self._service.answer(request, self._subscriber))
         except RelayDebugError as error:
             return _error(error)
+        return web.json_response({**encode(answer), "text": with_hint(answer)})
 
 
 class _Refused(asyncio.Protocol):

@@ -15,8 +15,7 @@ from relay_client.agents.event_log import name_with_node
 from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.answer import answer_as_text
-from relay_client.compare.console import Question
+from relay_client.compare.console import Command
 from relay_client.editor.job_view import JobView
 from relay_client.editor.notices import WaitingNotices
 from relay_client.job_session import wire
@@ -29,6 +28,7 @@ from relay_client.stacks.groups import Reply
 from relay_client.stacks.places import places
 from relay_client.ui.rank_view import exit_code
 from relay_client.ui.text import clock
+from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.requests import Stacks
 from relay_core.dap.framing import MessageDecoder, encode
@@ -406,7 +406,7 @@ class JobConnection:
         self.session.places_found(await find_places(self._tunnels, keys))
         self.flush()
 
-    async def _ask_ranks(self, request: Request, question: Question) -> None:
+    async def _ask_ranks(self, request: Request, question: Command) -> None:
         self.session.ranks_answered(request, await answer_as_text(self._tunnels, question))
         self.flush()
 

@@ -21,12 +21,12 @@ from relay_client.agents.event_log import name_with_node
 from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.answer import answer_as_text
-from relay_client.compare.console import Question
+from relay_client.compare.console import Command
 from relay_client.editor.job_view import JobView
 from relay_client.editor.session import EditorSession
 from relay_client.ports.connection_records import ConnectionRecord
 from relay_client.ui.text import clock
+from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.requests import Digest, FileDigest, stream_name
 from relay_core.dap.messages import Request
@@ -294,10 +294,10 @@ class EditorLink:
             self.session.source_compared(local, is_different=found)
             bridge.refresh()
 
-    def _ask_ranks(self, request: Request, question: Question) -> None:
+    def _ask_ranks(self, request: Request, question: Command) -> None:
         self._checks.spawn(self._show_answer(request, question), name=f"{self._name}: ask all ranks")
 
-    async def _show_answer(self, request: Request, question: Question) -> None:
+    async def _show_answer(self, request: Request, question: Command) -> None:
         self.session.ranks_answered(request, await answer_as_text(self._tunnels, question))
         if self._bridge is not None:
             self._bridge.refresh()

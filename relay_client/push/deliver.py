@@ -102,8 +102,12 @@ async def push_file(
     return Outcome(committed, rounds.place, rounds.is_same_step, rounds.same_step, is_stopped)
 
 
-def read_source(path: Path) -> str:
+def read_source(path: Path, shown: str = "") -> str:
     """Return the text of a local file.
+
+    Args:
+        path: The file.
+        shown: What an error calls it; by default, its path.
 
     Raises:
         UsageError: it cannot be read, or is not UTF-8.
@@ -112,7 +116,7 @@ def read_source(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"cannot read {path}: {reason}") from None
+        raise UsageError(f"cannot read {shown or path}: {reason}") from None
 
 
 class _Delivery:

@@ -9,7 +9,7 @@ from relay_client.push.deliver import Outcome
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
-__all__ = ["as_object", "show_briefly", "show_outcome"]
+__all__ = ["as_object", "briefly", "show_outcome"]
 
 SHOWN = 2
 """Maximum number of changes and remarks in one line."""
@@ -30,14 +30,9 @@ def show_outcome(name: str, outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def show_briefly(name: str, outcome: Outcome) -> str:
-    """Return the result as one line: the ranks, and the first lines about changes and about what was not replaced.
-
-    Args:
-        name: The file's name, as shown to users.
-        outcome: The result of the push.
-    """
-    first, *others = show_outcome(name, outcome).split("\n")
+def briefly(text: str) -> str:
+    """Return the text of a result as one line, with the first lines about changes and about what was not replaced."""
+    first, *others = text.split("\n")
     more = [f"{len(others) - SHOWN} more (--json prints all)"] if len(others) > SHOWN else []
     return "; ".join([first, *others[:SHOWN], *more])
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 
 from relay_client.stacks.groups import Group, Reply, group, is_library, label, read_replies
 from relay_core.agent_api.stacks import Frame, ThreadStack
 from relay_core.records import encode
 
-__all__ = ["grouped_stacks", "show_stacks", "stacks_as_json"]
+__all__ = ["grouped_stacks", "show_stacks"]
 
 
 def show_stacks(
@@ -40,18 +39,10 @@ def show_stacks(
     return _colored(lines[1:]) if color else "\n".join(text for text, _ in lines[1:])
 
 
-def stacks_as_json(replies: Iterable[Reply], *, ranks: Collection[int] | None = None, all_threads: bool = False) -> str:
-    """Return the groups as JSON; `_as_object` defines the fields of each group.
-
-    The threads are those of the group's first process.
-    """
-    return json.dumps({"groups": grouped_stacks(replies, ranks=ranks, all_threads=all_threads)}, indent=2)
-
-
 def grouped_stacks(
     replies: Iterable[Reply], *, ranks: Collection[int] | None = None, all_threads: bool = False
 ) -> list[dict[str, object]]:
-    """Return the groups as JSON objects."""
+    """Return the groups as JSON objects, with the threads of each group's first process; see `_as_object`."""
     return [_as_object(found) for found in group(read_replies(replies, ranks), all_threads=all_threads)]
 
 

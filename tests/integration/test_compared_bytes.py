@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.answer import compare_as_text
-from relay_client.compare.console import DIFF_SECONDS
+from relay_client.verbs.values import Diff
 from relay_core.agent_api.announcement import AgentId
-from relay_core.agent_api.evaluation import Evaluate, Selection
 from relay_core.tunnel.limits import Settings
 from tests.support.counted import Counter, counted_client
 from tests.support.many_ranks import until
@@ -108,8 +106,7 @@ class Compared:
     async def first_line(self, name: str, ranks: str = "all") -> str:
         """Compare a variable, and return the first line of the table."""
         self._before.append((time.monotonic(), list(self._counter.connections)))
-        request = Evaluate(name, ranks, DIFF_SECONDS, Selection())
-        return (await compare_as_text(self.client, request)).splitlines()[0]
+        return (await Diff(name, ranks).perform(self.client)).text.splitlines()[0]
 
     def most_carried(self) -> list[int]:
         """Return the bytes of the connection that has carried most, for each comparison but the last.

@@ -1,17 +1,20 @@
 """Facts about the control socket of a running relay-client, with real sockets, agents and debug connections."""
 
 import asyncio
-import base64
 import contextlib
 import json
 import logging
 import os
 import socket
+from base64 import b64encode
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from relay_client.cli import make_parser
+from relay_client.cli.inspection import asking
 from relay_client.control import server
 from relay_client.control.client import ControlClient, running_clients
 from relay_client.control.directory import ControlDirectory, TcpAddress
@@ -23,12 +26,9 @@ from relay_client.control.messages import (
     AttachedAll,
     Event,
     GetStatus,
-    Hang,
     Logs,
-    Push,
     Release,
     Released,
-    Stacks,
     Stop,
     Subscribe,
 )
@@ -36,6 +36,9 @@ from relay_client.control.server import ControlServer, client_id
 from relay_client.control.service import ControlService
 from relay_client.control.state import Status
 from relay_client.ports.forwarder import Forwarder
+from relay_client.verbs.hang import Hang
+from relay_client.verbs.push import Push
+from relay_client.verbs.stacks import Stacks
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, node_of, tunnels, who_serves
@@ -99,7 +102,7 @@ async def test_the_port_of_all_ranks(relay: LocalRelay, tmp_path: Path) -> None:
 async def test_a_verdict_without_agents(relay: LocalRelay, tmp_path: Path) -> None:
     """A verdict needs an agent; without one the request fails."""
     async with running(relay, tmp_path) as found:
-        with pytest.raises(RelayDebugError, match="no agent is connected to 'myhc'"):
+        with pytest.raises(RelayDebugError, match="no agent is listening on 'myhc'"):
             await request(found.client, Hang())
 
 
@@ -181,7 +184,7 @@ async def test_how_a_rank_has_ended(
     async with running(relay, tmp_path / "own") as here:
         await request(here.client, Subscribe(("state", "ended")))
         options = ("--debug-ranks", "none", "--port", str(free_port()))
-        async with running_job(relay, script, *options, RELAY_TUNNEL_KEY=base64.b64encode(KEY).decode()):
+        async with running_job(relay, script, *options, RELAY_TUNNEL_KEY=b64encode(KEY).decode()):
             pid = (await here.until("state")).pid
             go.touch()
             event = await here.until("ended")
@@ -280,14 +283,48 @@ async def test_what_cannot_be_attached_to(relay: LocalRelay, tmp_path: Path) -> 
 async def test_stacks(relay: LocalRelay, tmp_path: Path) -> None:
     """A node that cannot answer is in the result; without a node there is none."""
     async with running(relay, tmp_path / "own") as here:
-        with pytest.raises(NoListener, match="no agent is connected"):
+        with pytest.raises(NoListener, match="no agent is listening"):
             await request(here.client, Stacks())
         await request(here.client, Subscribe(("connected",)))
         async with node_of(relay, free_port(), fields={"host": "node-1"}, rank=3):
             await here.until("connected")
             found = await request(here.client, Stacks())
             assert "node-1: no stack: cannot stacks" == found.text
-            assert [["node-1"]] == [group["hosts"] for group in found.groups]
+            assert [["node-1"]] == [group["hosts"] for group in found.data["groups"]]
+
+
+async def test_stacks_in_the_first_moment(relay: LocalRelay, tmp_path: Path) -> None:
+    """A relay-client that has just been started answers once its first search has found all agents."""
+    async with (
+        node_of(relay, free_port(), fields={"host": "node-1"}, rank=3),
+        node_of(relay, free_port(), fields={"host": "node-2"}, rank=4),
+        running(relay, tmp_path / "own") as here,
+    ):
+        found = await request(here.client, Stacks())
+        assert ["node-1", "node-2"] == sorted(host for group in found.data["groups"] for host in group["hosts"])
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_relay_client_that_cannot_answer(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """A command connects to the agents itself if the relay-client is too old for the request, or exits meanwhile."""
+    monkeypatch.setenv("RELAY_CLIENT_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("RELAY_CONNECTION_STRING", relay.connection_string("send"))
+    monkeypatch.setenv("RELAY_TUNNEL_KEY", b64encode(KEY).decode())
+    arguments = make_parser().parse_args(["stacks", "--ca-file", str(relay.ca_file)])
+    async with (
+        node_of(relay, free_port(), fields={"host": "node-1"}, rank=3),
+        contextlib.AsyncExitStack() as client,
+    ):
+        here = await client.enter_async_context(running(relay, tmp_path / "own"))
+        if not ends:
+            here.service.client = replace(here.service.client, verbs=())
+        async with asking.performing(arguments) as perform:
+            if ends:
+                await client.aclose()
+            answer = await asyncio.wait_for(perform(Stacks()), DEADLINE)
+    assert "node-1: no stack: cannot stacks" == answer.text
 
 
 async def test_push_of_a_missing_file(relay: LocalRelay, tmp_path: Path) -> None:
@@ -296,7 +333,7 @@ async def test_push_of_a_missing_file(relay: LocalRelay, tmp_path: Path) -> None
         with pytest.raises(UsageError, match=r"cannot read .*absent\.py: No such file"):
             await request(here.client, Push(str(tmp_path / "absent.py"), "absent.py"))
         (tmp_path / "model.py").write_text("x = 1\n")
-        with pytest.raises(NoListener, match="no matching process is registered"):
+        with pytest.raises(NoListener, match="no agent is listening"):
             await request(here.client, Push(str(tmp_path / "model.py"), "model.py"))
 
 

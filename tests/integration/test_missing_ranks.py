@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.answer import compare_as_text
 from relay_client.hang.collect import collect_replies
 from relay_client.hang.output import verdict_as_text
 from relay_client.hang.reports import NOT_REGISTERED, read_jobs
@@ -21,6 +20,7 @@ from relay_client.push.deliver import push_file
 from relay_client.push.render import show_outcome
 from relay_client.stacks.collect import collect_stacks
 from relay_client.stacks.render import show_stacks
+from relay_client.verbs import values
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value
 from relay_core.agent_api.members import Member, grouped
@@ -151,7 +151,7 @@ async def test_stacks_of_half_a_job(relay: LocalRelay) -> None:
 async def test_values_of_half_a_job(relay: LocalRelay) -> None:
     """Ranks that are not found are the first row of the table."""
     async with half_a_job(relay) as (client, _, _):
-        text = await compare_as_text(client, Evaluate("loss"))
+        text = (await values.Evaluate("loss").perform(client)).text
     assert ["ranks 0-1  no value: not found", "ranks 2-3  0.25"] == text.splitlines()[:2]
 
 

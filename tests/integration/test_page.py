@@ -216,7 +216,8 @@ async def test_requests(relay: LocalRelay, page: ServedPage, http: aiohttp.Clien
     headers = await key_of(page, http)
     async with http.get("/stacks", headers=headers) as response:
         error = (await response.json())["error"]
-        assert {"sentence": "no agent is connected to 'myhc'", "hint": ""} == error
+        assert error["sentence"].startswith("no agent is listening on 'myhc'")
+        assert error["hint"].startswith("start the job with --is-debug true")
     async with running_job_of(relay, 2, 2):
         async with http.get("/updates", headers=headers) as response:
             async for update in updates(response):
@@ -239,14 +240,14 @@ async def test_a_port_in_use(page: ServedPage) -> None:
     """The error names the port."""
     async with local_server(echo) as (port, _):
         with pytest.raises(LocalPortInUse, match=f"cannot listen on port {port}: "):
-            async with PageServer(page.service, page.tunnels, page.links.append, port):
+            async with PageServer(page.service, page.links.append, port):
                 pass
 
 
 async def test_a_chosen_port(page: ServedPage) -> None:
     """The page is served there, and the link names it."""
     port = free_port()
-    async with PageServer(page.service, page.tunnels, page.links.append, port):
+    async with PageServer(page.service, page.links.append, port):
         assert page.links[-1].startswith(f"http://127.0.0.1:{port}/#")
 
 

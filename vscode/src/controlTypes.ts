@@ -9,6 +9,7 @@ export interface ClientId {
   started: number;
   cwd: string;
   version: string;
+  verbs: string[];
 }
 
 export interface Gpu {

@@ -113,7 +113,7 @@ async function showStacks(clients: Clients, documents: StackDocuments, item?: It
   const status = item?.kind === 'rank' ? { client: item.rank.client } : await clientOf(clients, item);
   if (!status) return;
   const only = item?.kind === 'rank' ? item.rank.target : undefined;
-  const fields = only?.rank === undefined ? {} : { ranks: [only.rank] };
+  const fields = only?.rank === undefined ? {} : { ranks: String(only.rank) };
   const location = { location: vscode.ProgressLocation.Window, title: 'Collecting stacks' };
   const { text } = await vscode.window.withProgress(location, () => clients.request<{ text: string }>(status.client, 'stacks', fields));
   await documents.show(`stacks of ${only ? label(only) : 'all ranks'}`, text);

@@ -9,7 +9,7 @@ const SHOWN = 15_000; // milliseconds for which the status bar shows the result
 
 interface Pushed {
   text: string;
-  is_complete: boolean;
+  error: string; // '' if the code was replaced in all ranks
 }
 
 export async function pushEditor(clients: Clients): Promise<void> {
@@ -42,8 +42,8 @@ async function push(clients: Clients, document: vscode.TextDocument): Promise<vo
 }
 
 // The first line is the summary; the other lines list what was replaced and what was not.
-function show({ text, is_complete }: Pushed): void {
+function show({ text, error }: Pushed): void {
   vscode.debug.activeDebugConsole.appendLine(text);
-  if (is_complete) vscode.window.setStatusBarMessage(text.split('\n')[0] ?? text, SHOWN);
+  if (!error) vscode.window.setStatusBarMessage(text.split('\n')[0] ?? text, SHOWN);
   else void vscode.window.showWarningMessage(text);
 }

@@ -1,1 +1,1 @@
-"""Commands that show what ranks are doing and what values they have, without stopping them."""
+"""Commands that ask the job what ranks are doing and what values they have, and how commands perform verbs."""

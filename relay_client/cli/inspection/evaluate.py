@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from relay_client.cli.common import (
-    Commands,
-    add_command,
-    add_json,
-    add_ranks,
-    chosen_ranks,
-    quiet_logging,
-    run_with_tunnels,
-)
-from relay_core.errors import NoListener
-from relay_core.exit_codes import NO_VALUE
+from relay_client.cli.common import Commands, add_command, add_json, add_ranks
+from relay_client.cli.inspection.asking import add_client, ask
+from relay_client.verbs.values import Diff, Evaluate
+from relay_client.verbs.verb import check
 from relay_core.value_parsers import named, parse_duration
-
-if TYPE_CHECKING:
-    from relay_client.agents.tunnels import Tunnels
 
 __all__ = ["add_parser"]
 
@@ -69,50 +57,15 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
             metavar="TIME",
             help="time limit for each rank, such as 30s or 5m (default: 5s, or 60s for checksums)",
         )
+        add_client(parser)
         add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the values."""
-    from relay_client.compare.collect import collect_values
-    from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS
-    from relay_client.compare.differences import find_differences
-    from relay_client.compare.groups import odd_ones_first
-    from relay_client.compare.render import as_objects, hint_about_jobs, hint_for, show_values
-    from relay_client.number_lists import parse_ports
-    from relay_core.agent_api.evaluation import Evaluate, Selection
-
-    chosen_ranks(arguments)  # checked here, because its error names the option
-    if arguments.ports:
-        with named("--ports"):
-            parse_ports(arguments.ports)  # for the same reason
+    verb = Diff if arguments.diff else Evaluate
+    request = verb(arguments.expression, arguments.ranks, arguments.ports)
+    check(request, lambda field: f"--{field}")
     with named("--timeout"):
-        default = DIFF_SECONDS if arguments.diff else VALUE_SECONDS
-        seconds = default if arguments.timeout is None else parse_duration(arguments.timeout)
-    selection = Selection() if arguments.diff else None
-    limit = seconds or VALUE_SECONDS
-    request = Evaluate(arguments.expression, arguments.ranks, limit, selection, ports=arguments.ports).checked()
-
-    status = 0
-
-    async def show(tunnels: Tunnels) -> None:
-        nonlocal status
-        async with tunnels:
-            await tunnels.discover_all()
-            groups = odd_ones_first(await collect_values(tunnels, request))
-            if not groups:
-                raise NoListener(
-                    "no matching process is registered",
-                    hint="run 'relay-client targets' to list the registered processes",
-                )
-            differences = await find_differences(tunnels, request, groups) if arguments.diff else None
-        if arguments.json:
-            print(json.dumps({"groups": as_objects(groups, differences)}, indent=2))
-        else:
-            print(show_values(groups, differences))
-        if hint := hint_for(groups) or hint_about_jobs(groups):
-            print(f"hint: {hint}", file=sys.stderr)
-        status = NO_VALUE if all(group.error for group in groups) else 0
-
-    quiet_logging(arguments)
-    return run_with_tunnels(arguments, show) or status
+        seconds = 0.0 if arguments.timeout is None else parse_duration(arguments.timeout)
+    return ask(arguments, replace(request, seconds=seconds or request.seconds))

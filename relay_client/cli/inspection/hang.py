@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
-from relay_client.number_lists import parse_ports
-from relay_client.ui.text import format_ports
-from relay_core.errors import NoListener, UsageError
-from relay_core.exit_codes import HANG_FOUND
+from relay_client.cli.inspection.asking import add_client, ask, show
+from relay_client.number_lists import parse_chosen_ports
+from relay_client.verbs.hang import Hang, as_answer
+from relay_client.verbs.verb import check
+from relay_core.errors import UsageError
 from relay_core.program.options import argument_type
-from relay_core.value_parsers import named, parse_duration
+from relay_core.value_parsers import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="TIME",
         help="keep running, and print the report whenever no rank has made progress for TIME, such as 120 or 2m",
     )
+    add_client(parser)
     add_json(parser)
 
 
@@ -58,34 +59,29 @@ def _parse_patience(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the verdict."""
-    with named("--ports"):
-        ports = parse_ports(arguments.ports) if arguments.ports else None
-    status = 0
+    """Print the verdict.
 
-    async def show(tunnels: Tunnels) -> None:
-        nonlocal status
-        from relay_client.hang.examine import examine
+    Raises:
+        UsageError: `--watch`, which always connects to the agents itself, is combined with `--client`.
+    """
+    request = Hang(arguments.ports)
+    if arguments.watch is None:
+        return ask(arguments, request)
+    if arguments.client:
+        raise UsageError("--watch cannot use a running relay-client", hint="omit --client")
+    check(request, lambda field: f"--{field}")
+    ports = parse_chosen_ports(arguments.ports)
+
+    async def watch_jobs(tunnels: Tunnels) -> None:
         from relay_client.hang.watch import watch
 
         async with tunnels:
             await tunnels.discover_all()
-            if arguments.watch is not None:
-                await watch(tunnels, ports, arguments.watch, lambda found: _show(found, as_json=arguments.json))
-                return
-            verdicts = await examine(tunnels, ports)
-        if not verdicts:
-            wanted = f" with {format_ports(ports)}" if ports else ""
-            hint = "run 'relay-client targets' to list the registered processes"
-            raise NoListener(f"no process found{wanted}", hint=hint)
-        _show(verdicts, as_json=arguments.json)
-        status = HANG_FOUND if any(verdict.is_hanging for verdict in verdicts) else 0
+            await watch(tunnels, ports, arguments.watch, lambda due: _show(due, as_json=arguments.json))
 
     quiet_logging(arguments)
-    return run_with_tunnels(arguments, show) or status
+    return run_with_tunnels(arguments, watch_jobs)
 
 
 def _show(verdicts: Sequence[JobVerdict], *, as_json: bool) -> None:
-    from relay_client.hang.output import verdict_as_object, verdict_as_text
-
-    print(json.dumps(verdict_as_object(verdicts), indent=2) if as_json else verdict_as_text(verdicts), flush=True)
+    show(as_answer(verdicts), as_json=as_json)

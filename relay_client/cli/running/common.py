@@ -17,10 +17,21 @@ if TYPE_CHECKING:
     from relay_client.control.messages import Request
     from relay_client.control.state import ClientId
 
-__all__ = ["add_running_command", "answers", "as_json", "first_response", "only_client", "run_with_clients", "running"]
+__all__ = [
+    "add_client",
+    "add_running_command",
+    "answers",
+    "as_json",
+    "clients_named",
+    "first_response",
+    "only_client",
+    "run_with_clients",
+    "running",
+]
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
+def add_client(parser: argparse.ArgumentParser) -> None:
+    """Add `--client`."""
     parser.add_argument(
         "--client",
         default="",
@@ -28,6 +39,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="use only the relay-client with this id, process id or hybrid connection, as shown by 'relay-client "
         "status'",
     )
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_client(parser)
     add_json(parser)
 
 
@@ -46,10 +61,8 @@ def run_with_clients(
     from relay_core.program.run import run_until_stopped
 
     async def run() -> None:
-        async with running(lambda about: _matches(about, arguments.client)) as clients:
-            if not clients:
-                raise _no_client(arguments.client)
-            await command(clients)
+        async with running(lambda _about: True) as clients:
+            await command(clients_named(clients, arguments.client))
 
     quiet_logging(arguments)
     return run_until_stopped(run())
@@ -87,8 +100,16 @@ async def answers(clients: Sequence[ControlClient], request: Request) -> list[An
     return found
 
 
-def _matches(about: ClientId, name: str) -> bool:
-    return not name or name in {about.id, str(about.pid), about.hc}
+def clients_named(clients: Sequence[ControlClient], name: str) -> list[ControlClient]:
+    """Return the relay-clients with this id, process id or hybrid connection, or all of them for "".
+
+    Raises:
+        NoClient: there are none.
+    """
+    found = [one for one in clients if not name or name in {one.about.id, str(one.about.pid), one.about.hc}]
+    if not found:
+        raise _no_client(name)
+    return found
 
 
 def _no_client(name: str) -> NoClient:

@@ -15,9 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.answer import compare_as_text
-from relay_client.compare.console import DIFF_SECONDS
-from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_client.verbs.values import Diff
 from relay_core.tunnel.limits import Settings
 from tests.bench.report import Limit, Row
 from tests.bench.stage import Stage
@@ -102,7 +100,7 @@ async def _ready_client(relay: LocalRelay, directory: Path) -> AsyncIterator[tup
 async def _carried(client: Tunnels, counter: Counter, expression: str, expected: str) -> list[int]:
     """Return the bytes of each connection for one comparison, whose table must contain a text."""
     before = list(counter.connections)
-    text = await compare_as_text(client, Evaluate(expression, seconds=DIFF_SECONDS, selection=Selection()))
+    text = (await Diff(expression).perform(client)).text
     if expected not in text:
         raise RuntimeError(f"not what is measured: {text}")
     return list(map(operator.sub, counter.connections, before))

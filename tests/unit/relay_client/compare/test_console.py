@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.compare.console import DIFF_SECONDS, VALUE_SECONDS, question_of, with_statistics
-from relay_core.agent_api.evaluation import Evaluate, Selection
-from relay_core.agent_api.requests import Collectives
+from relay_client.compare.console import Command, question_of, with_statistics
 from relay_core.dap.messages import Request
 
 
@@ -17,13 +15,13 @@ def typed(text: object, context: str = "repl") -> Request:
 
 def test_all():
     """`@all` asks all ranks for a value, `@diff` for checksums."""
-    assert Evaluate("loss.item()", seconds=VALUE_SECONDS) == question_of(typed("@all loss.item()"))
-    assert Evaluate("model", seconds=DIFF_SECONDS, selection=Selection()) == question_of(typed(" @diff  model "))
+    assert Command("all", "loss.item()") == question_of(typed("@all loss.item()"))
+    assert Command("diff", "model") == question_of(typed(" @diff  model "))
 
 
 def test_hang():
     """`@hang` asks all ranks for their process groups."""
-    assert Collectives() == question_of(typed("@hang"))
+    assert Command("hang") == question_of(typed("@hang"))
 
 
 def test_statistics():

@@ -1,7 +1,7 @@
 """Facts about the result of a push as text."""
 
 from relay_client.push.deliver import Outcome
-from relay_client.push.render import as_object, show_briefly, show_outcome
+from relay_client.push.render import as_object, briefly, show_outcome
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
@@ -79,9 +79,9 @@ def test_one_line():
     outcome = Outcome((done(0, 1),), "step", is_same_step=True)
     assert (
         "m.py: replaced in ranks 0-1 at the same step; takes effect at the next call to step; ranks 0-1: f()"
-    ) == show_briefly("m.py", outcome)
+    ) == briefly(show_outcome("m.py", outcome))
     outcome = Outcome((done(0, kept=("a stays", "b stays", "c stays")),))
     assert (
         "m.py: replaced in rank 0 immediately, not at the same step; rank 0: f(); rank 0: a stays; "
         "2 more (--json prints all)"
-    ) == show_briefly("m.py", outcome)
+    ) == briefly(show_outcome("m.py", outcome))

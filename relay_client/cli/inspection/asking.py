@@ -1,0 +1,158 @@
+"""Performs verbs for a command: in a running relay-client on the same hybrid connection, or else in this process.
+
+A running relay-client has credentials, tunnels and all agents, so the command needs none of them. The command performs
+the verb itself if there is no such relay-client, if it is too old to know the verb, or if it exits in the meantime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from relay_client.cli.common import make_tunnels, quiet_logging
+from relay_client.cli.running.common import add_client, clients_named, only_client
+from relay_client.verbs.verb import Answer, check
+from relay_core.errors import RelayDebugError
+from relay_core.program.options import access_settings
+
+if TYPE_CHECKING:
+    from relay_client.control.client import ControlClient
+    from relay_client.control.state import ClientId
+    from relay_client.verbs.table import JobRequest
+    from relay_client.verbs.verb import Session
+
+__all__ = ["Perform", "add_client", "ask", "performing", "show"]
+
+Perform = Callable[["JobRequest"], Awaitable[Answer]]
+
+logger = logging.getLogger(__name__)
+
+
+def ask(arguments: argparse.Namespace, request: JobRequest) -> int:
+    """Perform a verb, print the answer, and return the exit status.
+
+    Raises:
+        RelayDebugError: the verb has failed, completely or in part.
+    """
+    from relay_core.program.run import run_until_stopped
+
+    check(request, lambda field: f"--{field}")
+    answer: Answer | None = None
+
+    async def run() -> None:
+        nonlocal answer
+        async with performing(arguments) as perform:
+            answer = await perform(request)
+
+    quiet_logging(arguments)
+    status = run_until_stopped(run())
+    return status if answer is None else show(answer, as_json=arguments.json)
+
+
+def show(answer: Answer, *, as_json: bool) -> int:
+    """Print an answer, and return the exit status.
+
+    Raises:
+        RelayDebugError: the answer reports a failure.
+    """
+    print(json.dumps(answer.data, indent=2) if as_json else answer.text, flush=True)
+    if answer.error:
+        raise RelayDebugError(answer.error, hint=answer.hint)
+    if hint := answer.hint or answer.jobs_hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    return answer.status
+
+
+@contextlib.asynccontextmanager
+async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
+    """Return, during an `async with` block, what performs verbs.
+
+    Raises:
+        NoClient: `--client` names no running relay-client.
+        UsageError: several relay-clients are running, and the command line and the environment select none of them.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        client = await _find(arguments, stack)
+        session: Session | None = None
+
+        async def perform(request: JobRequest) -> Answer:
+            nonlocal client, session
+            if client is not None and request.name in client.about.verbs:
+                from relay_client.control.client import ClientExited
+
+                try:
+                    answer: Answer = await client.request(request)
+                except ClientExited:
+                    client = None
+                else:
+                    return answer
+            if session is None:
+                session = await _own_session(arguments, stack)
+            return await session.perform(request)
+
+        yield perform
+
+
+async def _own_session(arguments: argparse.Namespace, stack: contextlib.AsyncExitStack) -> Session:
+    from relay_client.verbs.verb import Session
+
+    logger.debug("no running relay-client can do this: connecting to the agents")
+    tunnels = await stack.enter_async_context(await make_tunnels(arguments))
+    if getattr(arguments, "watch", False):
+        tunnels.keep_searching()
+    return Session(tunnels)
+
+
+async def _find(arguments: argparse.Namespace, stack: contextlib.AsyncExitStack) -> ControlClient | None:
+    """Return the running relay-client to use, or None."""
+    from relay_client.control.client import running_clients
+
+    found = await running_clients()
+    for client in found:
+        stack.push_async_callback(client.close)
+    if arguments.client:
+        chosen = only_client(clients_named(found, arguments.client))
+    elif found:
+        namespace, hc = _wanted(arguments)
+        matching = [client for client in found if _is_on(client.about, namespace, hc)]
+        if not matching:
+            return None
+        chosen = matching[0] if hc else only_client(matching)
+    else:
+        return None
+    logger.debug("using the running relay-client %s (pid %d)", chosen.about.id, chosen.about.pid)
+    return chosen
+
+
+def _is_on(about: ClientId, namespace: str | None, hc: str | None) -> bool:
+    return namespace in {None, about.namespace} and hc in {None, about.hc}
+
+
+def _wanted(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
+    """Return the namespace and the hybrid connection that command line or environment select; None if they do not.
+
+    Neither Key Vault nor Entra ID is asked, so only a local connection string selects both.
+    """
+    from relay_client.control.client import namespace_of
+    from relay_core.access_settings import NAMESPACE_VARIABLE
+    from relay_core.auth.find_access import parse_namespace
+    from relay_core.auth.sources import local_sources
+    from relay_core.hyco.address import Endpoint, FamilyName
+
+    settings = access_settings(arguments)
+    hc = FamilyName.parse(settings.hc).path if settings.hc else None
+    present = [source for source in local_sources(settings, os.environ) if source.read is not None]
+    source = min(present, key=lambda source: not source.explicit, default=None)
+    is_remote = settings.connection_string_secret or settings.namespace
+    if source is not None and source.read is not None and (source.explicit or not is_remote):
+        endpoint = source.read().parse(source.name, settings.hc).endpoint()
+        return namespace_of(endpoint), endpoint.path
+    if name := settings.namespace or os.environ.get(NAMESPACE_VARIABLE):
+        return namespace_of(Endpoint(*parse_namespace(name), hc or "hc")), hc
+    return None, hc

@@ -1,0 +1,78 @@
+"""The verb `push`: replaces the code of running ranks with a file on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from relay_client.number_lists import parse_chosen_ranks
+from relay_client.verbs.verb import Answer
+
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+
+__all__ = ["Push"]
+
+
+def _read(file: str) -> None:
+    """Raise UsageError if a file cannot be read."""
+    from pathlib import Path
+
+    from relay_client.push.deliver import read_source
+
+    read_source(Path(file))
+
+
+@dataclass(frozen=True)
+class Push:
+    """Replace the code of running ranks with the code in a file on this machine."""
+
+    name: ClassVar[str] = "push"
+    result: ClassVar[type[Answer]] = Answer
+    changes_job: ClassVar[bool] = True
+    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ranks": parse_chosen_ranks, "file": _read}
+    file: str
+    """Absolute path on this machine."""
+    remote: str
+    """The file on the nodes, unless it has one of `paths` there: absolute, or relative to the job's start
+    directory."""
+    ranks: str = "all"
+    """A list of global ranks, or `all`."""
+    seconds: float = 60.0
+    """Seconds to wait until all ranks are at the same step."""
+    now: bool = False
+    """Whether to replace the code in each rank immediately, without waiting until all ranks are at the same step."""
+    paths: tuple[str, ...] | None = None
+    """Paths that are tried before `remote`; by default, `file` and its real path."""
+    shown: str = ""
+    """What texts call the file; by default, its name."""
+
+    async def perform(self, tunnels: Tunnels) -> Answer:
+        """Send the file to all agents, and replace the code once all ranks are ready.
+
+        Raises:
+            UsageError: the file cannot be read.
+            RelayDebugError: nothing was changed in any rank.
+        """
+        import asyncio
+        from pathlib import Path
+
+        from relay_client.push.deliver import push_file, read_source
+        from relay_client.push.paths import absolute_paths
+        from relay_client.push.render import as_object, show_outcome
+
+        path = Path(self.file)
+        outcome = await push_file(
+            tunnels,
+            self.remote,
+            await asyncio.to_thread(read_source, path, self.shown),
+            ranks=self.ranks,
+            seconds=self.seconds,
+            waits=not self.now,
+            paths=absolute_paths(path) if self.paths is None else self.paths,
+        )
+        text, data = show_outcome(self.shown or path.name, outcome), as_object(outcome)
+        if not outcome.failed:
+            return Answer(text, data)
+        return Answer(text, data, 1, error="the code was not replaced in every rank", hint="push the file again")

@@ -1,0 +1,55 @@
+"""The verb `stacks`: what all ranks are executing, grouped by identical stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from relay_client.number_lists import parse_chosen_ranks
+from relay_client.verbs.verb import LISTING, Answer
+from relay_core.errors import NoListener
+
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+
+__all__ = ["Stacks"]
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Return the current stacks of the processes, grouped by identical stack."""
+
+    name: ClassVar[str] = "stacks"
+    result: ClassVar[type[Answer]] = Answer
+    changes_job: ClassVar[bool] = False
+    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ranks": parse_chosen_ranks}
+    ranks: str = "all"
+    """A list of global ranks, or `all`."""
+    locals: bool = False
+    """Whether to include the local variables of each frame."""
+    all_threads: bool = False
+    """Whether to include threads other than the main one."""
+    color: bool = False
+    """Whether the text has colours for a terminal."""
+
+    async def perform(self, tunnels: Tunnels) -> Answer:
+        """Ask all agents, and group the stacks.
+
+        Raises:
+            NoListener: no chosen rank has a process.
+        """
+        from relay_client.stacks.collect import collect_stacks
+        from relay_client.stacks.groups import read_replies
+        from relay_client.stacks.render import grouped_stacks, show_stacks
+        from relay_client.ui.text import format_ranks
+        from relay_core.value_parsers import format_ranges
+
+        ranks = parse_chosen_ranks(self.ranks)
+        replies = await collect_stacks(tunnels, ranks, with_locals=self.locals)
+        if ranks is not None and not read_replies(replies, ranks):
+            known = {process.rank for process in read_replies(replies) if process.rank is not None}
+            hint = f"use a registered rank: {format_ranges(sorted(known))}" if known else LISTING
+            raise NoListener(f"no process has {format_ranks(ranks)}", hint=hint)
+        text = show_stacks(replies, ranks=ranks, locals=self.locals, all_threads=self.all_threads, color=self.color)
+        return Answer(text, {"groups": grouped_stacks(replies, ranks=ranks, all_threads=self.all_threads)})

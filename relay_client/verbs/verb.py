@@ -1,0 +1,102 @@
+"""What all verbs have in common: the form of requests and answers, the check of arguments, and who performs them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from relay_core.value_parsers import named
+
+if TYPE_CHECKING:
+    from relay_client.agents.tunnels import Tunnels
+
+__all__ = ["LISTING", "Answer", "Session", "Verb", "check"]
+
+LISTING = "run 'relay-client targets' to list the registered processes"
+"""The hint of a verb that has found no process."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Result of a verb."""
+
+    text: str
+    """What the command prints."""
+    data: object
+    """What the command prints with `--json`."""
+    status: int = 0
+    """Exit status of the command."""
+    error: str = ""
+    """What has failed in part."""
+    hint: str = ""
+    jobs_hint: str = ""
+    """How to choose one of several jobs on the command line."""
+
+
+class Verb(Protocol):
+    """A request to the job."""
+
+    name: ClassVar[str]
+    result: ClassVar[type[Answer]]
+    changes_job: ClassVar[bool]
+    """Whether it can change what the job does."""
+    checks: ClassVar[Mapping[str, Callable[[str], object]]]
+    """For each field with a grammar of its own, the function that raises UsageError if the text is invalid."""
+
+    async def perform(self, tunnels: Tunnels) -> Answer:
+        """Do the work.
+
+        Args:
+            tunnels: The client's tunnels, after all agents have been found.
+
+        Raises:
+            RelayDebugError: the verb has failed.
+        """
+
+
+def check(request: Verb, option: Callable[[str], str] | None = None) -> None:
+    """Check the arguments of a request.
+
+    Args:
+        request: The request.
+        option: Returns what a front end calls a field, for the error.
+
+    Raises:
+        UsageError: an argument is invalid.
+    """
+    for field, parse in request.checks.items():
+        with named(option(field)) if option is not None else contextlib.nullcontext():
+            parse(getattr(request, field))
+
+
+class Session:
+    """Performs verbs; before the first one, all agents are found.
+
+    An agent that starts later is found by the periodic search, and a rank that registers later is announced.
+
+    Args:
+        tunnels: The client's tunnels, already entered.
+        waits: Whether to wait while all agents have reached their limit on sessions.
+    """
+
+    def __init__(self, tunnels: Tunnels, *, waits: bool = True) -> None:
+        self._tunnels = tunnels
+        self._waits = waits
+        self._has_searched = False
+
+    def __repr__(self) -> str:
+        return f"<Session {self._tunnels}>"
+
+    async def perform(self, request: Verb) -> Answer:
+        """Return the answer to a request.
+
+        Raises:
+            RelayDebugError: the verb has failed; UsageError for an invalid argument.
+        """
+        check(request)
+        if not self._has_searched or not len(self._tunnels.roster):
+            await self._tunnels.discover_all(waits=self._waits)
+            self._has_searched = True
+        return await request.perform(self._tunnels)

@@ -1,0 +1,117 @@
+"""Facts about commands that ask the job: through a running relay-client, and without one."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.ports import consecutive_ports
+from tests.support.programs import Finished, run
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_client, running_job, until_registered
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = """\
+import os
+import threading
+from pathlib import Path
+
+import model
+
+rank = int(os.environ["RELAY_RANK"])
+(Path(__file__).parent / f"ready-{rank}").touch()
+threading.Event().wait()
+"""
+LAUNCHER = f'for rank in 0 1; do RELAY_WORLD_SIZE=2 RELAY_RANK=$rank {sys.executable} "$1" & done; wait\n'
+QUESTIONS = (
+    ["stacks"],
+    ["stacks", "--ranks", "1", "--locals", "--all-threads"],
+    ["stacks", "--ranks", "9"],
+    ["hang"],
+    ["hang", "--ports", "1"],
+    ["eval", "rank * 10"],
+    ["eval", "absent"],
+    ["eval", "--ports", "1", "rank"],
+    ["eval", "--ranks", "0", "--timeout", "20s", "rank"],
+    ["diff", "rank"],
+    ["diff", "rank", "--ranks", "x"],
+)
+
+
+@contextlib.asynccontextmanager
+async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
+    """Run two ranks, and return the first one's port; the block begins when a client finds them."""
+    (directory / "model.py").write_text("def f():\n    return 1\n")
+    script, launcher, port = directory / "train.py", directory / "launcher.sh", consecutive_ports(2)[0]
+    script.write_text(SCRIPT)
+    launcher.write_text(LAUNCHER)
+    options = ("--port", str(port), "--debug-ranks", "none", "--debug-allow-edit")
+    async with running_job(relay, script, *options, launcher=["sh", str(launcher)]):
+        while not all((directory / f"ready-{rank}").exists() for rank in range(2)):
+            await asyncio.sleep(0.05)
+        await until_registered(relay, directory, 2)
+        yield port
+
+
+def outcome(finished: Finished) -> tuple[int, str, list[str]]:
+    """Return what a user sees of a command, without its warnings."""
+    return finished.status, finished.stdout, [line for line in finished.stderr.splitlines() if "hint: " in line]
+
+
+async def test_both_ways(relay: LocalRelay, tmp_path: Path) -> None:
+    """Status, output and hints of each command are the same, and a running relay-client spares it the credentials."""
+    both = [*QUESTIONS, *([*question, "--json"] for question in QUESTIONS)]
+    here, alone = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}, access(relay, tmp_path, "send")
+    alone["RELAY_CLIENT_DIR"] = str(tmp_path / "none")
+    async with job(relay, tmp_path) as port:
+        expected = [outcome(await run("relay_client", "--hc", HC, *question, env=alone)) for question in both]
+        assert {0, 2, 9, 17} == {status for status, _, _ in expected}
+        async with running_client(relay, tmp_path, "--ports", str(port), **here):
+            for question, without in zip(both, expected, strict=True):
+                assert without == outcome(await run("relay_client", *question, env=here)), question
+
+
+async def test_push_both_ways(relay: LocalRelay, tmp_path: Path) -> None:
+    """A push replaces the code and prints the same, through a running relay-client too; its file is a relative path."""
+    here, alone = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}, access(relay, tmp_path, "send")
+    alone["RELAY_CLIENT_DIR"] = str(tmp_path / "none")
+    file = tmp_path / "model.py"
+    async with job(relay, tmp_path) as port, running_client(relay, tmp_path, "--ports", str(port), **here):
+        for number, env in ((2, alone), (3, here)):
+            file.write_text(f"def f():\n    return {number}\n")
+            pushed = await run("relay_client", "push", "--hc", HC, "--now", str(file), env=env)
+            assert (0, "ranks 0-1: f()") == (pushed.status, pushed.stdout.splitlines()[1]), pushed
+            found = await run("relay_client", "eval", "--hc", HC, "model.f()", env=env)
+            assert f"ranks 0-1  {number}" == found.stdout.splitlines()[0], found
+        file.write_text("def f(:\n")
+        failed = [
+            outcome(await run("relay_client", "push", "--hc", HC, "--now", *options, str(file), env=env))
+            for env in (alone, here)
+            for options in ([], ["--json"])
+        ]
+        assert 1 == len({(status, *hints) for status, _, hints in failed}), failed
+
+
+async def test_which_way(relay: LocalRelay, tmp_path: Path) -> None:
+    """With --verbose, a line shows which way was taken; a relay-client of another hybrid connection is not used."""
+    here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    async with job(relay, tmp_path) as port:
+        async with running_client(relay, tmp_path, "--ports", str(port), **here) as client:
+            used = await run("relay_client", "stacks", "--verbose", env=here)
+            assert f"(pid {client.process.pid})" in used.stderr
+            other = await run("relay_client", "stacks", "--hc", "other", env=here)
+            assert (True, "") == (
+                "relay-client: error: no connection string is configured" in other.stderr,
+                other.stdout,
+            ), other
+            named = await run("relay_client", "stacks", "--client", "absent", env=here)
+            assert (15, "") == (named.status, named.stdout)
+        own = await run(
+            "relay_client", "--hc", HC, "stacks", "--verbose", env={**access(relay, tmp_path, "send"), **here}
+        )
+        assert "connecting to the agents" in own.stderr
+        assert used.stdout == own.stdout
