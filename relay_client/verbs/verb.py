@@ -74,7 +74,8 @@ def check(request: Verb, option: Callable[[str], str] | None = None) -> None:
 class Session:
     """Performs verbs; before the first one, all agents are found.
 
-    An agent that starts later is found by the periodic search, and a rank that registers later is announced.
+    A rank that registers later is announced. An agent that starts later is found by another search if ranks of a known
+    job are missing, and otherwise by the periodic search.
 
     Args:
         tunnels: The client's tunnels, already entered.
@@ -95,8 +96,11 @@ class Session:
         Raises:
             RelayDebugError: the verb has failed; UsageError for an invalid argument.
         """
+        from relay_client.agents.roster import absent_ranks
+
         check(request)
-        if not self._has_searched or not len(self._tunnels.roster):
+        roster = self._tunnels.roster
+        if not self._has_searched or not len(roster) or any(one.may_register for one in absent_ranks(roster)):
             await self._tunnels.discover_all(waits=self._waits)
             self._has_searched = True
         return await request.perform(self._tunnels)

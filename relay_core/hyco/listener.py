@@ -25,9 +25,10 @@ Times are monotonic seconds and are passed in by the caller, like the source of 
 
 Why there are four states and not a loop with counters: whether an error ends the program depends on the past (has this
 listener, or a predecessor, ever listened; is the refusal the first one; how old is the role), and that is decided here
-in one place, without sockets. The alternatives were tried by other listeners of Azure Relay: Microsoft's treat a
-missing hybrid connection as final at once, which ends a job that starts within the seconds in which a new entity
-propagates; retrying everything forever hides a mistyped name behind silence. The time limits decide between them.
+in one place, without sockets. The alternatives were tried by other listeners of Azure Relay: Microsoft's for .NET and
+Java treat a missing hybrid connection as final at once, so that nobody can debug a job that starts within the seconds
+in which a new entity propagates; retrying everything forever hides a mistyped name behind silence. The time limits
+decide between them.
 
 What is ugly: the relay confirms no token, and a 401 means expired, not yet propagated, or wrong. So a first refusal is
 always answered with a new token, even if it cannot help, and the second one ends the listener even if a third attempt

@@ -115,3 +115,43 @@ async def test_which_way(relay: LocalRelay, tmp_path: Path) -> None:
         )
         assert "connecting to the agents" in own.stderr
         assert used.stdout == own.stdout
+
+
+async def test_evaluations_are_not_repeated(relay: LocalRelay, tmp_path: Path) -> None:
+    """If the relay-client is killed during an `eval`, the command fails, and the expression is executed only once."""
+    env = access(relay, tmp_path, "send", RELAY_CLIENT_DIR=str(tmp_path / "own"))
+    calls = tmp_path / "calls"
+    calls.touch()
+    expression = f"open({str(calls)!r}, 'a').write('x') and __import__('threading').Event().wait(60)"
+    command = ("--hc", HC, "eval", "--ranks", "0", "--timeout", "60s", expression)
+    async with job(relay, tmp_path) as port:
+        async with running_client(relay, tmp_path, "--ports", str(port), **env) as client:
+            asking = asyncio.create_task(run("relay_client", *command, env=env))
+            while not calls.read_text():
+                await asyncio.sleep(0.05)
+            client.process.kill()
+            finished = await asking
+        assert "relay-client: error: the relay-client has exited" in finished.stderr, finished
+        assert "x" == calls.read_text()
+
+
+async def test_missing_ranks_are_searched_for(relay: LocalRelay, tmp_path: Path) -> None:
+    """While a rank of the job is missing, a running relay-client searches for its node before it answers."""
+    here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    port = consecutive_ports(2)[0]
+    options = ("--port", str(port), "--debug-ranks", "none")
+    nodes = []
+    for rank in range(2):
+        nodes.append(tmp_path / f"node-{rank}")
+        nodes[rank].mkdir()
+        (nodes[rank] / "model.py").touch()
+        (nodes[rank] / "train.py").write_text(SCRIPT)
+    async with contextlib.AsyncExitStack() as stack:
+        for rank, node in enumerate(nodes):
+            variables = {"RELAY_WORLD_SIZE": "2", "RELAY_RANK": str(rank)}
+            await stack.enter_async_context(running_job(relay, node / "train.py", *options, **variables))
+            await until_registered(relay, tmp_path, rank + 1)
+            if rank == 0:
+                await stack.enter_async_context(running_client(relay, tmp_path, "--ports", str(port), **here))
+            found = await run("relay_client", "eval", "rank", env=here)
+            assert (rank == 0) == ("rank 1  no value: not found" in found.stdout), found

@@ -1,7 +1,8 @@
 """Performs verbs for a command: in a running relay-client on the same hybrid connection, or else in this process.
 
 A running relay-client has credentials, tunnels and all agents, so the command needs none of them. The command performs
-the verb itself if there is no such relay-client, if it is too old to know the verb, or if it exits in the meantime.
+the verb itself if there is no such relay-client, if it is too old to know the verb, or if it exits in the meantime and
+the verb changes nothing in the job.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
                 try:
                     answer: Answer = await client.request(request)
                 except ClientExited:
+                    if request.changes_job:  # it may have been performed already
+                        raise
                     client = None
                 else:
                     return answer

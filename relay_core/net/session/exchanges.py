@@ -7,9 +7,9 @@ responses.
 A message is a number (u16), whose highest bit is set in a response, and a body of at most `MAX_BODY` bytes.
 
 Why not a stream for each: a stream needs OPEN, DATA, FIN and its reset or end in both directions, and a place among the
-peer's `max_streams`. Why not sequenced frames, which would be
-delivered exactly once: a sequenced frame waits for those before it in a resume, and occupies the replay buffer until it
-is acknowledged, though its response acknowledges it anyway.
+peer's `max_streams`. Why not sequenced frames, which would be delivered exactly once: a sequenced frame waits for those
+before it in a resume, and occupies the replay buffer until it is acknowledged, though its response acknowledges it
+anyway.
 
 What is ugly: "once" holds only as long as the number is remembered. After `KEPT` later requests, a repeated one would
 be executed again; requests are sent again only after a resume, while all of them are still waiting for responses.
