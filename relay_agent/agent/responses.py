@@ -9,13 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from relay_agent.agent.targets import TargetProvider
-from relay_core.agent_api import push
 from relay_core.agent_api.evaluation import SearchStep
-from relay_core.agent_api.members import describe_ranks
 from relay_core.agent_api.requests import (
-    Evaluate,
     Failure,
-    Push,
     Request,
     Response,
     decode_body,
@@ -35,17 +31,6 @@ logger = logging.getLogger(__name__)
 Answer = Callable[[Any], Awaitable[Response | None]]
 """Executes a request and returns its response, or None if it has sent one itself."""
 
-MAX_BODY = 128 * 1024
-"""Maximum size in bytes of the JSON in an evaluation request; each character may take up to four bytes."""
-BODY = "the request body"
-PUSH_STEPS = {
-    push.Phase.PREPARE: "preparing the new code",
-    push.Phase.HOLD: "holding the main threads",
-    push.Phase.COMMIT: "replacing the code",
-    push.Phase.ABORT: "cancelled",
-}
-"""Descriptions of the phases of a push, for the log."""
-
 
 async def respond_on_stream(answer: Answer, request: Request, stream: SessionStream, user: str) -> None:
     """Send the response to a request as one JSON object, and close the stream.
@@ -57,12 +42,10 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
         user: The client's user, for the log.
     """
     try:
-        if isinstance(request, Evaluate):
-            request = Evaluate.parse_body(decode_body(await stream.read_all(MAX_BODY, BODY)))
-            _log_evaluation(request, user)
-        elif isinstance(request, Push):
-            request = Push.parse_body(decode_body(await stream.read_all(push.MAX_BODY, BODY)), user)
-            logger.info("push by %s to %s: %s", user, describe_ranks(request.ranks), PUSH_STEPS[request.phase])
+        if request.max_body:
+            body = decode_body(await stream.read_all(request.max_body, "the request body"))
+            request = request.parse_body(body, user)
+        _log(request, user)
         result = await answer(request)
         if result is None:
             return
@@ -92,7 +75,7 @@ async def respond_to_message(
         if isinstance(request, SearchStep):
             respond(await provider.search(request))
             return
-        _log_evaluation(request, user)
+        _log(request, user)
         response = encode_response(await provider.answer(request))
     except RelayDebugError as error:
         logger.warning("a request from %s failed: %s", user, error)
@@ -100,5 +83,6 @@ async def respond_to_message(
     respond(encode_message(response))
 
 
-def _log_evaluation(request: Evaluate, user: str) -> None:
-    logger.info("evaluating an expression in %s for %s", describe_ranks(request.ranks), user)
+def _log(request: Request, user: str) -> None:
+    if line := request.log_line(user):
+        logger.info("%s", line)

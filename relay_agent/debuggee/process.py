@@ -9,27 +9,25 @@ Every failure here is a RelayDebugError; `relay_agent.api` writes it to stderr a
 
 from __future__ import annotations
 
+import functools
 import os
 from types import FrameType
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_agent.collective_timeouts import peer_timeout, prepare_for_holds, raise_timeouts, raise_while_held
+from relay_agent.collective_timeouts import prepare_for_holds, raise_timeouts
 from relay_agent.debuggee import pydevd_patches, sigtrap
+from relay_agent.debuggee.answers import ANSWERS
 from relay_agent.debuggee.debugger import debugger
-from relay_agent.debuggee.pydevd_patches import waking
-from relay_agent.debuggee.unreached import children
-from relay_agent.monitor.allocator import read_allocator
 from relay_agent.paths import script_name, start_directory
 from relay_agent.ranks import ProcessIdentity, identify, logical_port
 from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, is_local, run_name
 from relay_agent.settings.model import DebugSettings
 from relay_agent.stderr import report_failure, write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
-from relay_core.value_parsers import escape_controls
 
 if TYPE_CHECKING:
     from relay_agent.node.in_job.client import NodeClient
-    from relay_agent.node.protocol import Access, AnswerFields, Ask, TargetRecord
+    from relay_agent.node.protocol import Access, TargetRecord
 from relay_agent.gevent_originals import import_gevent, threading, time
 
 __all__ = ["DebuggedProcess", "begin", "current"]
@@ -115,18 +113,7 @@ class DebuggedProcess:
             event_directories=[f"{start_directory()}/{each}" for each in settings.event_directories],
             monitor=settings.monitor,
             metrics=settings.metrics,
-            answers={
-                "arm": self._arm,
-                "release": self._release,
-                "timeouts": self._timeouts,
-                "stacks": self._stacks,
-                "collectives": self._collectives,
-                "allocator": lambda _ask: {"allocator": read_allocator()},
-                "evaluate": self._evaluate,
-                "push": self._push,
-                "connect": self._connect,
-                "check": self._check,
-            },
+            answers={name: functools.partial(handle, self) for name, handle in ANSWERS.items()},
             on_failure=self._log_failure,
         )
         self.attaching = self.node_client.attaching
@@ -307,68 +294,6 @@ class DebuggedProcess:
             "state": "running",
             "since": time.time(),
         }
-
-    def _arm(self, ask: Ask) -> AnswerFields:
-        children.set_registered(ask.get("registered", ()))
-        return {"port": debugger.arm(follow_children=self.settings.follow_children)}
-
-    def _release(self, _ask: Ask) -> AnswerFields:
-        debugger.release()
-        return {}
-
-    def _timeouts(self, ask: Ask) -> AnswerFields:
-        """Raise the timeouts of collective operations, or restore them, unless the settings determine them."""
-        is_held = ask.get("held", False)
-        if self.settings.timeouts is None:
-            raise_while_held(is_held=is_held)
-        return {"peer_timeout": peer_timeout() if is_held else None}
-
-    def _stacks(self, ask: Ask) -> AnswerFields:
-        from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - needed for this request only
-        from relay_core.records import encode  # noqa: PLC0415
-
-        return {"threads": [encode(thread) for thread in collect(locals=ask.get("locals", False))]}
-
-    def _collectives(self, _ask: Ask) -> AnswerFields:
-        from relay_agent.collectives.in_process import collect  # noqa: PLC0415 - needed for this request only
-        from relay_core.records import encode  # noqa: PLC0415
-
-        return {"collectives": encode(collect())}
-
-    def _evaluate(self, ask: Ask) -> None:
-        """Start an evaluation, which responds when it is complete; the agent may send other requests before that."""
-        from relay_agent.evaluation import start_evaluation  # noqa: PLC0415 - needed for this request only
-        from relay_core.agent_api.evaluation import Evaluate  # noqa: PLC0415
-
-        number, node = ask["id"], self.node_client
-        request = Evaluate.parse_body(ask["body"])
-        start_evaluation(request, lambda value: node.respond(number, {"value": value.encode()}))
-
-    def _push(self, ask: Ask) -> AnswerFields | None:
-        """Start a phase of a push, which responds when it is complete."""
-        number, node, user = ask["id"], self.node_client, ask.get("user", "somebody")
-        if not self.settings.allow_edit:
-            return {"pushed": {"refused": True}}
-        from relay_agent.push.in_process import start_phase  # noqa: PLC0415 - needed for this request only
-        from relay_core.agent_api.push import Push, Pushed  # noqa: PLC0415
-        from relay_core.records import encode  # noqa: PLC0415
-
-        def respond(result: Pushed) -> None:
-            if result.digest:
-                node.source_replaced(result.file, result.digest)
-                self.log(escape_controls(f"{user} replaced the code in {result.file} ({result.summary})"))
-            node.respond(number, {"pushed": encode(result)})
-
-        start_phase(Push.parse_body(ask["body"]), respond, is_armed=debugger.is_armed)
-        return None
-
-    def _check(self, _ask: Ask) -> AnswerFields:
-        return {"busy": waking.is_executing()}
-
-    def _connect(self, ask: Ask) -> AnswerFields:
-        children.set_registered(ask.get("registered", ()))
-        debugger.connect(ask["port"], follow_children=self.settings.follow_children)
-        return {}
 
 
 def _hold_at_signal(frame: FrameType) -> None:

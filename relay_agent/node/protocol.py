@@ -3,12 +3,14 @@
     process -> agent                                     agent -> process
     {"register": {...}, "access": {...}, ...}  first     {"registered": PORT, "agent": PID}
     {"state": "waiting", "detail": "", "until": SECONDS} {"refused": SENTENCE, "hint": ...}   the socket is then closed
-    {"answer": ID, ...}                                  {"ask": "arm" | "release" | ..., "id": ID, ...}
-    {"leave": true, "error": ""}            last         {"listening": true}
-                                                         {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying
+    {"answer": ID, "result": RESULT}                     {"ask": NAME, "id": ID, "body": {...}}
+    {"answer": ID, "error": SENTENCE, "hint": ...}       {"listening": true}
+    {"leave": true, "error": ""}            last         {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying
                                                          {"failed": SENTENCE, "hint": ...}       the agent then exits
                                                          {"notice": TEXT}
                                                          {"done": true}                          after a "leave"
+
+The names, arguments and results of the agent's requests are those of `relay_agent.debuggee.answers`.
 
 Only this user can access the socket, so messages may contain connection strings. Unknown fields are ignored: agent and
 process can have different versions if a job's environment is replaced while an agent is running.
@@ -17,16 +19,14 @@ process can have different versions if a job's environment is replaced while an 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, cast, final
 
 __all__ = [
     "MAX_LINE",
     "Access",
     "Answer",
-    "AnswerFields",
     "Ask",
-    "AskFields",
     "DumpRecord",
     "Message",
     "Registration",
@@ -107,25 +107,9 @@ class StateChange(TypedDict):
 
 
 class AnswerFields(TypedDict, total=False):
-    """The fields of an answer: the field for the request that it answers, or `error` and `hint`."""
+    """The fields of an answer: `result`, or `error` and `hint`."""
 
-    port: int
-    """In the answer to `arm`: the port on which debugpy's adapter is listening."""
-    threads: Sequence[object]
-    """In the answer to `stacks`: as `relay_core.agent_api.stacks.ThreadStack` encodes them."""
-    collectives: object
-    """In the answer to `collectives`: as `relay_core.agent_api.collectives.ProcessCollectives` encodes it."""
-    allocator: Sequence[object] | None
-    """In the answer to `allocator`: as `relay_core.agent_api.resources.usage.AllocatorUsage` encodes it."""
-    value: object
-    """In the answer to `evaluate`: as `relay_core.agent_api.evaluation.Value` encodes it."""
-    pushed: object
-    """In the answer to `push`: as `relay_core.agent_api.push.Pushed` encodes it."""
-    peer_timeout: float | None
-    """In the answer to `timeouts`: for how many seconds other ranks wait in an operation; None if it is unknown, or as
-    long as a debugging session."""
-    busy: bool
-    """In the answer to `check`: whether the debugger is executing something in a stopped thread."""
+    result: Any
     error: str
     hint: str
 
@@ -177,30 +161,15 @@ class Refused(TypedDict):
     hint: str
 
 
-class AskFields(TypedDict, total=False):
-    """The arguments of an `Ask`."""
-
-    locals: bool
-    """For `stacks`: whether to include local variables."""
-    port: int
-    """For `connect`: the port of this machine to connect to."""
-    body: object
-    """For `evaluate` and `push`: as `Evaluate` and `Push` in `relay_core.agent_api` encode it."""
-    user: str
-    """For `push`: the user who sent it."""
-    held: bool
-    """For `timeouts`: whether a rank of the job is held."""
-    registered: list[int]
-    """For `arm` and `connect`: the process ids of all registered processes, as these processes sent them."""
-
-
 @final
-class Ask(AskFields):
+class Ask(TypedDict):
     """A request to the process. All requests except `release` require an answer."""
 
     ask: str
-    """`arm`, `release`, `timeouts`, `stacks`, `collectives`, `allocator`, `evaluate`, `push`, `connect` or `check`."""
+    """One of `relay_agent.debuggee.answers.ANSWERS`."""
     id: int
+    body: Mapping[str, object]
+    """The arguments."""
 
 
 @final

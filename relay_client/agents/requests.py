@@ -9,7 +9,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import printable
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.evaluation import SearchStep
-from relay_core.agent_api.requests import Evaluate, Failure, NodeRequest, Push
+from relay_core.agent_api.requests import Failure, NodeRequest
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.session.exchanges import MAX_BODY
@@ -40,14 +40,14 @@ async def send_request(
         RelayDebugError: the agent reported a failure; the error contains the agent's sentence and hint.
         ProtocolError: the response is not a JSON object, or is too long.
     """
-    if isinstance(request, Evaluate) and request.selection is not None:
+    if request.prefers_message:
         body = json.dumps(encode(request), separators=(",", ":")).encode()
         if len(body) <= MAX_BODY and (exchanges := tunnels.exchanges(agent_id)) is not None:
             return _checked(_decode(await _within(within, exchanges.request(body), request.name), request.name))
     stream = tunnels.open_request(agent_id, request)
     try:
         async with timeout(within):
-            if isinstance(request, Evaluate | Push):
+            if request.max_body:
                 await stream.write(json.dumps(encode(request)).encode())
             await stream.write_eof()
             response = _decode(await stream.read_all(MAX_RESPONSE, "the agent's response"), request.name)

@@ -9,6 +9,7 @@
     collectives    `NodeCollectives`: response to `Collectives`    agent -> client   DATA
     evaluation     `Evaluate`, `SearchStep`, and their responses   both ways         DATA, or MESSAGE
     push           `Push`, in DATA, and its response               both ways         DATA
+    questions      `Question`, in DATA, and `NodeReplies`          both ways         DATA
 
 Each class has `encode()` and `parse()` and is used by both sides. The package performs no I/O.
 

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from relay_core.agent_api.members import Member, selects_port, selects_rank
+from relay_core.agent_api.members import Member, describe_ranks, selects_port, selects_rank
+from relay_core.agent_api.questions import AgentRequest
 from relay_core.agent_api.values import count, items
 from relay_core.errors import UsageError
 from relay_core.records import Clean, Wire, as_is, encode, parse
@@ -97,14 +98,15 @@ def part_bounds(start: int, stop: int) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(AgentRequest):
     """Evaluate an expression in processes on the node; the stream's data is the body.
 
     Anyone who may attach a debugger may send this request: both execute code of the sender's choice.
     """
 
     name: ClassVar[str] = "evaluate"
-    arguments: ClassVar = ()
+    max_body: ClassVar[int] = 128 * 1024
+    """Each character may take up to four bytes."""
     expression: str = ""
     ranks: str = "all"
     """The processes in which to evaluate the expression: a list of ranks, or "all", which includes processes without a
@@ -119,9 +121,18 @@ class Evaluate:
     """A list of logical ports that further restricts the processes; "" for all. Logical ports differ between jobs."""
 
     @classmethod
-    def parse_body(cls, value: object) -> Evaluate:
+    def parse_body(cls, value: object, user: str = "") -> Evaluate:  # noqa: ARG003 - as in AgentRequest
         """Read the data of the stream; raises UsageError like `checked`."""
         return parse(cls, value).checked()
+
+    @property
+    def prefers_message(self) -> bool:
+        """Whether a client sends it as a message: if it is a comparison, which takes several steps."""
+        return self.selection is not None
+
+    def log_line(self, user: str) -> str:
+        """Return the line about an evaluation for `user` in the job's log."""
+        return f"evaluating an expression in {describe_ranks(self.ranks)} for {user}"
 
     def checked(self) -> Evaluate:
         """Return the request with a time limit of at most `MAX_SECONDS`.

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 from relay_core.agent_api.collectives import MAX_GROUPS
-from relay_core.agent_api.members import Member, selects_rank
+from relay_core.agent_api.members import Member, describe_ranks, selects_rank
+from relay_core.agent_api.questions import AgentRequest
 from relay_core.errors import UsageError
 from relay_core.records import Path, Wire, parse_or_none
 
@@ -24,8 +25,6 @@ __all__ = ["LEASE", "MAX_SOURCE", "NodePushed", "Phase", "Push", "Pushed", "Stat
 
 MAX_SOURCE = 512 * 1024
 """Maximum size of a file in bytes, as UTF-8: ten times the size of the largest files that people edit."""
-MAX_BODY = 4 * 1024 * 1024
-"""Maximum size of the body in bytes: JSON encodes a two-byte character as six bytes."""
 DEFAULT_SECONDS = 10.0
 MAX_SECONDS = 60.0
 MAX_PATHS = 8
@@ -51,6 +50,15 @@ class Phase(enum.Enum):
     ABORT = "abort"
 
 
+ACTIVITIES = {
+    Phase.PREPARE: "preparing the new code",
+    Phase.HOLD: "holding the main threads",
+    Phase.COMMIT: "replacing the code",
+    Phase.ABORT: "cancelled",
+}
+"""Descriptions of the phases, for the log."""
+
+
 class State(enum.Enum):
     """The state of a process after a phase."""
 
@@ -69,14 +77,15 @@ class State(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Push:
+class Push(AgentRequest):
     """One phase of a push, for processes on the node; the stream's data is the body.
 
     Anyone who may attach a debugger may send this request, but only a job with `--debug-allow-edit` accepts it.
     """
 
     name: ClassVar[str] = "push"
-    arguments: ClassVar = ()
+    max_body: ClassVar[int] = 4 * 1024 * 1024
+    """JSON encodes a two-byte character as six bytes."""
     id: str = ""
     """Identifies the push; a process has at most one."""
     phase: Annotated[Phase, Wire(is_required=True)] = Phase.PREPARE
@@ -107,6 +116,10 @@ class Push:
         if found is None:
             raise UsageError("unknown push phase")
         return replace(found, user=user).checked()
+
+    def log_line(self, user: str) -> str:
+        """Return the line about this phase of a push by `user` in the job's log."""
+        return f"push by {user} to {describe_ranks(self.ranks)}: {ACTIVITIES[self.phase]}"
 
     def checked(self) -> Push:
         """Return the request with a time limit of at most `MAX_SECONDS`.

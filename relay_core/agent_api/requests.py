@@ -14,6 +14,8 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
                                            `relay_core.agent_api.evaluation.NodeValues`
     push             `Push`, in the data of the stream
                                            `relay_core.agent_api.push.NodePushed`
+    a question       a `Question` of `relay_core.agent_api.questions`, in the data of the stream
+                                           `relay_core.agent_api.questions.NodeReplies`
     event_files      `EventFilesRequest`  `relay_core.agent_api.files.event_files.EventFiles`
     event_data/0/0/a/events.out.tfevents.1
                      `EventDataRequest`   `relay_core.agent_api.files.event_files.EventData`
@@ -35,6 +37,7 @@ from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
 from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.push import NodePushed, Push
+from relay_core.agent_api.questions import QUESTIONS, AgentRequest, NodeReplies, Question
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ProtocolError
 from relay_core.records import NonEmpty, Port, Wire, encode, fields_of, parse_or_none
@@ -67,56 +70,57 @@ MAX_RESPONSE = 32_000
 
 
 @dataclass(frozen=True)
-class Wake:
+class Wake(AgentRequest):
     """Start the debugger of the target with this port now."""
 
     name: ClassVar[str] = "wake"
-    arguments: ClassVar = ("port",)
+    arguments: ClassVar[tuple[str, ...]] = ("port",)
     port: Port
 
 
 @dataclass(frozen=True)
-class Stacks:
+class Stacks(AgentRequest):
     """Return the stacks of all threads of all processes on the node."""
 
     name: ClassVar[str] = "stacks"
-    arguments: ClassVar = ("locals",)
+    arguments: ClassVar[tuple[str, ...]] = ("locals",)
     locals: bool = False
     """Whether to include local variables."""
 
 
 @dataclass(frozen=True)
-class Collectives:
+class Collectives(AgentRequest):
     """Return the process groups of all processes on the node, and what their main threads are doing."""
 
     name: ClassVar[str] = "collectives"
-    arguments: ClassVar = ()
 
 
 @dataclass(frozen=True)
-class Listen:
+class Listen(AgentRequest):
     """Make the debugger of the target with this port connect to the client's editor, which is listening."""
 
     name: ClassVar[str] = "listen"
-    arguments: ClassVar = ("port",)
+    arguments: ClassVar[tuple[str, ...]] = ("port",)
     port: Port
 
 
 @dataclass(frozen=True)
-class Digest:
+class Digest(AgentRequest):
     """Return the digest of a source file of the target with this port."""
 
     name: ClassVar[str] = "digest"
-    arguments: ClassVar = ("port", "path")
+    arguments: ClassVar[tuple[str, ...]] = ("port", "path")
     port: Port
     path: NonEmpty
     """Absolute, or relative to the directory in which the target was started."""
 
 
-NodeRequest = Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest
+NodeRequest = Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Question
 """A request with a single `Response`, about processes or files of the node."""
 Request = NodeRequest | Listen
-_KINDS: dict[str, type[Request]] = {kind.name: kind for kind in get_args(Request)}
+_KINDS: dict[str, type[Request]] = {
+    kind.name: kind for kind in (*get_args(Request), *QUESTIONS) if kind is not Question
+}
 
 
 def stream_name(request: Request) -> str:
@@ -137,7 +141,7 @@ def parse_request(target: str) -> Request | None:
     if kind is None or (rest and not kind.arguments and kind is not Collectives):
         return None
     if not kind.arguments:
-        return kind()
+        return cast("Request", cast("Any", kind)())
     parts = rest.split("/", len(kind.arguments) - 1)
     kinds = {field.attribute: type(field.missing) for field in fields_of(cast("Any", kind))}
     fields = {name: _argument(kinds[name], name, part) for name, part in zip(kind.arguments, parts, strict=False)}
@@ -210,5 +214,7 @@ class Failure:
     hint: str = ""
 
 
-Response = Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed | EventFiles | EventData
+Response = (
+    Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed | EventFiles | EventData | NodeReplies
+)
 """What an agent answers to a request that has not failed."""

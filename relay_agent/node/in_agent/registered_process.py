@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from relay_agent.agent.targets import TargetGone
 from relay_agent.node.exit_status import read_status
 from relay_agent.node.in_agent.monitor_settings import MonitorSettings
 from relay_agent.node.program_image import ProgramImage
-from relay_agent.node.protocol import Answer, AskFields, Message, Registration, StateChange, encode
+from relay_agent.node.protocol import Answer, Message, Registration, StateChange, encode
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core import records
 from relay_core.agent_api.announcement import State, TargetInfo
@@ -22,6 +23,7 @@ from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Push, Pushed
+from relay_core.agent_api.questions import Question, Reply
 from relay_core.agent_api.resources.usage import AllocatorUsage
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -47,6 +49,8 @@ STACKS_TIMEOUT = 10.0
 """Timeout in seconds; `stacks_of` stops waiting earlier."""
 ALLOCATOR_PATIENCE = 3600.0
 """Seconds after which a process that did not answer is asked again; no sample waits that long."""
+TIMEOUTS = -1
+"""The number of the request `timeouts`, for whose answer nobody waits."""
 COLLECTIVES_TIMEOUT = 1.5
 """Timeout in seconds; a process needs 60 ms to read its recorders unless C code holds the GIL."""
 
@@ -140,8 +144,8 @@ class RegisteredProcess:
             RelayDebugError: debugpy did not start, or the process did not answer.
         """
         self.was_debugged = True
-        answer = await self.ask("arm", {"registered": self.registered_pids()}, within=ARM_TIMEOUT)
-        return "127.0.0.1", answer["port"]
+        port: int = await self.ask("arm", {"registered": self.registered_pids()}, within=ARM_TIMEOUT)
+        return "127.0.0.1", port
 
     async def connect_to(self, port: int) -> None:
         """Have the process's debugger connect to a port of this machine.
@@ -156,8 +160,8 @@ class RegisteredProcess:
         """Return the stacks of all threads of the process."""
 
         async def ask() -> list[ThreadStack]:
-            answer = await self.ask("stacks", {"locals": with_locals}, within=STACKS_TIMEOUT)
-            return [parse(ThreadStack, thread) for thread in answer["threads"]]
+            threads = await self.ask("stacks", {"locals": with_locals}, within=STACKS_TIMEOUT)
+            return [parse(ThreadStack, thread) for thread in threads]
 
         found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
         return found._replace(port=self.logical_port, rank=self.info.rank)
@@ -169,8 +173,7 @@ class RegisteredProcess:
             raise RelayDebugError("its helper thread did not answer")
 
         try:
-            answer = await self.ask("collectives", within=COLLECTIVES_TIMEOUT)
-            found = parse(ProcessCollectives, answer["collectives"])
+            found = parse(ProcessCollectives, await self.ask("collectives", within=COLLECTIVES_TIMEOUT))
         except RelayDebugError as error:
             stacks = await stacks_of(self.pid, not_asked_again, self.dump)
             main = tuple(thread for thread in stacks.threads if thread.main)
@@ -186,10 +189,9 @@ class RegisteredProcess:
     async def allocator(self) -> AllocatorUsage | None:
         """Return the memory usage of torch's allocator; None if the process has not used CUDA, or cannot answer."""
         try:
-            answer = await self.ask("allocator", within=ALLOCATOR_PATIENCE)
+            return parse_or_none(AllocatorUsage, await self.ask("allocator", within=ALLOCATOR_PATIENCE))
         except RelayDebugError:
             return None
-        return parse_or_none(AllocatorUsage, answer.get("allocator"))
 
     async def evaluate(self, request: Evaluate) -> Value:
         """Return the value of an expression in the process, or why there is none."""
@@ -201,55 +203,52 @@ class RegisteredProcess:
             # expression later.
             await self.ask("check", within=within)
             within = limit
-            answer = await self.ask(
-                "evaluate", {"body": records.encode(request)}, within=max(0.0, ends - time.monotonic())
-            )
-        except NoAnswer:
-            return Value(members, error=f"no answer within {within:g} s", is_silent=True)
+            value = await self.ask("evaluate", records.encode(request), within=max(0.0, ends - time.monotonic()))
         except RelayDebugError as error:
-            return Value(members, error=error.sentence, is_silent=isinstance(error, TargetGone))
-        return replace(Value.parse(answer.get("value")), members=members)
+            return Value(members, error=_reason(error, within), is_silent=_is_silent(error))
+        return replace(Value.parse(value), members=members)
 
     async def push(self, request: Push) -> Pushed:
         """Execute a phase of a push in the process."""
         members = (Member(self.logical_port, self.info.rank),)
         within = request.seconds + EVALUATION_MARGIN
         try:
-            answer = await self.ask("push", {"body": records.encode(request), "user": request.user}, within=within)
-        except NoAnswer:
-            return Pushed(members, error=f"no answer within {within:g} s", is_silent=True)
+            pushed = await self.ask("push", {**records.encode(request), "user": request.user}, within=within)
         except RelayDebugError as error:
-            return Pushed(members, error=error.sentence, is_silent=isinstance(error, TargetGone))
-        found = parse(Pushed, answer.get("pushed"))
+            return Pushed(members, error=_reason(error, within), is_silent=_is_silent(error))
+        found = parse(Pushed, pushed)
         if found.digest:
             self.sources[found.file] = found.digest
             self.info = replace(self.info, pushes=self.info.pushes + 1)
         return replace(found, members=members)
 
+    async def reply(self, question: Question) -> Reply:
+        """Return the reply of the process to a question that it answers for itself."""
+        port, rank, within = self.logical_port, self.info.rank, question.seconds
+        try:
+            return Reply(port, rank, await self.ask(question.name, records.encode(question), within=within))
+        except RelayDebugError as error:
+            return Reply(port, rank, error=_reason(error, within), is_silent=_is_silent(error))
+
     async def is_running(self) -> bool:
         """Return whether the process answers and its debugger is not executing anything in it."""
         try:
-            return not (await self.ask("check", within=CHECK_TIMEOUT)).get("busy", True)
+            return not await self.ask("check", within=CHECK_TIMEOUT)
         except RelayDebugError:
             return False
 
     def detached(self) -> None:
         """Let the process run at full speed again, because its debugger has disconnected."""
-        self.send({"ask": "release", "id": 0})
+        self.send({"ask": "release", "id": 0, "body": {}})
 
     def set_job_held(self, is_held: bool) -> None:
         """Let the process raise the timeouts of collective operations while a rank of its job is held."""
         if is_held != self._is_job_held:
             self._is_job_held = is_held
-            self.send({"ask": "timeouts", "id": 0, "held": is_held})
+            self.send({"ask": "timeouts", "id": TIMEOUTS, "body": {"held": is_held}})
 
-    def peer_timeout_received(self, answer: Answer) -> bool:
-        """Handle the answer to `set_job_held`; return whether the announcement changes."""
-        before, self.info = self.info, replace(self.info, peer_timeout=answer.get("peer_timeout"))
-        return self.info != before
-
-    async def ask(self, what: str, arguments: AskFields | None = None, *, within: float) -> Answer:
-        """Send the process a request and return its answer.
+    async def ask(self, what: str, arguments: Mapping[str, object] | None = None, *, within: float) -> Any:
+        """Send the process a request and return the result as JSON; see `relay_agent.debuggee.answers`.
 
         Raises:
             NoAnswer: the process did not answer within `within` seconds.
@@ -260,7 +259,7 @@ class RegisteredProcess:
             raise TargetGone(self._gone())
         number = next(self._numbers)
         answered = self._pending[number] = asyncio.get_running_loop().create_future()
-        self.send({"ask": what, "id": number, **(arguments or AskFields())})
+        self.send({"ask": what, "id": number, "body": arguments or {}})
         try:
             async with timeout(within):
                 answer: Answer = await answered
@@ -273,13 +272,22 @@ class RegisteredProcess:
             self._pending.pop(number, None)
         if "error" in answer:
             raise RelayDebugError(answer["error"], hint=answer.get("hint", ""))
-        return answer
+        if "result" not in answer:
+            raise RelayDebugError(f"the process on port {self} runs another version of relay-debug")
+        return answer["result"]
 
-    def answer_received(self, answer: Answer) -> None:
-        """Complete the request that this message answers; ignore the message if the request has timed out."""
+    def answer_received(self, answer: Answer) -> bool:
+        """Complete the request that this message answers, and return whether the announcement changes.
+
+        The message is ignored if the request has timed out.
+        """
+        if answer["answer"] == TIMEOUTS:
+            before, self.info = self.info, replace(self.info, peer_timeout=answer.get("result"))
+            return self.info != before
         pending = self._pending.get(answer["answer"])
         if pending is not None and not pending.done():
             pending.set_result(answer)
+        return False
 
     def left(self) -> None:
         """Fail all pending requests, because the process has exited or closed its connection."""
@@ -315,3 +323,11 @@ class RegisteredProcess:
         """Send the process a message, unless the connection is closed."""
         if not self._writer.is_closing():
             self._writer.write(encode(message))
+
+
+def _reason(error: RelayDebugError, within: float) -> str:
+    return f"no answer within {within:g} s" if isinstance(error, NoAnswer) else error.sentence
+
+
+def _is_silent(error: RelayDebugError) -> bool:
+    return isinstance(error, NoAnswer | TargetGone)

@@ -262,11 +262,9 @@ class _NodeServer:
 
     async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         async for message in _messages(reader):
-            if "peer_timeout" in message:
-                if process.peer_timeout_received(message):
+            if "answer" in message:
+                if process.answer_received(message):
                     self._processes.on_change()
-            elif "answer" in message:
-                process.answer_received(message)
             elif "state" in message:
                 process.set_state(message)
                 self._processes.on_change()

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import random
 import sys
@@ -41,7 +42,6 @@ from relay_agent.node.in_job.connection import AgentConnection
 from relay_agent.node.in_job.signal_mask import blocked_signals
 from relay_agent.node.protocol import (
     Access,
-    AnswerFields,
     Ask,
     DumpRecord,
     Message,
@@ -94,8 +94,9 @@ class NodeClient:
         event_directories: Directories whose TensorBoard event files clients may read; absolute paths.
         monitor: Seconds between two samples of the monitor; None for no monitor.
         metrics: Host and port at which the monitor serves its samples to Prometheus; None for no server.
-        answers: Request handlers by name. Each is called in the helper thread with the agent's message and returns the
-            fields of the answer, or None if it will call `respond`, or raises RelayDebugError.
+        answers: Request handlers by name. Each is called in the helper thread with the arguments of the request. It
+            returns the result as JSON, or a function that is called with a function which sends the result later, or
+            raises RelayDebugError.
         on_failure: Called in the helper thread, with the reason, when debuggers can no longer attach.
     """
 
@@ -108,7 +109,7 @@ class NodeClient:
         event_directories: Sequence[str] = (),
         monitor: float | None = None,
         metrics: tuple[str, int] | None = None,
-        answers: Mapping[str, Callable[[Ask], AnswerFields | None]],
+        answers: Mapping[str, Callable[[Mapping[str, object]], object]],
         on_failure: Callable[[RelayDebugError], None] = lambda _failure: None,
     ) -> None:
         self.attaching = AttachState()
@@ -258,8 +259,8 @@ class NodeClient:
     def _end_lost_debugging(self) -> None:
         """Restore speed and timeouts if the agent was killed while a rank was held, and so could not request that."""
         if self.agent_pid:
-            self._answer({"ask": "release", "id": 0})
-            self._answer({"ask": "timeouts", "id": 0, "held": False})
+            self._answer({"ask": "release", "id": 0, "body": {}})
+            self._answer({"ask": "timeouts", "id": 0, "body": {"held": False}})
 
     def _receive(self, message: Message) -> None:
         if "ask" in message:
@@ -282,22 +283,26 @@ class NodeClient:
             self._done.set()
 
     def _answer(self, message: Ask) -> None:
-        answer = self._answers.get(message["ask"])
-        fields: AnswerFields | None
+        number, handle = message["id"], self._answers.get(message["ask"])
+        respond = functools.partial(self._respond, number)
         try:
             prepare_imports()  # a request may start debugpy
-            fields = {"error": "this process does not support the request"} if answer is None else answer(message)
+            if handle is None:
+                raise RelayDebugError("this process does not support the request")
+            result = handle(message.get("body", {}))
+            if callable(result):
+                result(respond)
+            else:
+                respond(result)
         except RelayDebugError as error:
-            fields = {"error": error.sentence, "hint": error.hint}
+            self._send({"answer": number, "error": error.sentence, "hint": error.hint})
         except Exception as error:  # noqa: BLE001 - the agent is waiting for an answer, and the thread must continue
             failure = unexpected(error)
-            fields = {"error": failure.sentence, "hint": failure.hint}
-        if fields is not None:
-            self.respond(message["id"], fields)
+            self._send({"answer": number, "error": failure.sentence, "hint": failure.hint})
 
-    def respond(self, number: int, fields: AnswerFields) -> None:
+    def _respond(self, number: int, result: object) -> None:
         """Answer the agent's request with this number."""
-        self._send({"answer": number, **fields})
+        self._send({"answer": number, "result": result})
 
     def _give_up(self, failure: RelayDebugError) -> None:
         self._on_failure(failure)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from relay_core.agent_api.files.names import is_safe_path
+from relay_core.agent_api.questions import AgentRequest
 from relay_core.records import MISSING, Clean, NonEmpty, Wire
 
 __all__ = [
@@ -29,19 +30,18 @@ MAX_FILES = 1000
 
 
 @dataclass(frozen=True)
-class EventFilesRequest:
+class EventFilesRequest(AgentRequest):
     """List the event files of all processes on the node."""
 
     name: ClassVar[str] = "event_files"
-    arguments: ClassVar = ()
 
 
 @dataclass(frozen=True)
-class EventDataRequest:
+class EventDataRequest(AgentRequest):
     """Return bytes of an event file."""
 
     name: ClassVar[str] = "event_data"
-    arguments: ClassVar = ("offset", "path")
+    arguments: ClassVar[tuple[str, ...]] = ("offset", "path")
     path: NonEmpty
     offset: Annotated[int, Wire(is_required=True)]
     """Offset of the first byte."""

@@ -18,6 +18,7 @@ from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
 from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push
+from relay_core.agent_api.questions import NodeReplies, Question
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, NodeRequest, Ready, Response, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ConfigurationError
@@ -55,11 +56,18 @@ class NodeAnswers:
 
     async def answer(self, request: NodeRequest) -> Response:
         """Return the response to a request; raises RelayDebugError if the request failed."""
+        if isinstance(request, Question):
+            return await self._replies(request)
         return await self._answers[type(request)](request)
 
     async def search(self, step: SearchStep) -> bytes:
         """Continue the search for the first difference from a value on another node; raises like `answer`."""
         return await self._searches.answer(step)
+
+    async def _replies(self, question: Question) -> NodeReplies:
+        """Ask each chosen process; the agent does not read the answers."""
+        asked = [process for process in self._processes() if question.selects(process.info.rank, process.logical_port)]
+        return NodeReplies(tuple(await asyncio.gather(*(process.reply(question) for process in asked))))
 
     async def _wake(self, request: Wake) -> Ready:
         await self._process(request.port).locate()

@@ -14,6 +14,7 @@ from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.stacks.out_of_process import Dump
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
+from relay_core.agent_api.questions import Question, Reply
 from relay_core.errors import RelayDebugError
 from tests.support.deadline import DEADLINE
 from tests.support.node_process import connection
@@ -93,6 +94,31 @@ async def test_a_process_learns_which_others_are_registered() -> None:
         locating = asyncio.ensure_future(first.locate())
         await asyncio.sleep(0)
         messages = [json.loads(line) for line in far.recv(4096).splitlines()]
-        assert [[11, 12]] == [message["registered"] for message in messages if message.get("ask") == "arm"]
-        first.answer_received({"answer": messages[-1]["id"], "port": 40000})
+        assert [[11, 12]] == [message["body"]["registered"] for message in messages if message.get("ask") == "arm"]
+        first.answer_received({"answer": messages[-1]["id"], "result": 40000})
         assert ("127.0.0.1", 40000) == await locating
+
+
+async def test_replies_to_a_question() -> None:
+    """A reply has the answer, or the error; a process that does not answer in time or has left is a silent one."""
+
+    class Asked(Question):
+        name = "clock"
+
+    async with connection() as (writer, far):
+        process = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678, "rank": 0}})
+        replies = []
+        for fields in ({"result": {"seconds": 7}}, {"error": "no clock"}, {}):
+            replying = asyncio.ensure_future(process.reply(Asked()))
+            await asyncio.sleep(0)
+            asked = json.loads(far.recv(4096))
+            assert ("clock", {"seconds": 5}) == (asked["ask"], asked["body"])
+            process.answer_received({"answer": asked["id"], **fields})
+            replies.append(await replying)
+        late = await process.reply(Asked(seconds=0.001))
+        process.left()
+        gone = await process.reply(Asked())
+    assert [Reply(5678, 0, {"seconds": 7}), Reply(5678, 0, error="no clock")] == replies[:2]
+    assert "runs another version of relay-debug" in replies[2].error
+    assert Reply(5678, 0, error="no answer within 0.001 s", is_silent=True) == late
+    assert gone.is_silent

@@ -193,8 +193,8 @@ async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
     """The next agent does not know that a rank was held, so the process restores speed and timeouts on its own."""
     code = START + (
         "client = start(answers={\n"
-        "    'release': lambda message: print('released', flush=True) or {},\n"
-        "    'timeouts': lambda message: print('timeouts', message['held'], flush=True) or {},\n"
+        "    'release': lambda body: print('released', flush=True),\n"
+        "    'timeouts': lambda body: print('timeouts', body['held'], flush=True),\n"
         "})\n"
         "print(client.attaching.listening.wait(3600), client.is_connected, flush=True)\n"
         "os.kill(client.agent_pid, 9)\n"
@@ -303,17 +303,17 @@ async def test_failure_reaches_the_job(node):
 async def test_what_the_agent_asks_for(relay, node):
     """An answer goes back to the agent; what raises goes back as an error, and the thread lives on."""
     code = START + (
-        "client = start(answers={'one': lambda m: {'got': m['id']}, 'two': lambda m: 1 / 0})\n"
+        "client = start(answers={'one': lambda body: body['x'], 'two': lambda body: 1 / 0})\n"
         "sent = []; client._send = lambda message: sent.append(message)\n"
-        "for what in ('one', 'two', 'three'): client._receive({'ask': what, 'id': what})\n"
+        "for what in ('one', 'two', 'three'): client._receive({'ask': what, 'id': what, 'body': {'x': what}})\n"
         "print(sent)"
     )
     status, out, _ = await run_job(code, **settings(relay, node))
     assert status == 0
     assert ast.literal_eval(out[0]) == [
-        {"answer": "one", "got": "one"},
+        {"answer": "one", "result": "one"},
         {"answer": "two", "error": "ZeroDivisionError: division by zero", "hint": ""},
-        {"answer": "three", "error": "this process does not support the request"},
+        {"answer": "three", "error": "this process does not support the request", "hint": ""},
     ]
 
 

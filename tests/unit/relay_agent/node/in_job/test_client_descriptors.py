@@ -18,7 +18,7 @@ socket.setdefaulttimeout(TIMEOUT)
 client = NodeClient(
     {{"hc": {HC!r}}},
     {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}},
-    forwards=[], answers={{"stacks": lambda _ask: {{"threads": []}}}},
+    forwards=[], answers={{"stacks": lambda _body: []}},
 )
 client.start()
 print(client.attaching.listening.wait(3600), flush=True)

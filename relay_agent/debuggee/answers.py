@@ -1,0 +1,152 @@
+"""What this process answers to the requests of its node's agent: one row in `ANSWERS` for each request.
+
+A handler runs in the helper thread and imports what it needs when it is called, because nothing may be imported in the
+job before somebody debugs it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from relay_agent.collective_timeouts import peer_timeout, raise_while_held
+from relay_agent.debuggee.debugger import debugger
+from relay_agent.debuggee.pydevd_patches import waking
+from relay_agent.debuggee.unreached import children
+from relay_agent.monitor.allocator import read_allocator
+from relay_core.value_parsers import escape_controls
+
+if TYPE_CHECKING:
+    from relay_agent.node.in_job.client import NodeClient
+    from relay_agent.settings.model import DebugSettings
+
+__all__ = ["ANSWERS"]
+
+Body = Mapping[str, Any]
+"""The arguments of a request."""
+Respond = Callable[[object], None]
+"""Sends the result of a request that takes time, from any thread."""
+
+
+class Process(Protocol):
+    """The process that is being debugged, as far as its answers depend on it."""
+
+    settings: DebugSettings
+    node_client: NodeClient
+
+    def log(self, text: str) -> None:
+        """Write a line to the job's stderr."""
+
+
+def _arm(process: Process, body: Body) -> int:
+    """Return the port on which debugpy's adapter is listening."""
+    children.set_registered(body.get("registered", ()))
+    return debugger.arm(follow_children=process.settings.follow_children)
+
+
+def _connect(process: Process, body: Body) -> None:
+    children.set_registered(body.get("registered", ()))
+    debugger.connect(body["port"], follow_children=process.settings.follow_children)
+
+
+def _release(_process: Process, _body: Body) -> None:
+    debugger.release()
+
+
+def _check(_process: Process, _body: Body) -> bool:
+    """Return whether the debugger is executing something in a stopped thread."""
+    return waking.is_executing()
+
+
+def _timeouts(process: Process, body: Body) -> float | None:
+    """Raise the timeouts of collective operations, or restore them, unless the settings determine them.
+
+    Return for how many seconds other ranks wait in an operation while the job is held; None if it is unknown, or as
+    long as a debugging session.
+    """
+    is_held = body.get("held", False)
+    if process.settings.timeouts is None:
+        raise_while_held(is_held=is_held)
+    return peer_timeout() if is_held else None
+
+
+def _stacks(_process: Process, body: Body) -> object:
+    from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - needed for this request only
+    from relay_core.records import encode  # noqa: PLC0415
+
+    return [encode(thread) for thread in collect(locals=body.get("locals", False))]
+
+
+def _collectives(_process: Process, _body: Body) -> object:
+    from relay_agent.collectives.in_process import collect  # noqa: PLC0415 - needed for this request only
+    from relay_core.records import encode  # noqa: PLC0415
+
+    return encode(collect())
+
+
+def _allocator(_process: Process, _body: Body) -> object:
+    return read_allocator()
+
+
+def _evaluate(_process: Process, body: Body) -> object:
+    """Start an evaluation; the agent may send other requests before it is complete."""
+    from relay_agent.evaluation import start_evaluation  # noqa: PLC0415 - needed for this request only
+    from relay_core.agent_api.evaluation import Evaluate  # noqa: PLC0415
+
+    request = Evaluate.parse_body(body)
+    return lambda respond: start_evaluation(request, lambda value: respond(value.encode()))
+
+
+def _push(process: Process, body: Body) -> object:
+    """Start a phase of a push."""
+    if not process.settings.allow_edit:
+        return {"refused": True}
+    from relay_agent.push.in_process import start_phase  # noqa: PLC0415 - needed for this request only
+    from relay_core.agent_api.push import Push, Pushed  # noqa: PLC0415
+    from relay_core.records import encode  # noqa: PLC0415
+
+    user = body.get("user", "somebody")
+
+    def start(respond: Respond) -> None:
+        def finished(result: Pushed) -> None:
+            if result.digest:
+                process.node_client.source_replaced(result.file, result.digest)
+                process.log(escape_controls(f"{user} replaced the code in {result.file} ({result.summary})"))
+            respond(encode(result))
+
+        start_phase(Push.parse_body(body), finished, is_armed=debugger.is_armed)
+
+    return start
+
+
+def _question(name: str, _process: Process, body: Body) -> object:
+    """Answer a question of `relay_core.agent_api.questions`."""
+    from importlib import import_module  # noqa: PLC0415 - needed for such requests only
+
+    from relay_core.agent_api.questions import QUESTIONS  # noqa: PLC0415
+    from relay_core.records import encode, parse  # noqa: PLC0415
+
+    kind = next(kind for kind in QUESTIONS if kind.name == name)
+    module, _, function = FUNCTIONS[name].partition(":")
+    return encode(getattr(import_module(module), function)(parse(kind, body)))
+
+
+FUNCTIONS: Mapping[str, str] = {}
+"""For each question of `relay_core.agent_api.questions`, the module and name of the function that is called with the
+question and returns the answer."""
+ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
+    "arm": _arm,
+    "connect": _connect,
+    "release": _release,
+    "check": _check,
+    "timeouts": _timeouts,
+    "stacks": _stacks,
+    "collectives": _collectives,
+    "allocator": _allocator,
+    "evaluate": _evaluate,
+    "push": _push,
+    **{name: functools.partial(_question, name) for name in FUNCTIONS},
+}
+"""Each handler returns its result as JSON, or a function that the helper thread calls with `Respond`; it may raise
+RelayDebugError."""

@@ -1,0 +1,129 @@
+"""What is common to all requests to an agent, and the questions that each chosen process of a node answers for itself.
+
+The agent needs no code for such a question: it sends the fields to the chosen processes, and responds with one `Reply`
+for each of them. A question consists of its class and of its answer, a named tuple, in this file; of its row in
+`QUESTIONS`; and of the function that `relay_agent.debuggee.answers` names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, TypeVar
+
+from relay_core.agent_api.members import describe_ranks, selects_port, selects_rank
+from relay_core.records import Clean, Port, Wire, as_is, parse
+
+__all__ = ["QUESTIONS", "AgentRequest", "NodeReplies", "Question", "Reply"]
+
+DEFAULT_SECONDS = 5.0
+MAX_SECONDS = 60.0
+
+T = TypeVar("T")
+Asked = TypeVar("Asked", bound="AgentRequest")
+
+
+class AgentRequest:
+    """What agent and client know about every request; the classes of requests are frozen dataclasses."""
+
+    name: ClassVar[str]
+    """The first part of the name of its stream."""
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """The fields that are the other parts of the name."""
+    max_body: ClassVar[int] = 0
+    """Maximum size in bytes of the JSON with the other fields, in the data of the stream; 0 if there are none."""
+
+    @property
+    def prefers_message(self) -> bool:
+        """Whether a client sends it as a message instead of on a stream, if it is short enough."""
+        return False
+
+    @classmethod
+    def parse_body(cls: type[Asked], value: object, user: str = "") -> Asked:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
+        """Read the data of the stream.
+
+        Args:
+            value: The JSON object.
+            user: The user who sent it, as known to the agent.
+
+        Raises:
+            UsageError: a field is invalid.
+        """
+        return parse(cls, value)
+
+    def log_line(self, user: str) -> str:  # noqa: ARG002 - for subclasses
+        """Return the line about a request by `user` in the job's log; "" if it is not logged."""
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(AgentRequest):
+    """A request that each chosen process answers for itself; the response is `NodeReplies`."""
+
+    max_body: ClassVar[int] = 128 * 1024
+    activity: ClassVar[str]
+    """What the processes do, for the job's log: "reading the environment"."""
+    ranks: str = "all"
+    """The processes that are asked: a list of ranks, or "all", which includes processes without a rank."""
+    ports: str = ""
+    """A list of logical ports that further restricts the processes; "" for all. Logical ports differ between jobs."""
+    seconds: Annotated[float, Wire(missing=0.0)] = DEFAULT_SECONDS
+    """Time limit for each process; at most `MAX_SECONDS`."""
+
+    @classmethod
+    def parse_body(cls: type[Asked], value: object, user: str = "") -> Asked:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
+        """Read the data of the stream; raises UsageError if the ranks or ports are invalid."""
+        found = parse(cls, value)
+        assert isinstance(found, Question)  # noqa: S101 - for mypy
+        found.selects(0, 0)
+        return replace(found, seconds=min(found.seconds or DEFAULT_SECONDS, MAX_SECONDS))
+
+    def selects(self, rank: int | None, port: int) -> bool:
+        """Return whether a process is asked.
+
+        Raises:
+            UsageError: `ranks` or `ports` is invalid.
+        """
+        is_of_job = selects_port(self.ports, port)
+        return selects_rank(self.ranks, rank) and is_of_job
+
+    def log_line(self, user: str) -> str:
+        """Return the line about a question of `user` in the job's log."""
+        return f"{self.activity} of {describe_ranks(self.ranks)} for {user}"
+
+
+def _read_unchanged(value: object, _clean: Clean) -> object:
+    return value
+
+
+def _write_unchanged(value: object) -> object:
+    return value
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one process replied to a question."""
+
+    port: Port
+    """The logical port of the process."""
+    rank: int | None = None
+    answer: Annotated[object, Wire(read=_read_unchanged, write=_write_unchanged)] = None
+    """Its answer as JSON, which the agent does not read; None if there is an error."""
+    error: str = ""
+    """Why the answer is missing."""
+    is_silent: Annotated[bool, Wire("silent")] = False
+    """True if the process has not answered in time, or has exited."""
+
+    def read(self, kind: type[T], clean: Clean = as_is) -> T:
+        """Return the answer as a record, whose fields are missing if there is none."""
+        return parse(kind, self.answer, clean)
+
+
+@dataclass(frozen=True)
+class NodeReplies:
+    """The response to a `Question`: the replies of the chosen processes of a node, in the order of their ports."""
+
+    processes: tuple[Reply, ...] = ()
+
+
+QUESTIONS: tuple[type[Question], ...] = ()
+"""All classes of questions."""
