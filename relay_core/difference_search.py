@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from relay_core.agent_api.evaluation import Difference, Leaf, SearchStart, Selection, Value, part_selections
-from relay_core.agent_api.values import count, items, text
+from relay_core.agent_api.members import count, items, text
 from relay_core.records import Clean, as_is
 
 __all__ = ["PairedSearch", "PairedValues", "Search", "first_parts"]

@@ -22,8 +22,7 @@ from relay_agent.agent.responses import Answer, respond_on_stream, respond_to_me
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_agent.paths import current_directory
-from relay_core.agent_api.announcement import AgentInfo, State, held_jobs
-from relay_core.agent_api.fitting import count_targets, fit
+from relay_core.agent_api.announcement import AgentInfo, State, count_targets, fit, held_jobs
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import (
     Listen,

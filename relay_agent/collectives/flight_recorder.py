@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from relay_agent.gevent_originals import time
 from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
-from relay_core.agent_api.values import count, items, mapping, text
+from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.value_parsers import format_ranges
 
 __all__ = ["Recorded", "begun_collectives", "members_of_groups", "parse_dump", "read_recorders"]

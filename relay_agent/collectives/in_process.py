@@ -12,8 +12,8 @@ from relay_agent.gevent_originals import threading, time
 from relay_agent.stacks.in_process import collect as collect_stacks
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives, is_collective
+from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.agent_api.stacks import Frame, ProcessStacks, is_library
-from relay_core.agent_api.values import count, items, mapping, text
 
 __all__ = ["activity", "collect", "with_call_places"]
 

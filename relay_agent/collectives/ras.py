@@ -8,8 +8,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from relay_core.agent_api.ras import MAX_COMMUNICATORS, MAX_REMARKS, RasCommunicator, RasStatus
-from relay_core.agent_api.values import count, items, mapping, text
+from relay_core.agent_api.collectives import MAX_COMMUNICATORS, MAX_REMARKS, RasCommunicator, RasStatus
+from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.value_parsers import format_ranges
 

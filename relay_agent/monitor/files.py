@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from relay_core.agent_api.resources.usage import NodeUsage
+from relay_core.agent_api.usage import NodeUsage
 
 __all__ = ["COLUMNS", "EventLog", "append_usage", "scalars_of"]
 

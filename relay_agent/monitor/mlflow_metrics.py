@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
-from relay_core.agent_api.resources.usage import NodeUsage
+from relay_core.agent_api.usage import NodeUsage
 
 __all__ = ["MlflowMetrics", "find_run", "metrics_of"]
 

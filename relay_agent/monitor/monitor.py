@@ -16,7 +16,7 @@ from relay_agent.monitor.mlflow_metrics import MlflowMetrics, find_run
 from relay_agent.monitor.prometheus import MetricsServer, as_text
 from relay_agent.monitor.readings import Counters, Gpus, has_host_pids, read_counters, usage_between
 from relay_core.agent_api.announcement import TargetInfo
-from relay_core.agent_api.resources.usage import AllocatorUsage, NodeUsage
+from relay_core.agent_api.usage import AllocatorUsage, NodeUsage
 
 __all__ = ["Monitor"]
 

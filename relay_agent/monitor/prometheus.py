@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from relay_core.agent_api.resources.usage import NodeUsage
+from relay_core.agent_api.usage import NodeUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.loopback import FOREIGN_HOST, is_rebound
 

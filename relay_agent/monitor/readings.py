@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
 __all__ = ["Counters", "Gpus", "has_host_pids", "read_counters", "usage_between"]
 

@@ -12,8 +12,7 @@ from typing import NoReturn
 from relay_client.agents.roster import Conflict, Roster
 from relay_client.ui.rank_view import Kind, how_ended, rank_view
 from relay_client.ui.text import MINUTE, duration, format_ports
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo, shared_labels
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo, shared_labels
 from relay_core.net.session.client import LinkState, LinkStatus
 from relay_core.value_parsers import format_ranges
 

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relay_client.ui.rank_view import how_ended
-from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo, held_jobs
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, TargetInfo, held_jobs
 from relay_core.agent_api.metadata import PortConflict
 from relay_core.value_parsers import MAX_PORT
 

@@ -27,7 +27,7 @@ from relay_client.ports.local_port import LocalPort
 from relay_client.ui.rank_view import how_ended, rank_view
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
-from relay_core.agent_api.resources.usage import AllocatorUsage
+from relay_core.agent_api.usage import AllocatorUsage
 
 __all__ = ["take_snapshot"]
 

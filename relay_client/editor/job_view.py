@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending
 
 __all__ = ["JobView"]
 

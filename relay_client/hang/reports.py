@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from relay_client.agents.roster import AbsentRank, absent_ranks, world_of
 from relay_client.stacks.groups import own_frame
 from relay_client.ui.rank_view import how_ended
-from relay_core.agent_api.announcement import AgentInfo, State, TargetInfo
-from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, is_collective
-from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.ras import RasStatus
+from relay_core.agent_api.announcement import AgentInfo, Ending, State, TargetInfo
+from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, RasStatus, is_collective
 from relay_core.agent_api.stacks import ThreadStack
 from relay_core.records import parse
 from relay_core.value_parsers import escape_controls

@@ -14,8 +14,14 @@ from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
 from relay_client.tensorboard.selection import Selection, folder_name
 from relay_core.agent_api.announcement import AgentInfo
-from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFile, EventFiles, EventFilesRequest
-from relay_core.agent_api.files.names import is_event_file
+from relay_core.agent_api.event_files import (
+    EventData,
+    EventDataRequest,
+    EventFile,
+    EventFiles,
+    EventFilesRequest,
+    is_event_file,
+)
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
 from relay_core.records import parse
 

@@ -6,8 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Protocol
 
-from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending, State, TargetInfo
 
 __all__ = ["Kind", "RankView", "exit_code", "how_ended", "rank_view"]
 

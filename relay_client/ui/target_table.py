@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay_client.ui.rank_view import Kind, RankView, rank_view
 from relay_client.ui.text import duration
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage
+from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage
 from relay_core.value_parsers import format_ranges
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from relay_core.agent_api.members import Member, describe_ranks, selects_port, selects_rank
+from relay_core.agent_api.members import Member, count, describe_ranks, items, selects_port, selects_rank
 from relay_core.agent_api.questions import AgentRequest
-from relay_core.agent_api.values import count, items
 from relay_core.errors import UsageError
 from relay_core.records import Clean, Wire, as_is, encode, parse
 

@@ -16,9 +16,9 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
                                            `relay_core.agent_api.push.NodePushed`
     a question       a `Question` of `relay_core.agent_api.questions`, in the data of the stream
                                            `relay_core.agent_api.questions.NodeReplies`
-    event_files      `EventFilesRequest`  `relay_core.agent_api.files.event_files.EventFiles`
+    event_files      `EventFilesRequest`  `relay_core.agent_api.event_files.EventFiles`
     event_data/0/0/a/events.out.tfevents.1
-                     `EventDataRequest`   `relay_core.agent_api.files.event_files.EventData`
+                     `EventDataRequest`   `relay_core.agent_api.event_files.EventData`
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
 Any response may be a `Failure` instead. A client may send a short `Evaluate` as a message, without a stream; its
@@ -35,7 +35,7 @@ from typing import Annotated, Any, ClassVar, cast, get_args
 
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
-from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
+from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.questions import QUESTIONS, AgentRequest, NodeReplies, Question
 from relay_core.agent_api.stacks import NodeStacks

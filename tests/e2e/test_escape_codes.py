@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from relay_core.agent_api.resources.usage import NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import NodeUsage, ProcessUsage
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import KEY, Node, node_of
 from tests.support.ports import free_port

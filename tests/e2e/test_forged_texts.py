@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from relay_core.agent_api.announcement import Ending
 from relay_core.agent_api.collectives import GroupRecord, NodeCollectives, Operation, ProcessCollectives
-from relay_core.agent_api.ending import Ending
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.requests import Collectives, Stacks

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import KEY, node_of
 from tests.support.ports import free_port

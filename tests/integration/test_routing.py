@@ -15,8 +15,7 @@ from relay_client.agents.roster import Destination
 from relay_client.ports.editor_link import JobViews
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import all_ranks_port, parse_forwards
-from relay_core.agent_api.announcement import State
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending, State
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, Node, agent, node_of, process, tunnels, who_serves

@@ -17,7 +17,7 @@ from relay_client.control.service import ControlService, Subscriber
 from relay_client.dap import DapClient
 from relay_client.page.server import PageServer
 from relay_client.ports.forwarder import Forwarder
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending
 from relay_core.dap.framing import MessageDecoder, encode
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, Process, agent, tunnels

@@ -1,18 +1,23 @@
 """One value of each record of the agent's API, with every field set, and one with none that can be left out."""
 
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
-from relay_core.agent_api.collectives import GroupRecord, NodeCollectives, Operation, ProcessCollectives
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo
+from relay_core.agent_api.collectives import (
+    GroupRecord,
+    NodeCollectives,
+    Operation,
+    ProcessCollectives,
+    RasCommunicator,
+    RasStatus,
+)
 from relay_core.agent_api.evaluation import Difference, Evaluate, Leaf, NodeValues, SearchStart, Selection, Value
-from relay_core.agent_api.files.event_files import EventData, EventFile, EventFiles
+from relay_core.agent_api.event_files import EventData, EventFile, EventFiles
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, PortConflict, StreamMetadata
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed
 from relay_core.agent_api.push import State as PushState
-from relay_core.agent_api.ras import RasCommunicator, RasStatus
 from relay_core.agent_api.requests import Failure, FileDigest, Ready
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.agent_api.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
 
 __all__ = ["SAMPLES"]
 

@@ -17,7 +17,6 @@ COVERED_BY = {
     "tests/unit/relay_core/auth/test_find_access.py": "relay_core/auth/ explain relay_core/program/ explain options",
     "tests/integration/relay_server/test_lifecycle.py": "relay_server/ server service gateway",
     "tests/unit/relay_core/layers/test_stack.py": "relay_core/layers/ layer",
-    "tests/unit/relay_core/agent_api/test_collectives.py": "relay_core/agent_api/ ras",
     # Drivers around sans-IO cores: real sockets, real peers.
     "tests/unit/relay_core/auth/test_entra.py": "relay_core/auth/ azure_sdk identity on_behalf_of",
     "tests/integration/test_hybrid_http.py": "relay_core/net/hybrid/ http",
@@ -68,12 +67,11 @@ COVERED_BY = {
     ),
     "tests/e2e/test_init.py": "relay_client/cli/init/ vscode_files",
     "tests/e2e/test_compare_ranks.py": (
-        "relay_client/cli/inspection/ evaluate relay_client/verbs/ values console "
-        "relay_client/compare/ collect differences"
+        "relay_client/cli/inspection/ evaluate relay_client/verbs/ values console relay_client/compare/ "
+        "collect differences"
     ),
     "tests/integration/test_missing_ranks.py": "relay_client/push/ missing_ranks",
     "tests/e2e/test_mlflow.py": "relay_agent/node/in_agent/ set_tag relay_client/tensorboard/ server",
-    "tests/unit/relay_core/agent_api/files/test_event_files.py": "relay_core/agent_api/files/ names",
     "tests/integration/test_event_files.py": "relay_client/tensorboard/ event_files",
     "tests/e2e/test_verbs.py": "relay_client/cli/inspection/ asking relay_client/verbs/ table verb",
     "tests/e2e/test_push.py": (

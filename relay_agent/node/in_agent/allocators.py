@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from relay_core.agent_api.resources.usage import AllocatorUsage
+from relay_core.agent_api.usage import AllocatorUsage
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["ALLOCATOR_TIMEOUT", "Allocators", "Process"]

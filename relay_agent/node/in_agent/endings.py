@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending
 
 __all__ = ["MAX_ENDINGS", "Endings"]
 

@@ -16,10 +16,10 @@ from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.protocol import Access, Message
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.evaluation import SearchStep
+from relay_core.agent_api.members import port as valid_port
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import NodeRequest, Response
-from relay_core.agent_api.resources.usage import NodeUsage
-from relay_core.agent_api.values import port as valid_port
+from relay_core.agent_api.usage import NodeUsage
 
 __all__ = ["ProcessTable"]
 

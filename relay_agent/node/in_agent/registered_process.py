@@ -24,8 +24,8 @@ from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Push, Pushed
 from relay_core.agent_api.questions import Question, Reply
-from relay_core.agent_api.resources.usage import AllocatorUsage
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
+from relay_core.agent_api.usage import AllocatorUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.records import parse, parse_or_none

@@ -10,14 +10,11 @@ from relay_agent.collectives.ras import parse_status
 from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import NodeReply, read_jobs
 from relay_client.hang.verdict import JobVerdict
-from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
-from relay_core.agent_api.collectives import MAX_OPERATIONS, NodeCollectives
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import MAX_ANNOUNCEMENT, AgentId, AgentInfo, Ending, TargetInfo, fit
+from relay_core.agent_api.collectives import MAX_OPERATIONS, NodeCollectives, RasStatus
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStart
-from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.push import NodePushed, Push
-from relay_core.agent_api.ras import RasStatus
 from relay_core.agent_api.requests import Failure, parse_message, parse_request, stream_name
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.difference_search import PairedValues

@@ -10,14 +10,14 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from relay_core.agent_api.files.event_files import (
+from relay_core.agent_api.event_files import (
     MAX_CHUNK,
     EventData,
     EventDataRequest,
     EventFile,
     EventFiles,
+    is_event_file,
 )
-from relay_core.agent_api.files.names import is_event_file
 from relay_core.errors import ConfigurationError
 
 __all__ = ["list_files", "read_data"]

@@ -15,7 +15,7 @@ from relay_agent.node.in_agent.answers.source_digests import digest_in
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
-from relay_core.agent_api.files.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
+from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push
 from relay_core.agent_api.questions import NodeReplies, Question

@@ -7,7 +7,7 @@ import pytest
 
 from relay_agent.collectives import ras
 from relay_agent.collectives.ras import ask_ras
-from relay_core.agent_api.ras import RasCommunicator, RasStatus
+from relay_core.agent_api.collectives import RasCommunicator, RasStatus
 from tests.support.ports import free_port
 from tests.support.streams import Handler, local_server
 from tests.unit.relay_agent.collectives.test_ras_status import TEXT, answer, missing, rank

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_agent.collectives.ras import parse_status
-from relay_core.agent_api.ras import RasCommunicator, RasStatus
+from relay_core.agent_api.collectives import RasCommunicator, RasStatus
 from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import JSON
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from relay_agent.monitor.allocator import KEYS, summed
-from relay_core.agent_api.resources.usage import AllocatorUsage, HeldMemory
+from relay_core.agent_api.usage import AllocatorUsage, HeldMemory
 from relay_core.records import parse_or_none
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import run_job

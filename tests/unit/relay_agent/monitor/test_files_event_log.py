@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.monitor.files import EventLog, scalars_of
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.deadline import DEADLINE
 from tests.support.mlflow import PYTHON, needs_mlflow
 

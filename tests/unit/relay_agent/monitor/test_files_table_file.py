@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 from relay_agent.monitor.files import COLUMNS, append_usage
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
 USAGE = NodeUsage(
     100.04,

@@ -8,7 +8,7 @@ import pytest
 
 from relay_agent.monitor import mlflow_metrics
 from relay_agent.monitor.mlflow_metrics import MlflowMetrics, metrics_of
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
 USAGE = NodeUsage(
     100.0, 1, 4, 10**9, 4 * 10**9, (GpuUsage("H200", 0.5, 10**9, 10**10),), (ProcessUsage(5678, 0.25, 5 * 10**8),)

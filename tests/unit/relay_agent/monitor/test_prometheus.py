@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay_agent.monitor import prometheus
 from relay_agent.monitor.prometheus import MAX_CONNECTIONS, MetricsServer, as_text
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 

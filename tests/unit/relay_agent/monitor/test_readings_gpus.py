@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from relay_agent.monitor.readings import Gpus
-from relay_core.agent_api.resources.usage import GpuUsage
+from relay_core.agent_api.usage import GpuUsage
 from tests.support.nvml import Gpu, install_driver
 
 LIBRARIES = ("pynvml", "amdsmi")

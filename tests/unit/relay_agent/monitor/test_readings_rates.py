@@ -1,7 +1,7 @@
 """Facts about usage between two readings."""
 
 from relay_agent.monitor.readings import Counters, usage_between
-from relay_core.agent_api.resources.usage import (
+from relay_core.agent_api.usage import (
     AllocatorUsage,
     GpuShare,
     GpuUsage,

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from relay_client.agents.event_log import AgentEvent, agent_events, attachment_texts, describe_agent
-from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import AgentInfo, Attachment, Ending, State, TargetInfo
 
 NOW = 1000.0
 RANK = TargetInfo(5681, rank=3, pid=44, script="train.py", state=State.RUNNING, since=900.0)

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from relay_client.agents.roster import AbsentRank, absent_ranks, held_elsewhere
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo
 
 
 def node(*ranks: int, base: int = 5678, world: int | None = 4, endings: tuple[Ending, ...] = ()) -> AgentInfo:

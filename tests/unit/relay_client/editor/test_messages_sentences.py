@@ -2,7 +2,7 @@
 
 from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import ended_text, waiting_text
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending
 
 
 def test_a_wait_without_a_reason_has_one_nevertheless() -> None:

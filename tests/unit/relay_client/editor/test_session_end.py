@@ -6,7 +6,7 @@ import pytest
 
 from relay_client.editor.ending import END_PATIENCE, EXIT_PATIENCE
 from relay_client.editor.job_view import JobView
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending
 from relay_core.layers.layer import EndLocal, ResetLocal
 from tests.support.editor_session import INITIALIZE, RANK, TERMINATED, Editor, attached, response
 

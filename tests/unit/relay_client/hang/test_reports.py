@@ -1,10 +1,8 @@
 """Facts about what is known of each rank, from the responses of agents."""
 
 from relay_client.hang.reports import NOT_REGISTERED, NodeReply, RankReport, read_jobs
-from relay_core.agent_api.announcement import AgentId, AgentInfo, State, TargetInfo
-from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
-from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.ras import RasStatus
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, State, TargetInfo
+from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, RasStatus
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 
 KILLED = "was killed by SIGKILL (the usual cause is lack of memory)"

@@ -6,8 +6,7 @@ from relay_client.hang.reports import Job, RankReport
 from relay_client.hang.sentences import describe_job
 from relay_client.hang.verdict import JobVerdict
 from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.agent_api.collectives import GroupRecord, ProcessCollectives
-from relay_core.agent_api.ras import RasCommunicator, RasStatus
+from relay_core.agent_api.collectives import GroupRecord, ProcessCollectives, RasCommunicator, RasStatus
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from tests.unit.relay_client.hang.test_verdict import group, ranks, report
 

@@ -9,8 +9,7 @@ import pytest
 from relay_client.agents.roster import Roster
 from relay_client.pdb import session
 from relay_client.pdb.session import how_target_ended
-from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import AgentInfo, Ending, TargetInfo
 
 RANK = TargetInfo(5678, rank=0, pid=44)
 NODE = AgentInfo("a", host="vm", targets=(RANK,), endings=(Ending(5678, 43, status=1),))

@@ -10,8 +10,7 @@ from relay_client.agents.roster import Roster
 from relay_client.agents.search import AgentSearch
 from relay_client.ports import all_ranks
 from relay_client.ports.all_ranks import ProcessKey, announced_exit_code
-from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import AgentInfo, Ending, TargetInfo
 from relay_core.net.tasks import TaskSet
 from tests.support.deadline import DEADLINE
 

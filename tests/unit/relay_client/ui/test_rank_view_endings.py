@@ -3,7 +3,7 @@
 import pytest
 
 from relay_client.ui.rank_view import exit_code, how_ended
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending
 
 
 def test_an_end_of_unknown_kind_is_only_an_end() -> None:

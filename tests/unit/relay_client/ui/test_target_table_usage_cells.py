@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_client.ui.target_table import usage_cells
-from relay_core.agent_api.resources.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
 PORT = 5678
 KIB, MIB, GIB, TIB = (2 ** (10 * power) for power in (1, 2, 3, 4))

@@ -2,9 +2,8 @@
 
 from hypothesis import strategies as st
 
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
-from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.resources.usage import NodeUsage
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo
+from relay_core.agent_api.usage import NodeUsage
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

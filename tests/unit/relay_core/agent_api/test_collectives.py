@@ -11,8 +11,9 @@ from relay_core.agent_api.collectives import (
     NodeCollectives,
     Operation,
     ProcessCollectives,
+    RasCommunicator,
+    RasStatus,
 )
-from relay_core.agent_api.ras import RasCommunicator, RasStatus
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from relay_agent.node.in_agent.allocators import Allocators
-from relay_core.agent_api.resources.usage import AllocatorUsage
+from relay_core.agent_api.usage import AllocatorUsage
 from tests.support.deadline import DEADLINE
 
 NUMBERS = AllocatorUsage(6, 8, 7, 2, 1)

@@ -6,9 +6,7 @@ import pytest
 
 from relay_agent.node.in_agent.endings import MAX_ENDINGS, Endings
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
-from relay_core.agent_api.announcement import AgentId, AgentInfo
-from relay_core.agent_api.ending import Ending
-from relay_core.agent_api.fitting import fit
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, fit
 from tests.support.node_process import connection
 
 FAILED, SUCCEEDED, KILLED = 1 << 8, 0, 9

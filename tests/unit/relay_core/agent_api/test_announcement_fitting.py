@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
-from relay_core.agent_api.fitting import MAX_ANNOUNCEMENT, count_targets, fit, targets_of_runs
+from relay_core.agent_api.announcement import (
+    MAX_ANNOUNCEMENT,
+    AgentId,
+    AgentInfo,
+    Attachment,
+    State,
+    TargetInfo,
+    count_targets,
+    fit,
+    targets_of_runs,
+)
 from relay_core.agent_api.metadata import (
     MAX_CONFLICTS,
     MAX_NAME,
@@ -17,7 +26,7 @@ from relay_core.agent_api.metadata import (
     PortConflict,
     StreamMetadata,
 )
-from relay_core.agent_api.resources.usage import NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import NodeUsage, ProcessUsage
 from relay_core.records import encode, parse
 from relay_core.tunnel.frames import encode_json
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_OPEN_METADATA

@@ -1,17 +1,13 @@
-"""Requests for the TensorBoard event files on a node: the list of files, and bytes of one of them.
-
-A file's name consists of the number of its directory, among those that the processes on the node have announced, and
-its path within that directory: `0/train/events.out.tfevents.1.node-0`.
-"""
+"""Names of TensorBoard event files, and which paths of such files are safe to write to."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from relay_core.agent_api.files.names import is_safe_path
 from relay_core.agent_api.questions import AgentRequest
 from relay_core.records import MISSING, Clean, NonEmpty, Wire
 
@@ -22,7 +18,34 @@ __all__ = [
     "EventFile",
     "EventFiles",
     "EventFilesRequest",
+    "is_event_file",
+    "is_safe_path",
 ]
+
+
+MAX_PATH = 512
+_NAME = re.compile(r"events\.out\.tfevents\.[^/]*")
+"""The names that TensorBoard, TensorFlow and torch give to the files that they write."""
+_PART = re.compile(r"[\w=,@+~%() .-]{1,255}")
+"""A part of a path that is a valid file name on every operating system."""
+
+
+def is_event_file(name: str) -> bool:
+    """Return whether a file name is that of an event file."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_safe_path(path: str) -> bool:
+    """Return whether a path is relative, stays below its directory, and names an event file."""
+    parts = path.split("/")
+    are_names = all(_PART.fullmatch(part) and part.strip(". ") and part == part.strip() for part in parts)
+    return len(path) <= MAX_PATH and are_names and is_event_file(parts[-1])
+
+
+# Requests for the TensorBoard event files on a node: the list of files, and bytes of one of them.
+#
+# A file's name consists of the number of its directory, among those that the processes on the node have announced, and
+# its path within that directory: `0/train/events.out.tfevents.1.node-0`.
 
 MAX_CHUNK = 1024 * 1024
 """Maximum number of bytes in one response."""

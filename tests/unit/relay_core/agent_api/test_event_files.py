@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.files.event_files import (
+from relay_core.agent_api.event_files import (
     EventData,
     EventDataRequest,
     EventFile,
     EventFiles,
     EventFilesRequest,
+    is_event_file,
 )
-from relay_core.agent_api.files.names import is_event_file
 from relay_core.agent_api.requests import parse_request, stream_name
 from relay_core.records import encode, parse
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.resources.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from relay_core.records import encode, parse_or_none
 
 SHARES = st.integers(0, 1_000_000).map(lambda number: number / 1000)

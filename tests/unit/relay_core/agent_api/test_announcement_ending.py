@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given
 
-from relay_core.agent_api.ending import Ending
+from relay_core.agent_api.announcement import Ending
 from relay_core.records import encode, parse_or_none
 from tests.unit.relay_core.agent_api.strategies import ENDINGS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_core.agent_api import values
+from relay_core.agent_api import members
 
 
 @pytest.mark.parametrize(
@@ -10,9 +10,9 @@ from relay_core.agent_api import values
 )
 def test_ports(value: object, port: int | None) -> None:
     """A port is an integer from 1 to 65535."""
-    assert port == values.port(value)
+    assert port == members.port(value)
 
 
 def test_missing_values_are_empty() -> None:
     """A value of another type reads as an empty text, object or array."""
-    assert ("", {}, []) == (values.text(3), values.mapping([]), values.items({}))
+    assert ("", {}, []) == (members.text(3), members.mapping([]), members.items({}))

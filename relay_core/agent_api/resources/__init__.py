@@ -1,1 +1,0 @@
-"""The resources that a node and its processes use."""
