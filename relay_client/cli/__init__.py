@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Protocol
 
 from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, push, targets, tensorboard, wait
-from relay_client.cli.common import PROGRAM, add_quiet, add_verbose
-from relay_client.cli.inspection import evaluate, hang, stacks
+from relay_client.cli.common import PROGRAM, Commands, add_quiet, add_verbose
+from relay_client.cli.inspection import evaluate, hang
+from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.cli.running import events, group, logs, release, status, stop
+from relay_client.verbs.table import VERBS
 from relay_core.program.completion import add_completion_command
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.options import add_access_options
@@ -19,11 +22,19 @@ from relay_core.program.parser import ProgramParser, add_help_command, add_versi
 
 __all__ = ["main", "make_parser", "run"]
 
-COMMANDS = (
-    *(init, doctor, targets, wait, attach, tensorboard, stacks, hang, evaluate, push, pdb, mcp, demo),
+
+class _Command(Protocol):
+    def add_parser(self, commands: Commands[argparse.ArgumentParser], /) -> None:
+        """Add the command, or several."""
+
+
+COMMANDS: tuple[_Command, ...] = (
+    *(init, doctor, targets, wait, attach, tensorboard),
+    *(VerbCommand(verb, verb.command) for verb in VERBS if verb.command is not None),
+    *(hang, evaluate, push, pdb, mcp, demo),
     *(status, release, group, logs, events, stop),
 )
-"""Modules in the order in which `--help` lists the commands."""
+"""Modules, and verbs whose options are their fields, in the order in which `--help` lists the commands."""
 
 
 def run() -> None:

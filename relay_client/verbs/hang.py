@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from relay_client.number_lists import parse_chosen_ports
-from relay_client.verbs.verb import LISTING, Answer
+from relay_client.verbs.verb import LISTING, Answer, Command
 from relay_core.errors import NoListener
 from relay_core.exit_codes import HANG_FOUND
 
@@ -28,6 +28,7 @@ class Hang:
     result: ClassVar[type[Answer]] = Answer
     changes_job: ClassVar[bool] = False
     checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ports": parse_chosen_ports}
+    command: ClassVar[Command | None] = None
     ports: str = ""
     """Logical ports: only jobs with a rank on one of them are reported; "" for all jobs."""
 

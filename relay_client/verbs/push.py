@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from relay_client.number_lists import parse_chosen_ranks
-from relay_client.verbs.verb import Answer
+from relay_client.verbs.verb import Answer, Command
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -32,6 +32,7 @@ class Push:
     result: ClassVar[type[Answer]] = Answer
     changes_job: ClassVar[bool] = True
     checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ranks": parse_chosen_ranks, "file": _read}
+    command: ClassVar[Command | None] = None
     file: str
     """Absolute path on this machine."""
     remote: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from relay_client.number_lists import parse_chosen_ranks
-from relay_client.verbs.verb import LISTING, Answer
+from relay_client.verbs.verb import LISTING, Answer, Command
 from relay_core.errors import NoListener
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ class Stacks:
     result: ClassVar[type[Answer]] = Answer
     changes_job: ClassVar[bool] = False
     checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ranks": parse_chosen_ranks}
+    command: ClassVar[Command | None] = Command(
+        "show what all ranks are doing, grouped by stack",
+        "Shows the stacks of all ranks, grouped by identical stack, outliers first. Also works for "
+        "processes that hang.",
+        {
+            "locals": "include the local variables of each frame",
+            "all_threads": "include threads other than the main one",
+        },
+    )
     ranks: str = "all"
     """A list of global ranks, or `all`."""
     locals: bool = False

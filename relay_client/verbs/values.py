@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from relay_client.number_lists import parse_chosen_ports, parse_chosen_ranks
-from relay_client.verbs.verb import LISTING, Answer
+from relay_client.verbs.verb import LISTING, Answer, Command
 from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
 
@@ -33,6 +33,7 @@ class Evaluate:
         "ranks": parse_chosen_ranks,
         "ports": parse_chosen_ports,
     }
+    command: ClassVar[Command | None] = None
     compares: ClassVar[bool] = False
     expression: str
     """A Python expression."""

@@ -12,7 +12,7 @@ from relay_core.value_parsers import named
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
 
-__all__ = ["LISTING", "Answer", "Session", "Verb", "check"]
+__all__ = ["LISTING", "Answer", "Command", "Session", "Verb", "check"]
 
 LISTING = "run 'relay-client targets' to list the registered processes"
 """The hint of a verb that has found no process."""
@@ -35,6 +35,16 @@ class Answer:
     """How to choose one of several jobs on the command line."""
 
 
+@dataclass(frozen=True)
+class Command:
+    """The texts of a command whose options are the fields of its verb; a field without a default is a positional."""
+
+    summary: str
+    description: str
+    arguments: Mapping[str, str]
+    """The help of each argument; a field that is not listed has no option, except `ranks`."""
+
+
 class Verb(Protocol):
     """A request to the job."""
 
@@ -44,6 +54,8 @@ class Verb(Protocol):
     """Whether it can change what the job does."""
     checks: ClassVar[Mapping[str, Callable[[str], object]]]
     """For each field with a grammar of its own, the function that raises UsageError if the text is invalid."""
+    command: ClassVar[Command | None]
+    """None if it has no command, or one with other options."""
 
     async def perform(self, tunnels: Tunnels) -> Answer:
         """Do the work.

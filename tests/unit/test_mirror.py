@@ -78,7 +78,7 @@ COVERED_BY = {
         "relay_client/cli/ push relay_client/verbs/ push relay_client/push/ deliver relay_agent/push/ sources"
     ),
     "tests/e2e/test_run_and_look.py": (
-        "relay_client/cli/ pdb relay_client/cli/inspection/ stacks relay_client/verbs/ stacks "
+        "relay_client/cli/ pdb relay_client/cli/inspection/ verb_command relay_client/verbs/ stacks "
         "relay_client/stacks/ collect"
     ),
     "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release stop",
