@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Mapping
 
+from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
+from relay_client.number_lists import parse_chosen_ranks
 from relay_client.ui.text import printable
-from relay_core.agent_api.announcement import AgentId
+from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.evaluation import SearchStep
+from relay_core.agent_api.members import selects_port
+from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.agent_api.requests import Failure, NodeRequest
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.session.exchanges import MAX_BODY
-from relay_core.records import encode, parse_or_none
+from relay_core.records import encode, parse, parse_or_none
 
-__all__ = ["send_request", "send_step"]
+__all__ = ["ask_ranks", "send_request", "send_step"]
 
 MAX_RESPONSE = 32 * 1024 * 1024
 """Maximum number of bytes in a response; the stacks of eight processes with a hundred threads each, including
 variables, take up a few MiB."""
+RESPONSE_MARGIN = 10.0
+"""Seconds that an agent has to respond once the time limit of its processes has expired."""
 MAX_SENTENCE = 1000
 """Maximum number of characters in an agent's error or hint, which may contain a long path."""
 
@@ -58,6 +65,34 @@ async def send_request(
         stream.abort()
         raise
     return _checked(response)
+
+
+async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
+    """Return the replies of all chosen processes, in the order of their ports; none if no process is chosen.
+
+    A rank without a registered process, or whose agent does not respond, has a reply with the reason.
+    """
+
+    async def replies_of(agent: AgentInfo) -> list[Reply]:
+        try:
+            response = await send_request(tunnels, agent.id, question, within=question.seconds + RESPONSE_MARGIN)
+        except RelayDebugError as error:
+            return [
+                Reply(target.port, target.rank, error=error.sentence, is_silent=True)
+                for target in agent.targets
+                if question.selects(target.rank, target.port)
+            ]
+        return list(parse(NodeReplies, response, _clean).processes)
+
+    found = [reply for replies in await asyncio.gather(*map(replies_of, tunnels.roster)) for reply in replies]
+    ports = {reply.port for reply in found}
+    absent = absent_ranks(tunnels.roster, parse_chosen_ranks(question.ranks)) if found else ()
+    found += [
+        Reply(one.port, one.rank, error=one.reason, is_silent=True)
+        for one in absent
+        if one.port not in ports and selects_port(question.ports, one.port)
+    ]
+    return sorted(found, key=lambda reply: reply.port)
 
 
 async def send_step(tunnels: Tunnels, agent_id: AgentId, step: SearchStep, *, within: float) -> bytes:
