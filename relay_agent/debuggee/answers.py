@@ -132,7 +132,9 @@ def _question(name: str, _process: Process, body: Body) -> object:
     return encode(getattr(import_module(module), function)(parse(kind, body)))
 
 
-FUNCTIONS: Mapping[str, str] = {}
+FUNCTIONS: Mapping[str, str] = {
+    "env": "relay_agent.debuggee.environment:read_environment",
+}
 """For each question of `relay_core.agent_api.questions`, the module and name of the function that is called with the
 question and returns the answer."""
 ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {

@@ -7,13 +7,15 @@ for each of them. A question consists of its class and of its answer, a named tu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, TypeVar
+from types import MappingProxyType
+from typing import Annotated, ClassVar, NamedTuple, TypeVar
 
 from relay_core.agent_api.members import describe_ranks, selects_port, selects_rank
 from relay_core.records import Clean, Port, Wire, as_is, parse
 
-__all__ = ["QUESTIONS", "AgentRequest", "NodeReplies", "Question", "Reply"]
+__all__ = ["QUESTIONS", "AgentRequest", "Environment", "NodeReplies", "Question", "ReadEnvironment", "Reply"]
 
 DEFAULT_SECONDS = 5.0
 MAX_SECONDS = 60.0
@@ -125,5 +127,22 @@ class NodeReplies:
     processes: tuple[Reply, ...] = ()
 
 
-QUESTIONS: tuple[type[Question], ...] = ()
+@dataclass(frozen=True)
+class ReadEnvironment(Question):
+    """Return the environment variables of the process, as the job sees them now; secrets are replaced."""
+
+    name: ClassVar[str] = "env"
+    activity: ClassVar[str] = "reading the environment variables"
+
+
+class Environment(NamedTuple):
+    """The environment variables of a process."""
+
+    variables: Mapping[str, str] = MappingProxyType({})
+    """The values by name, in the order of the names. A secret is "***", and a long value ends with "..."."""
+    left_out: int = 0
+    """The number of variables that were left out because there are too many."""
+
+
+QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment,)
 """All classes of questions."""

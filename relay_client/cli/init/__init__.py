@@ -28,7 +28,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         commands,
         "init",
         run,
-        summary="configure your editor so that F5 starts relay-client and attaches",
+        summary="configure your editor so that F5 attaches to the job",
         description="Shows the necessary changes to VS Code's launch.json and tasks.json; with --write, applies them. "
         "Comments and other entries are kept. For other editors, prints what to paste.",
     )
