@@ -68,8 +68,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what was replaced."""
-    from relay_client.push.deliver import read_source
-    from relay_client.push.paths import node_paths
+    from relay_client.push.deliver import node_paths, read_source
 
     with named("--timeout"):
         seconds = parse_duration(arguments.timeout)

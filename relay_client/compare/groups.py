@@ -1,16 +1,27 @@
-"""Groups ranks by the value of an expression, outliers first; sans-IO."""
+"""Groups ranks by the value of an expression, outliers first, and renders the groups; sans-IO."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relay_core.agent_api.evaluation import Value
+from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
 from relay_core.value_parsers import format_ranges
 
-__all__ = ["Reply", "label", "odd_ones_first", "shared_ranks"]
+__all__ = [
+    "Reply",
+    "as_objects",
+    "hint_about_jobs",
+    "hint_for",
+    "label",
+    "odd_ones_first",
+    "shared_ranks",
+    "show_values",
+    "undefined_name",
+]
 
 
 @dataclass(frozen=True)
@@ -79,3 +90,134 @@ def _values(replies: Iterable[Reply]) -> Iterable[Value]:
 
 def _order(member: Member) -> tuple[bool, int, int]:
     return member.rank is None, member.rank or 0, member.port
+
+
+# Renders the values of many ranks as a table or as JSON objects.
+
+MAIN = "__main__"
+"""The `place` of a value that was evaluated in a running rank."""
+UNDEFINED = re.compile("NameError: name ('[^']+') is not defined")
+MAX_LINE = 500
+"""Maximum number of characters in a value in the table; --json prints everything that the agents sent."""
+
+
+def show_values(groups: Sequence[Value], differences: Mapping[Value, Difference] | None = None) -> str:
+    """Return one line for each group, with its value or its difference from the last group, and where it was evaluated.
+
+    Args:
+        groups: The groups, outliers first.
+        differences: For a comparison, how groups differ from the last one; None to show values.
+    """
+    if not groups:
+        return "no matching process"
+    shared = shared_ranks(groups)
+    labels = [label(group.members, shared) or group.text for group in groups]
+    width = min(max(map(len, labels)), 40)
+    lines = []
+    for name, group in zip(labels, groups, strict=True):
+        what = _outcome(group, differences, is_last=group is groups[-1], is_only=len(groups) == 1)
+        lines.append(f"{name:{width}}  {what}")
+    return "\n".join([*lines, "", *_places(groups, shared)]).rstrip()
+
+
+def as_objects(
+    groups: Sequence[Value], differences: Mapping[Value, Difference] | None = None
+) -> list[dict[str, object]]:
+    """Return the groups as JSON objects."""
+    return [_as_object(group, (differences or {}).get(group)) for group in groups]
+
+
+def hint_for(groups: Sequence[Value]) -> str:
+    """Return a hint for a name that a running program does not have; "" for any other error."""
+    names = [name for group in groups if (name := undefined_name(group.place, group.error))]
+    if not names:
+        return ""
+    return (
+        f"{names[0]} is neither a global variable of the program nor a variable of a function that the main thread "
+        "is executing; 'relay-client stacks --locals' shows those variables"
+    )
+
+
+def undefined_name(place: str, error: str) -> str:
+    """Return the quoted name that a running program does not have; "" for any other error."""
+    found = UNDEFINED.match(error) if place == MAIN else None
+    return found.group(1) if found is not None else ""
+
+
+def hint_about_jobs(groups: Sequence[Value]) -> str:
+    """Return a hint on how to choose one of several jobs on the command line; "" if there is only one job."""
+    shared = shared_ranks(groups)
+    if not shared:
+        return ""
+    port = min(member.port for group in groups for member in group.members if member.rank in shared)
+    return f"several jobs are connected; choose one by the ports of its processes, as in --ports {port}"
+
+
+def _outcome(group: Value, differences: Mapping[Value, Difference] | None, *, is_last: bool, is_only: bool) -> str:
+    if group.error:
+        return f"no value: {group.error}"
+    if differences is None:
+        return group.text if len(group.text) <= MAX_LINE else f"{group.text[: MAX_LINE - 3]}..."
+    if group in differences:
+        return describe_difference(differences[group])
+    if group.sharded == group.leaves > 0:
+        return f"not compared, because the ranks hold different parts ({_size(group)})"
+    if not is_last:
+        return f"differs, checksum {group.digest} ({_size(group)})"
+    alone = "equal" if len(group.members) > 1 else "the only value"
+    return f"{alone if is_only else 'reference value'}, checksum {group.digest} ({_size(group)})"
+
+
+def _size(group: Value) -> str:
+    compared = group.leaves - group.sharded
+    sharded = f"{group.sharded} sharded tensor{'s' if group.sharded != 1 else ''}"
+    if not compared and group.sharded:
+        return sharded
+    size = f"{compared} tensors and values" if compared != 1 else "one value"
+    return f"{size}; {sharded} not compared" if group.sharded else size
+
+
+def describe_difference(difference: Difference) -> str:
+    """Return a difference as a sentence, such as `first differs at 'fc.weight' [64, 64] float32, element 7: ...`."""
+    name = f"'{difference.leaf}'" if difference.leaf else "the value"
+    where = f"{name} {difference.description}".rstrip()
+    if difference.note:
+        return f"differs at {where}: {difference.note}"
+    if difference.element is None:
+        return f"first differs at {where}: {difference.first} instead of {difference.second}"
+    element = f"element {difference.element:,}"
+    return f"first differs at {where}, {element}: {difference.first} instead of {difference.second}"
+
+
+def _places(groups: Sequence[Value], shared: Collection[int]) -> list[str]:
+    """Return where the values were evaluated."""
+    places: dict[str, list[str]] = {}
+    for group in groups:
+        if not group.is_silent:
+            places.setdefault(group.place or "different places", []).append(label(group.members, shared))
+    if len(places) == 1:
+        return [f"evaluated in {next(iter(places))}"]
+    return [f"evaluated in {place}: {', '.join(labels)}" for place, labels in places.items()]
+
+
+def _as_object(group: Value, difference: Difference | None) -> dict[str, object]:
+    found: dict[str, object] = {
+        "ranks": [member.rank for member in group.members if member.rank is not None],
+        "ports": [member.port for member in group.members],
+        "place": group.place,
+        "text": group.text,
+        "error": group.error,
+        "silent": group.is_silent,
+    }
+    if group.digest:
+        found |= {"digest": group.digest, "leaves": group.leaves, "sharded": group.sharded}
+    if difference is not None:
+        found["difference"] = {
+            "leaf": difference.leaf,
+            "description": difference.description,
+            "element": difference.element,
+            "value": difference.first,
+            "others": difference.second,
+            "note": difference.note,
+        }
+    return found

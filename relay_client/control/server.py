@@ -18,9 +18,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from relay_client.control.client import namespace_of
-from relay_client.control.directory import Address, ControlDirectory, TcpAddress
+from relay_client.control.directory import Address, ControlDirectory, TcpAddress, is_own_user
 from relay_client.control.messages import Event, Subscribe
-from relay_client.control.peer_user import is_own_user
 from relay_client.control.protocol import MAX_RESULT, ReceivedRequest, ServerProtocol
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.control.state import ClientId

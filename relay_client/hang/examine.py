@@ -1,16 +1,54 @@
-"""Examines all jobs once, and again as long as ranks may be waiting only briefly."""
+"""Examines all jobs: asks all agents, again as long as ranks may be waiting only briefly, and at intervals."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
-from relay_client.hang.collect import collect_replies
-from relay_client.hang.reports import read_jobs
-from relay_client.hang.verdict import MIN_AGE, JobVerdict
+from relay_client.hang.reports import NodeReply, read_jobs
+from relay_client.hang.verdict import MIN_AGE, JobVerdict, positions
+from relay_core.agent_api.announcement import AgentInfo
+from relay_core.agent_api.requests import Collectives
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import ConnectionLost, RelayDebugError
 
-__all__ = ["examine", "examine_once"]
+__all__ = ["Progress", "collect_replies", "examine", "examine_once", "watch"]
+
+
+# Asks all agents for the process groups and main threads of their processes, with the same deadline for each.
+
+DEADLINE = 5.0
+"""Seconds to wait for an agent's response; the agent waits less time for its processes and for NCCL RAS."""
+RETRY_INTERVAL = 0.1
+"""Seconds between attempts while the tunnel to an agent is interrupted."""
+
+
+async def collect_replies(tunnels: Tunnels, *, within: float = DEADLINE) -> list[NodeReply]:
+    """Return, within `within` seconds, the response of each known agent, or the reason why there is none."""
+    return list(await asyncio.gather(*(_reply_of(agent, tunnels, within) for agent in tunnels.roster)))
+
+
+async def _reply_of(agent: AgentInfo, tunnels: Tunnels, within: float) -> NodeReply:
+    silence = f"did not answer within {within:g} s"
+    try:
+        async with timeout(within):
+            while True:
+                try:
+                    response = await send_request(tunnels, agent.id, Collectives(), within=2 * within)
+                    return NodeReply.parse(agent, response)
+                except ConnectionLost as error:
+                    silence = f"cannot be queried: {error.sentence}"
+                await asyncio.sleep(RETRY_INTERVAL)
+    except TIMEOUT_ERRORS:
+        return NodeReply(agent, error=silence)
+    except RelayDebugError as error:
+        return NodeReply(agent, error=f"cannot be queried: {error.sentence}")
+
+
+# Examines all jobs once, and again as long as ranks may be waiting only briefly.
 
 
 async def examine_once(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVerdict]:
@@ -36,3 +74,68 @@ async def examine(tunnels: Tunnels, ports: Collection[int] | None) -> list[JobVe
             for verdict in await examine_once(tunnels, ports)
         ]
     return found
+
+
+# Checks jobs at intervals, and reports those that have made no progress for a given time.
+
+MIN_INTERVAL = 0.5
+MAX_INTERVAL = 10.0
+"""Limits of the interval between two checks, in seconds; each check costs a rank up to 20 ms of CPU time."""
+CHECKS = 10
+"""Number of checks within `patience`, unless the limits of the interval require fewer or more."""
+
+
+class Progress:
+    """Tracks the progress of jobs: if a job hangs, ranks wait in a collective, and none enters or completes another.
+
+    Args:
+        patience: Seconds without progress after which a job is reported.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._jobs: dict[int, tuple[Mapping[tuple[int, str, str], tuple[int, int]], float]] = {}
+        """By base port: the positions of the job's ranks, and since when these have not changed."""
+        self._reported: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"<Progress jobs={len(self._jobs)} reported={len(self._reported)}>"
+
+    def verdicts_due(self, verdicts: Sequence[JobVerdict], now: float) -> list[JobVerdict]:
+        """Return the jobs that have begun to hang; a job is returned only once until it makes progress again.
+
+        Args:
+            verdicts: The current verdicts on all jobs.
+            now: Monotonic time.
+        """
+        due = []
+        for verdict in verdicts:
+            port, current = verdict.job.base_port, dict(positions(verdict.job.ranks))
+            known, since = self._jobs.get(port, ({}, now))
+            if current != known or not verdict.is_hanging:
+                since = now
+                self._reported.discard(port)
+            self._jobs[port] = current, since
+            if now - since >= self._patience and port not in self._reported:
+                self._reported.add(port)
+                due.append(verdict)
+        return due
+
+
+async def watch(
+    tunnels: Tunnels, ports: Collection[int] | None, patience: float, report: Callable[[Sequence[JobVerdict]], None]
+) -> None:
+    """Check jobs until cancelled.
+
+    Args:
+        tunnels: The client's tunnels.
+        ports: Logical ports of the jobs; None for all.
+        patience: Seconds without progress after which a job is reported.
+        report: Called with the jobs that have begun to hang.
+    """
+    progress = Progress(patience)
+    while True:
+        verdicts = await examine_once(tunnels, ports)
+        if due := progress.verdicts_due(verdicts, time.monotonic()):
+            report(due)
+        await asyncio.sleep(max(MIN_INTERVAL, min(MAX_INTERVAL, patience / CHECKS)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from relay_client.job_session.members import Member
-from relay_client.stacks.places import COLLECTIVES
+from relay_client.stacks.groups import COLLECTIVES
 from relay_core.dap.messages import exception_of
 from relay_core.value_parsers import format_ranges
 

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from relay_client.agents.roster import Claim, Destination, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient, RequestFailed, function_of
-from relay_client.mcp.paths import ControlRefused
-from relay_client.mcp.reading import Items, chosen_ranks
+from relay_client.mcp.reading import ControlRefused, Items, chosen_ranks
 from relay_client.ui.text import clock, format_ranks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import NoListener, RelayDebugError

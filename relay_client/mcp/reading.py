@@ -8,14 +8,13 @@ from typing import Any
 
 from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.render import undefined_name
+from relay_client.compare.groups import undefined_name
+from relay_client.compare.paths import parse_path
 from relay_client.hang.examine import examine_once
 from relay_client.hang.reports import RankReport
-from relay_client.mcp.paths import as_static_read
 from relay_client.number_lists import parse_chosen_ranks
 from relay_client.stacks.collect import collect_stacks
-from relay_client.stacks.groups import read_replies
-from relay_client.stacks.places import collective_of
+from relay_client.stacks.groups import collective_of, read_replies
 from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import format_ranks
 from relay_client.verbs.hang import Hang
@@ -24,11 +23,42 @@ from relay_client.verbs.table import JobRequest
 from relay_client.verbs.values import Diff, Evaluate
 from relay_client.verbs.verb import Session
 from relay_core.agent_api.announcement import State
-from relay_core.errors import NoListener
+from relay_core.agent_api.evaluation import PATH_READER
+from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.records import encode
 from relay_core.value_parsers import escape_controls
 
-__all__ = ["Items", "Reading", "chosen_ranks", "places_in"]
+__all__ = ["ControlRefused", "Items", "Reading", "as_static_read", "chosen_ranks", "places_in"]
+
+
+# The expressions permitted without `--allow-control`: paths (`relay_client.compare.paths`); sans-IO.
+#
+# Attribute access also executes code if it reaches a property or a `__getattr__`. A path is therefore not evaluated as
+# it is, but read by `relay_agent.values.static_path` in the job, which refuses properties and `__getattr__`. It is
+# called by a name that the agent defines, because an import would call the job's `__import__` if the job has one. In a
+# job whose relay_agent does not define that name, only single names can be evaluated.
+
+
+class ControlRefused(RelayDebugError):
+    """The call requires `--allow-control`, or the rank cannot be controlled at the moment."""
+
+
+def as_static_read(expression: str) -> str:
+    """Return the expression that reads a path in the job without executing the job's code.
+
+    Raises:
+        ControlRefused: the expression is not a path.
+    """
+    try:
+        name, steps = parse_path(expression)
+    except UsageError as error:
+        raise ControlRefused(
+            error.sentence,
+            hint=f"{error.hint}; to permit other expressions, the user must start 'relay-client mcp' with "
+            "--allow-control",
+        ) from None
+    return f"{PATH_READER}({', '.join([name, *map(repr, steps)])})" if steps else name
+
 
 Items = list[dict[str, Any]]
 

@@ -18,8 +18,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.mcp.audit import AuditLog
 from relay_client.mcp.bounds import ToolResult, bounded
 from relay_client.mcp.control import Control, Step
-from relay_client.mcp.paths import ControlRefused
-from relay_client.mcp.reading import Items, Reading
+from relay_client.mcp.reading import ControlRefused, Items, Reading
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.net.tasks import TaskSet

@@ -3,25 +3,110 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay_client.agents.requests import send_request
+from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
+from relay_client.editor.mappings import remote_path
 from relay_client.number_lists import parse_chosen_ranks
-from relay_client.push.missing_ranks import NOTHING_CHANGED, until_found
 from relay_client.push.rounds import Rounds
+from relay_client.ui.text import format_ranks
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.records import parse
-from relay_core.value_parsers import escape_controls
+from relay_core.value_parsers import escape_controls, format_ranges
 
-__all__ = ["Outcome", "push_file", "read_source"]
+__all__ = [
+    "NOTHING_CHANGED",
+    "SEARCH_SECONDS",
+    "Outcome",
+    "absolute_paths",
+    "node_paths",
+    "push_file",
+    "read_source",
+    "until_found",
+]
+
+logger = logging.getLogger(__name__)
+
+
+# Where a local file may be on a node: the paths that are tried, in this order.
+#
+# its absolute path, then its real path    if client and node share a file system; as for an editor without
+# `pathMappings`
+# relative to the current directory        which corresponds to the job's start directory, as `"."` in `pathMappings`
+
+
+def absolute_paths(path: Path) -> tuple[str, ...]:
+    """Return the absolute path of a file, and its real path if that is another one."""
+    return tuple(dict.fromkeys((os.path.abspath(path), os.path.realpath(path))))  # noqa: PTH100 - keeps links
+
+
+def node_paths(path: Path) -> tuple[str, ...]:
+    """Return the paths at which a local file may be on a node; the last one is for display."""
+    here = Path.cwd()
+    found = absolute_paths(path)
+    mapping = {"pathMappings": [{"localRoot": str(here), "remoteRoot": "."}]}
+    relative = (remote_path(each, mapping, ".") for each in reversed(found))
+    return (*found, *dict.fromkeys(filter(None, relative)))
+
+
+# Waits for ranks that are not found, because new code in only part of a job can break its collective operations.
+
+SEARCH_SECONDS = 30.0
+"""Seconds to search for ranks; an agent that has just started or has lost its connection is listening within a few
+seconds."""
+NOTHING_CHANGED = "nothing was changed in any rank"
+
+
+async def until_found(tunnels: Tunnels, ranks: Collection[int] | None) -> None:
+    """Wait up to `SEARCH_SECONDS` until all chosen ranks have a registered process, except those that have ended.
+
+    Args:
+        tunnels: The client's tunnels.
+        ranks: The chosen ranks; None for all ranks of all jobs that are found.
+
+    Raises:
+        TimedOut: some ranks are not found.
+        RelayDebugError: a permanent error occurred, such as invalid credentials.
+    """
+
+    def missing() -> list[AbsentRank]:
+        return [absent for absent in absent_ranks(tunnels.roster, ranks) if not absent.has_ended]
+
+    if awaited := [absent.rank for absent in missing() if absent.may_register]:
+        which = f"{format_ranks(awaited)}, which {'are' if len(awaited) > 1 else 'is'} not registered"
+        logger.warning("waiting up to %g s for %s", SEARCH_SECONDS, which)
+        try:
+            async with timeout(SEARCH_SECONDS):
+                await tunnels.search.wait_for(
+                    lambda: None if any(absent.may_register for absent in missing()) else True, lambda _why: None
+                )
+        except TIMEOUT_ERRORS:
+            pass  # reported below
+    if missing():
+        raise _not_found(tunnels, {absent.rank for absent in missing()}, ranks)
+
+
+def _not_found(tunnels: Tunnels, missing: Collection[int], ranks: Collection[int] | None) -> TimedOut:
+    registered = {target.rank for agent in tunnels.roster for target in agent.targets if target.rank is not None}
+    others = registered.difference(missing).intersection(registered if ranks is None else ranks)
+    hint = "run 'relay-client targets' to list the registered processes"
+    if others:
+        hint = f"add --ranks {format_ranges(sorted(others))} to replace the code in the other ranks only"
+    verb = "were" if len(missing) > 1 else "was"
+    return TimedOut(f"{format_ranks(missing)} {verb} not found; {NOTHING_CHANGED}", hint=hint)
+
 
 MARGIN = 10.0
 """Seconds that an agent has to respond once the time limit of its processes has expired."""

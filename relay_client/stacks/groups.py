@@ -1,10 +1,8 @@
-"""Groups of processes with identical stacks, from the replies of all agents; outliers come first.
-
-When a distributed job hangs, most ranks usually wait for a few others; the stacks of those few show the cause.
-"""
+"""Groups of processes with identical stacks, outliers first, and what running processes are doing as a short text."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -15,7 +13,24 @@ from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, Thread
 from relay_core.records import parse
 from relay_core.value_parsers import escape_controls, format_ranges
 
-__all__ = ["Group", "Process", "Reply", "group", "is_library", "label", "own_frame", "read_replies"]
+__all__ = [
+    "COLLECTIVES",
+    "Group",
+    "Process",
+    "Reply",
+    "collective_of",
+    "group",
+    "is_library",
+    "label",
+    "own_frame",
+    "places",
+    "read_replies",
+]
+
+
+# Groups of processes with identical stacks, from the replies of all agents; outliers come first.
+#
+# When a distributed job hangs, most ranks usually wait for a few others; the stacks of those few show the cause.
 
 _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
 """Parts of the paths of the debugger's files; at a breakpoint, the debugger's frames are a thread's innermost ones."""
@@ -218,3 +233,43 @@ def _without_debugger(thread: ThreadStack) -> ThreadStack:
     while len(frames) > 1 and any(part in frames[-1].file for part in _DEBUGGER):
         frames = frames[:-1]
     return thread._replace(frames=frames)
+
+
+# What running processes are doing, as a short text: `in all_reduce`, `running (train.py:52)`.
+
+COLLECTIVES = frozenset(
+    {
+        *("all_reduce", "all_reduce_coalesced", "reduce", "broadcast", "broadcast_object_list"),
+        *("all_gather", "all_gather_into_tensor", "_all_gather_base", "all_gather_object", "gather", "gather_object"),
+        *("reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base", "scatter", "scatter_object_list"),
+        *("all_to_all", "all_to_all_single", "barrier", "monitored_barrier"),
+    }
+)
+"""Functions of `torch.distributed` that return once all ranks of a group have called them."""
+
+
+def places(reply: Reply) -> Mapping[int, str]:
+    """Return what the main threads of an agent's processes are doing, by logical port.
+
+    For a process in library code, the text names the collective operation in which it is or, if there is none, the
+    innermost function, in which the process is usually waiting.
+    """
+    found = {process.stacks.port: _activity(process) for process in read_replies([reply])}
+    return {port: place for port, place in found.items() if port is not None and place}
+
+
+def _activity(process: Process) -> str:
+    main = process.main
+    if main is None or not main.frames:
+        return ""
+    inner = main.frames[-1]
+    if is_library(inner):
+        return f"in {collective_of(main) or inner.function}"
+    return f"running ({PurePosixPath(inner.file).name}:{inner.line})"
+
+
+def collective_of(thread: ThreadStack) -> str:
+    """Return the collective operation that the user's code has called and that has not returned, or ""."""
+    called = itertools.takewhile(is_library, reversed(thread.frames))
+    names = (frame.function for frame in called if "torch/distributed/" in frame.file.replace("\\", "/"))
+    return next((name for name in names if name in COLLECTIVES), "")

@@ -59,8 +59,7 @@ class Push:
         import asyncio
         from pathlib import Path
 
-        from relay_client.push.deliver import push_file, read_source
-        from relay_client.push.paths import absolute_paths
+        from relay_client.push.deliver import absolute_paths, push_file, read_source
         from relay_client.push.render import as_object, show_outcome
 
         path = Path(self.file)

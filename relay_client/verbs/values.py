@@ -51,10 +51,8 @@ class Evaluate:
             NoListener: no chosen rank has a process.
             UsageError: the expression is missing or too long.
         """
-        from relay_client.compare.collect import collect_values
-        from relay_client.compare.differences import find_differences
-        from relay_client.compare.groups import odd_ones_first
-        from relay_client.compare.render import as_objects, hint_about_jobs, hint_for, show_values
+        from relay_client.compare.collect import collect_values, find_differences
+        from relay_client.compare.groups import as_objects, hint_about_jobs, hint_for, odd_ones_first, show_values
         from relay_core.agent_api import evaluation
 
         selection = evaluation.Selection() if self.compares else None

@@ -24,7 +24,7 @@ ATTACKS = (
     "tests/integration/test_other_users.py",
     "tests/integration/test_other_users_of_children.py",
     "tests/unit/relay_agent/debuggee/test_debugger.py",
-    "tests/unit/relay_client/control/test_peer_user.py",
+    "tests/unit/relay_client/control/test_directory_peer_user.py",
 )
 SELECTION = "(descriptors or user or stranger) and not job_without"
 

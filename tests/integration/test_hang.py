@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.hang.collect import collect_replies
-from relay_client.hang.examine import examine
+from relay_client.hang.examine import collect_replies, examine
 from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import JobVerdict

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.hang.collect import collect_replies
+from relay_client.hang.examine import collect_replies
 from relay_client.hang.output import verdict_as_text
 from relay_client.hang.reports import NOT_REGISTERED, read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_client.mcp.control import Control
 from relay_client.mcp.reading import Reading
-from relay_client.push import missing_ranks
+from relay_client.push import deliver
 from relay_client.push.deliver import push_file
 from relay_client.push.render import show_outcome
 from relay_client.stacks.collect import collect_stacks
@@ -105,7 +105,7 @@ async def test_push_waits_for_a_node_that_is_late(relay: LocalRelay, caplog: pyt
 
 async def test_push_to_half_a_job(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
     """A push is refused if ranks are not found in time: no rank receives it, and the hint names the others."""
-    monkeypatch.setattr(missing_ranks, "SEARCH_SECONDS", 0.2)
+    monkeypatch.setattr(deliver, "SEARCH_SECONDS", 0.2)
     async with half_a_job(relay) as (client, found, _):
         with pytest.raises(TimedOut) as refused:
             await push(client)

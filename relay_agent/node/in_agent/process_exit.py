@@ -6,7 +6,7 @@ import asyncio
 import os
 from types import TracebackType
 
-from relay_agent.node.exit_status import read_status
+from relay_agent.node.other_process import read_status
 
 __all__ = ["ProcessExit", "until_exit"]
 

@@ -4,24 +4,101 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.node.in_agent.answers.node_answers import NodeAnswers
-from relay_agent.node.in_agent.azureml_run import find_run_url
-from relay_agent.node.in_agent.endings import Endings
-from relay_agent.node.in_agent.monitor_settings import MonitorSettings
-from relay_agent.node.in_agent.registered_process import RegisteredProcess
+from relay_agent.node.in_agent.registered_process import MonitorSettings, RegisteredProcess
 from relay_agent.node.protocol import Access, Message
-from relay_core.agent_api.announcement import AgentInfo
+from relay_core.agent_api.announcement import AgentInfo, Ending
 from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.members import port as valid_port
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.agent_api.usage import NodeUsage
 
-__all__ = ["ProcessTable"]
+__all__ = ["MAX_ENDINGS", "Endings", "ProcessTable", "find_run_url"]
+
+
+# The Azure ML run to which this node belongs, read from the environment variables of its job.
+
+STUDIO = "https://ml.azure.com"
+_WORKSPACE = {
+    "subscriptions": "AZUREML_ARM_SUBSCRIPTION",
+    "resourcegroups": "AZUREML_ARM_RESOURCEGROUP",
+    "workspaces": "AZUREML_ARM_WORKSPACE_NAME",
+}
+"""The parts of the workspace's path, and the variables that azureml-mlflow reads them from."""
+_NAME = re.compile(r"[\w.()-]{1,256}", re.ASCII)
+"""Characters that Azure allows in these names; a value with another character, such as a space, would break the
+link."""
+
+
+def find_run_url(environ: Mapping[str, str]) -> str:
+    """Return the address of the run's page in Azure ML studio; "" outside Azure ML or if a variable is missing."""
+    run = environ.get("AZUREML_RUN_ID", "")
+    parts = {name: environ.get(variable, "") for name, variable in _WORKSPACE.items()}
+    if not all(_NAME.fullmatch(text) for text in (run, *parts.values())):
+        return ""
+    workspace = "".join(f"/{name}/{text}" for name, text in parts.items())
+    return f"{STUDIO}/runs/{run}?wsid={workspace}"
+
+
+# How the processes of the node ended, for the announcement: the last ending of each port.
+
+MAX_ENDINGS = 64
+"""Maximum number of announced endings, each about 60 bytes long; an editor needs the ending of its process within a
+second."""
+
+
+class Endings:
+    """The endings that the agent announces; those that an editor needs are kept longest."""
+
+    def __init__(self) -> None:
+        self._endings: dict[int, tuple[bool, Ending]] = {}
+        """By port, the oldest first; True if a debugger was attached to the process."""
+
+    def __repr__(self) -> str:
+        return f"<Endings {list(self._endings)}>"
+
+    def announced(self) -> tuple[Ending, ...]:
+        """Return the endings of debugged processes after all others: a long announcement keeps the last ones only."""
+        return tuple(ending for _, ending in sorted(self._endings.values(), key=lambda kept: kept[0]))
+
+    def exiting(self, process: RegisteredProcess, error: str) -> None:
+        """Store that a process is about to exit, with its uncaught exception."""
+        self._put(process, Ending(process.logical_port, process.pid, error=error, is_final=False))
+
+    def ended(self, process: RegisteredProcess, status: int) -> None:
+        """Store the wait status of a process; if it has failed, with the exception stored by `exiting`."""
+        port, code = process.logical_port, os.waitstatus_to_exitcode(status)
+        if code < 0:
+            self._put(process, Ending(port, process.pid, signal=-code))
+        else:
+            before = self._find(process)
+            error = before.error if before is not None and code > 0 else ""
+            self._put(process, Ending(port, process.pid, status=code, error=error))
+
+    def replaced(self, process: RegisteredProcess, program: str) -> None:
+        """Store that a process has replaced itself with another program (exec)."""
+        self._put(process, Ending(process.logical_port, process.pid, replaced_by=program))
+
+    def registered(self, process: RegisteredProcess) -> None:
+        """Remove the ending of a process if the program with which it has replaced itself has registered."""
+        if self._find(process) is not None:
+            del self._endings[process.logical_port]
+
+    def _find(self, process: RegisteredProcess) -> Ending | None:
+        _, ending = self._endings.get(process.logical_port, (False, None))
+        return ending if ending is not None and ending.pid == process.pid else None
+
+    def _put(self, process: RegisteredProcess, ending: Ending) -> None:
+        self._endings.pop(ending.port, None)
+        self._endings[ending.port] = process.was_debugged, ending
+        if len(self._endings) > MAX_ENDINGS:  # the oldest one that no editor needs
+            del self._endings[min(self._endings, key=lambda port: self._endings[port][0])]
 
 
 class ProcessTable:

@@ -38,8 +38,7 @@ from relay_agent.gevent_originals import keep_thread, prepare_imports, threading
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
 from relay_agent.node.in_job.connect import connect_or_start
-from relay_agent.node.in_job.connection import AgentConnection
-from relay_agent.node.in_job.signal_mask import blocked_signals
+from relay_agent.node.in_job.connection import AgentConnection, blocked_signals
 from relay_agent.node.protocol import (
     Access,
     Ask,

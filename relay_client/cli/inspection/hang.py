@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     ports = parse_chosen_ports(arguments.ports)
 
     async def watch_jobs(tunnels: Tunnels) -> None:
-        from relay_client.hang.watch import watch
+        from relay_client.hang.examine import watch
 
         async with tunnels:
             await tunnels.discover_all()

@@ -12,7 +12,7 @@ import statistics
 import time
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.hang.collect import collect_replies
+from relay_client.hang.examine import collect_replies
 from relay_client.hang.output import verdict_as_text
 from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import JobVerdict

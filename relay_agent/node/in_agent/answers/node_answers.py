@@ -8,10 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from relay_agent.collectives.ras import ask_ras
-from relay_agent.node.in_agent.answers.comparison import collect_values
-from relay_agent.node.in_agent.answers.event_files import list_files, read_data
-from relay_agent.node.in_agent.answers.offered_searches import OfferedSearches
-from relay_agent.node.in_agent.answers.source_digests import digest_in
+from relay_agent.node.in_agent.answers.comparison import OfferedSearches, collect_values
+from relay_agent.node.in_agent.answers.job_files import digest_in, list_files, read_data
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep

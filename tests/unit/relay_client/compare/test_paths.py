@@ -6,7 +6,7 @@ from relay_agent.values.plain import read_plain
 from relay_client.compare.paths import as_plain_read
 from relay_core.agent_api.evaluation import PLAIN_READER
 from relay_core.errors import UsageError
-from tests.unit.relay_client.mcp.test_paths import REFUSED
+from tests.unit.relay_client.mcp.test_reading_paths import REFUSED
 
 
 @pytest.mark.parametrize("expression", REFUSED)

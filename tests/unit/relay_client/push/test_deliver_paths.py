@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.push.paths import absolute_paths, node_paths
+from relay_client.push.deliver import absolute_paths, node_paths
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.push.steps import at_same_step, highest_counts, is_behind, next_counts
+from relay_client.push.rounds import at_same_step, highest_counts, is_behind, next_counts
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from relay_agent.node import exit_status as module
-from relay_agent.node.exit_status import parse_stat
+from relay_agent.node import other_process as module
 from relay_agent.node.in_agent.process_exit import ProcessExit
+from relay_agent.node.other_process import parse_stat
 from tests.support.deadline import DEADLINE
 
 

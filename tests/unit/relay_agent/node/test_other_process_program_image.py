@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.node.program_image import ProgramImage
+from relay_agent.node.other_process import ProgramImage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are read from /proc")
 

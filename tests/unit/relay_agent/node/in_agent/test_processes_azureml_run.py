@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_agent.node.in_agent.azureml_run import find_run_url
+from relay_agent.node.in_agent.processes import find_run_url
 
 JOB = {
     "AZUREML_RUN_ID": "careful_pear_1234",

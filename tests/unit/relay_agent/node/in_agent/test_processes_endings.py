@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from relay_agent.node.in_agent.endings import MAX_ENDINGS, Endings
+from relay_agent.node.in_agent.processes import MAX_ENDINGS, Endings
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, fit
 from tests.support.node_process import connection

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.node.in_agent.answers.event_files import list_files, read_data
+from relay_agent.node.in_agent.answers.job_files import list_files, read_data
 from relay_core.agent_api.event_files import MAX_CHUNK, EventDataRequest, EventFile
 from relay_core.errors import ConfigurationError
 

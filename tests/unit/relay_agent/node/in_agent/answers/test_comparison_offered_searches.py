@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relay_agent.node.in_agent.answers import offered_searches
-from relay_agent.node.in_agent.answers.offered_searches import OfferedSearches
+from relay_agent.node.in_agent.answers import comparison
+from relay_agent.node.in_agent.answers.comparison import OfferedSearches
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStart, SearchStep, Selection, Value
 from relay_core.agent_api.members import Member
 from relay_core.difference_search import PairedValues
@@ -51,8 +51,8 @@ async def test_no_search_is_offered() -> None:
 
 async def test_old_searches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent keeps a limited number of searches; a step of an older one is an error."""
-    monkeypatch.setattr(offered_searches, "MAX_SEARCHES", 2)
-    monkeypatch.setattr(offered_searches, "MAX_TOKEN", 4)
+    monkeypatch.setattr(comparison, "MAX_SEARCHES", 2)
+    monkeypatch.setattr(comparison, "MAX_TOKEN", 4)
     searches = OfferedSearches()
     tokens = [(await offered(searches, ValuedProcess(0, np.ones(100))))[0].starts[0].token for _ in range(6)]
     assert [0, 1, 2, 3, 0, 1] == tokens

@@ -1,6 +1,6 @@
 """Facts about the table of values, and their JSON."""
 
-from relay_client.compare.render import as_objects, hint_about_jobs, hint_for, show_values
+from relay_client.compare.groups import as_objects, hint_about_jobs, hint_for, show_values
 from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
 

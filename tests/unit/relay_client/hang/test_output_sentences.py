@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from relay_client.hang.output import describe_job
 from relay_client.hang.reports import Job, RankReport
-from relay_client.hang.sentences import describe_job
 from relay_client.hang.verdict import JobVerdict
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.collectives import GroupRecord, ProcessCollectives, RasCommunicator, RasStatus

@@ -1,8 +1,8 @@
 """Facts about when a watched job is reported."""
 
+from relay_client.hang.examine import Progress
 from relay_client.hang.reports import Job
 from relay_client.hang.verdict import JobVerdict
-from relay_client.hang.watch import Progress
 from tests.unit.relay_client.hang.test_verdict import group, ranks, report
 
 

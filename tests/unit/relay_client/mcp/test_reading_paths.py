@@ -3,7 +3,7 @@
 import pytest
 
 from relay_agent.values.static_path import read_path
-from relay_client.mcp.paths import ControlRefused, as_static_read
+from relay_client.mcp.reading import ControlRefused, as_static_read
 from relay_core.agent_api.evaluation import PATH_READER
 
 REFUSED = (

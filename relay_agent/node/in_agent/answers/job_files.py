@@ -1,8 +1,4 @@
-"""The TensorBoard event files that the agent serves: those below the directories that the job has announced.
-
-No other file can be read: after all links have been followed, the file must be a regular file below its directory and
-must have the name of an event file.
-"""
+"""Files of the job that the agent serves: digests of source files, and TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.event_files import (
     MAX_CHUNK,
     EventData,
@@ -18,9 +15,37 @@ from relay_core.agent_api.event_files import (
     EventFiles,
     is_event_file,
 )
+from relay_core.agent_api.requests import FileDigest
 from relay_core.errors import ConfigurationError
 
-__all__ = ["list_files", "read_data"]
+__all__ = ["MAX_SOURCE", "digest_in", "file_digest", "list_files", "read_data"]
+
+
+MAX_SOURCE = 4 * 1024 * 1024
+"""Maximum size in bytes of a source file whose digest is computed."""
+
+
+def file_digest(path: Path) -> FileDigest:
+    """Return the digest of a regular file of at most `MAX_SOURCE` bytes."""
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_SOURCE:
+            return FileDigest()
+        return FileDigest.of(path.read_bytes())
+    except (OSError, ValueError):  # no permission to read it, or the path contains a zero byte
+        return FileDigest()
+
+
+def digest_in(process: RegisteredProcess, path: str) -> FileDigest:
+    """Return the digest of a file as the process executes it: its code may have been replaced since it was loaded."""
+    file = Path(process.info.cwd or "/", path)
+    replaced = process.sources.get(os.path.realpath(file)) if process.sources else None
+    return file_digest(file) if replaced is None else FileDigest(replaced)
+
+
+# The TensorBoard event files that the agent serves: those below the directories that the job has announced.
+#
+# No other file can be read: after all links have been followed, the file must be a regular file below its directory and
+# must have the name of an event file.
 
 MAX_FOLDERS = 10_000
 """Maximum number of folders that are searched; a job that announces its home directory must not occupy the agent for

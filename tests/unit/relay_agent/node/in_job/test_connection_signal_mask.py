@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.node.in_job.signal_mask import blocked_signals
+from relay_agent.node.in_job.connection import blocked_signals
 from relay_agent.stacks.in_process import dump_signals
 from tests.support.jobs import run_job
 from tests.support.relay import HC, LocalRelay
@@ -16,7 +16,7 @@ from tests.support.run_job import access
 START = f"""
 import os, signal
 from relay_agent.node.in_job.client import NodeClient
-from relay_agent.node.in_job.signal_mask import blocked_signals
+from relay_agent.node.in_job.connection import blocked_signals
 from relay_agent.debuggee.debugger import debugger
 from tests.support.armed import adapter
 client = NodeClient(

@@ -1,7 +1,6 @@
 """Facts about what running processes are doing, in three words."""
 
-from relay_client.stacks.groups import Reply
-from relay_client.stacks.places import places
+from relay_client.stacks.groups import Reply, places
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 
 OWN = Frame("/job/train.py", 52, "train")

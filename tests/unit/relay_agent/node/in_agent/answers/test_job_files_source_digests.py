@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.node.in_agent.answers.source_digests import MAX_SOURCE, file_digest
+from relay_agent.node.in_agent.answers.job_files import MAX_SOURCE, file_digest
 from relay_core.agent_api.requests import FileDigest
 
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from relay_client.hang.output import describe_job
 from relay_client.hang.reports import Job, RankReport
-from relay_client.hang.sentences import describe_job
-from relay_client.hang.unrecorded import UnrecordedWait
-from relay_client.hang.verdict import MIN_AGE, JobVerdict
+from relay_client.hang.verdict import MIN_AGE, JobVerdict, UnrecordedWait
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from tests.unit.relay_client.hang.test_verdict import group, ranks, report
