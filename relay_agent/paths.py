@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relay_agent.inject._relay_debug_programs import what_runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["current_directory", "in_front", "script_name", "start_directory", "start_time"]
 
