@@ -2,8 +2,7 @@
 
 directory        the lock and the socket, in a directory that only this user can access
 protocol         the messages between process and agent: JSON lines
-exit_status      how a process exited
-program_image    the program that a process executes
+other_process    how a process exited, and the program that it executes
 in_job           in the job's process: finds or starts the agent (`connect`), registers and answers requests
                  (`client`)
 in_agent         in the agent process: accepts processes (`server`) and offers them to clients (`processes`)

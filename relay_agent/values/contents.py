@@ -24,7 +24,7 @@ __all__ = ["STATS_SECONDS", "Data", "Leaf", "Statistics", "compute_statistics", 
 
 # What a value consists of: tensors and arrays, whose elements can be read in pieces, and anything else without parts.
 #
-# No library is imported; the types of libraries that the job has imported are found by name, as in `kinds`.
+# No library is imported; the types of libraries that the job has imported are found by name, as in `presentation`.
 
 MAX_LEAVES = 100_000
 """Maximum number of leaves in one value; the largest models have about ten thousand tensors."""

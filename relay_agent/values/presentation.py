@@ -282,7 +282,7 @@ KINDS: dict[tuple[str, str], Callable[[Any], str]] = {
 
 # Selects the values that are shown by a description instead of their `repr`.
 #
-# Such a description comes from `kinds`, or from a function that the job has registered.
+# Such a description comes from the functions above, or from a function that the job has registered.
 
 Present = Callable[[Any], str]
 MAX_TEXT = 1000

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Mapping
 
-from relay_client.agents.roster import absent_ranks
+from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.number_lists import parse_chosen_ranks
 from relay_client.ui.text import printable
@@ -20,7 +20,7 @@ from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.net.session.exchanges import MAX_BODY
 from relay_core.records import encode, parse, parse_or_none
 
-__all__ = ["ask_ranks", "send_request", "send_step"]
+__all__ = ["RESPONSE_MARGIN", "absent_among", "ask_ranks", "send_request", "send_step"]
 
 MAX_RESPONSE = 32 * 1024 * 1024
 """Maximum number of bytes in a response; the stacks of eight processes with a hundred threads each, including
@@ -86,13 +86,18 @@ async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
 
     found = [reply for replies in await asyncio.gather(*map(replies_of, tunnels.roster)) for reply in replies]
     ports = {reply.port for reply in found}
-    absent = absent_ranks(tunnels.roster, parse_chosen_ranks(question.ranks)) if found else ()
-    found += [
-        Reply(one.port, one.rank, error=one.reason, is_silent=True)
-        for one in absent
-        if one.port not in ports and selects_port(question.ports, one.port)
-    ]
+    absent = absent_among(tunnels, question.ranks, question.ports) if found else []
+    found += [Reply(one.port, one.rank, error=one.reason, is_silent=True) for one in absent if one.port not in ports]
     return sorted(found, key=lambda reply: reply.port)
+
+
+def absent_among(tunnels: Tunnels, ranks: str, ports: str) -> list[AbsentRank]:
+    """Return those ranks without a registered process that a request chooses by its fields `ranks` and `ports`.
+
+    Raises:
+        UsageError: a list is invalid.
+    """
+    return [one for one in absent_ranks(tunnels.roster, parse_chosen_ranks(ranks)) if selects_port(ports, one.port)]
 
 
 async def send_step(tunnels: Tunnels, agent_id: AgentId, step: SearchStep, *, within: float) -> bytes:

@@ -6,25 +6,19 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from relay_client.agents.requests import send_request, send_step
-from relay_client.agents.roster import absent_ranks
+from relay_client.agents.requests import RESPONSE_MARGIN, absent_among, send_request, send_step
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import Reply, odd_ones_first
-from relay_client.number_lists import parse_chosen_ranks
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, SearchStart, SearchStep, Selection, Value
-from relay_core.agent_api.members import Member, selects_port
+from relay_core.agent_api.members import Member
 from relay_core.difference_search import PairedValues, Search
 from relay_core.errors import RelayDebugError
 from relay_core.value_parsers import escape_controls
 
-__all__ = ["RESPONSE_MARGIN", "collect_values", "find_differences"]
+__all__ = ["collect_values", "find_differences"]
 
 logger = logging.getLogger(__name__)
-
-
-RESPONSE_MARGIN = 10.0
-"""Seconds that an agent has to respond once the time limit of its processes has expired."""
 
 
 async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[AgentInfo] | None = None) -> list[Reply]:
@@ -46,11 +40,7 @@ async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[A
             return Reply(host, error=escape_controls(error.sentence))
         return Reply(host, NodeValues.parse(response, escape_controls).values)
 
-    absent = [
-        one
-        for one in absent_ranks(tunnels.roster, parse_chosen_ranks(request.ranks))
-        if selects_port(request.ports, one.port)
-    ]
+    absent = absent_among(tunnels, request.ranks, request.ports)
     replies = list(await asyncio.gather(*map(reply_of, tunnels.roster if agents is None else agents)))
     answered = {member.port for reply in replies for value in reply.values for member in value.members}
     others = (

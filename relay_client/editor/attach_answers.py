@@ -33,7 +33,7 @@ from relay_core.layers.piece import MAX_PARSED
 __all__ = ["DEBUGPY_CAPABILITIES", "AttachAnswers"]
 
 
-# The response of debugpy 1.8.14 and later to `initialize`, without what `prefetch.response_cache` removes.
+# The response of debugpy 1.8.14 and later to `initialize`, without what `ResponseCache` removes.
 
 _SUPPORTED = (
     "ClipboardContext",

@@ -79,7 +79,7 @@ def _response(request: Request, seq: int, *, success: bool) -> Response:
     }
 
 
-# The sentences that an editor shows; `messages` puts the program's name in front of them.
+# The sentences that an editor shows; the functions above put the program's name in front of them.
 
 CANNOT_FOLLOW = (
     '"subProcess": true is set, but this editor does not report support for debugging child processes, so each of them '

@@ -11,7 +11,7 @@ beginning.
 
     initialize                  answered with a failure if the job cannot be reached and waiting cannot help
     attach, setBreakpoints      `attaching`: mappings, children, who holds the job, breakpoints that are not set
-    disconnect, terminate       `disconnect_guard`: only detach by default; answered here if no debugger is connected
+    disconnect, terminate       `ending`: only detach by default; answered here if no debugger is connected
     stopped                     the message of an exception moves to where it does not hide the name of the session
     terminated                  `ending`: delayed until the agent has announced how the job has ended
 """

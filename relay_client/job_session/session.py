@@ -11,9 +11,9 @@ the connections (`join`, `lost`), and executes the outputs (`take`) after each c
     breakpoints             to all ranks, and to each rank that joins later: `breakpoints`
     continue, steps, pause  to the ranks of the group: `stepping`, and what follows: `stops`
     threads                 answered here: `thread_list`
-    evaluate `@...`         answered here: `commands`; `@all`, `@diff` and `@hang` once the agents have answered
+    evaluate `@...`         answered here: `console`; `@all`, `@diff` and `@hang` once the agents have answered
     other requests          each to the rank whose thread, frame or value it names: `translation`
-    disconnect, terminate   detaches from all ranks: `leaving`
+    disconnect, terminate   detaches from all ranks: `Leaving`
 
 Child processes that the debugger of a rank offers become members, too; `continue` moves them with their rank.
 """

@@ -1,7 +1,7 @@
 """What relay-client adds to one editor's connection, whether the editor or the job has opened it.
 
     waiting_connection.py   an editor has connected to a local port, and may wait for its target
-    listening_editors/      the job has connected to an editor that listens
+    listening_editors.py    the job has connected to an editor that listens
 
 Both carry the bytes of the editor through its session (`relay_client.editor`). This module informs the session of
 changes, compares the sources and values that the session requests, and writes the session's last messages.

@@ -32,8 +32,8 @@ __all__ = [
 #
 # https://microsoft.github.io/debug-adapter-protocol/specification#Base_Protocol
 #
-# The types describe well-formed messages. `relay_core.dap.messages` checks the required fields of messages from a peer;
-# it does not check bodies and arguments.
+# The types describe well-formed messages. The functions below check the required fields of messages from a peer, but no
+# bodies and arguments.
 
 Arguments = Mapping[str, object]
 Body = dict[str, Any]
