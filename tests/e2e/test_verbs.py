@@ -31,6 +31,8 @@ QUESTIONS = (
     ["stacks"],
     ["stacks", "--ranks", "1", "--locals", "--all-threads"],
     ["stacks", "--ranks", "9"],
+    ["env", "1"],
+    ["env", "all"],
     ["hang"],
     ["hang", "--ports", "1"],
     ["eval", "rank * 10"],
