@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import psutil
 
 from tests.bench.figures.all_ranks import all_ranks
+from tests.bench.figures.asking import asking
 from tests.bench.figures.attach import attach
 from tests.bench.figures.capacity import capacity
 from tests.bench.figures.comparing import comparing
@@ -71,6 +72,7 @@ LOOPBACK: list[Figure] = [
         overhead,
         values,
         verdict,
+        asking,
         push,
         page,
         monitor,
@@ -78,7 +80,7 @@ LOOPBACK: list[Figure] = [
 ]
 WITH_DELAYS: list[Figure] = [
     *(opening, attach, stepping, all_ranks, throughput, resuming),
-    *(outage, death, ending, discovery, families, verdict, vscode),
+    *(outage, death, ending, discovery, families, verdict, asking, vscode),
 ]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}
 

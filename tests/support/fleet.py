@@ -71,7 +71,7 @@ class Node:
         self.statuses: list[ClientStatus] = []
         """What clients reported about their view."""
         self.collectives: list[ProcessCollectives] = []
-        """What the processes report about their process groups."""
+        """What the processes report about their process groups, and about their threads."""
         self.held_jobs: frozenset[int] = frozenset()
         """The jobs of which a rank is held, on any node."""
         self.is_silent = False
@@ -92,6 +92,8 @@ class Node:
             await asyncio.Event().wait()
         if isinstance(request, Collectives):
             return NodeCollectives(tuple(self.collectives))
+        if isinstance(request, Stacks) and self.collectives:
+            return NodeStacks(tuple(each.stacks for each in self.collectives))
         if not isinstance(request, Wake) or request.port not in self.processes:
             raise RelayDebugError(f"cannot {stream_name(request)}", hint="ask for something else")
         await self.processes[request.port].locate()
