@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from relay_client.dap import DapClient
+from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import Job, job
 
@@ -84,6 +85,13 @@ def _listeners(port: int) -> set[int]:
     return {found.pid for found in sockets if found.pid and found.laddr and found.laddr.port == port}
 
 
-def adapter_ports(port: int) -> list[int]:
-    """Return all ports of the process that listens on one port."""
-    return [found.laddr.port for found in psutil.Process(adapter(port)).net_connections("tcp") if not found.raddr]
+async def adapter_ports(port: int) -> list[int]:
+    """Return the ports of the process that listens on one port: two, once it has found out whether owners are shown.
+
+    At its first connection, it opens a third one for a moment, and connects to it (`relay_core.socket_tables`).
+    """
+    process = psutil.Process(adapter(port))
+    async with timeout(DEADLINE):
+        while len(found := [each.laddr.port for each in process.net_connections("tcp") if not each.raddr]) > 2:
+            await asyncio.sleep(0.05)
+    return found

@@ -105,7 +105,7 @@ async def test_other_users_cannot_reach_the_debugger():
         port = int(await running.line())
 
         async def try_as_stranger() -> None:
-            ports = adapter_ports(port)
+            ports = await adapter_ports(port)
             assert 2 == len(ports)
             assert ["", ""] == [await connecting_stranger(each, "Content-Length: 2\r\n\r\n{}") for each in ports]
 
