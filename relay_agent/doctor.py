@@ -16,8 +16,7 @@ from relay_agent.ranks import explain
 from relay_agent.settings.environment import ACCESS_VARIABLES
 from relay_core.access_settings import AccessSettings
 from relay_core.auth import Access
-from relay_core.diagnosis.access import TOKEN, TOKEN_LIMIT, AccessChecks, check_token
-from relay_core.diagnosis.checks import Examination, Skipped
+from relay_core.diagnosis.checks import TOKEN, TOKEN_LIMIT, AccessChecks, Examination, Skipped, check_token
 from relay_core.diagnosis.server import ANSWER, PORT, PRIVATE_ENDPOINT, ServerChecks, check_private_endpoint
 from relay_core.errors import ConfigurationError, HybridConnectionNotFound, RelayDebugError, TooManyListeners
 from relay_core.hyco.address import Endpoint

@@ -15,8 +15,7 @@ from relay_client.ui.text import format_ports, format_ranks
 from relay_core.access_settings import AccessSettings
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.auth import Access
-from relay_core.diagnosis.access import TOKEN, TOKEN_LIMIT, AccessChecks, check_token
-from relay_core.diagnosis.checks import Examination, Skipped
+from relay_core.diagnosis.checks import TOKEN, TOKEN_LIMIT, AccessChecks, Examination, Skipped, check_token
 from relay_core.diagnosis.server import ANSWER, PORT, PRIVATE_ENDPOINT, ServerChecks, check_private_endpoint
 from relay_core.errors import (
     ConfigurationError,

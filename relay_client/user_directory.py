@@ -2,7 +2,7 @@
 
     /tmp/relay-client-1000/           mode 0700
         control-1a2b3c4d.sock         see `relay_client.control.directory`; RELAY_CLIENT_DIR sets another directory
-        5678.lock                     see `relay_client.ports.port_lock`; always here, because each port exists once
+        5678.lock                     see `relay_client.ports.local_port`; always here, because each port exists once
 
 The private directory is in the system's directory for temporary files; on Windows, each user has a separate one. Any
 other user can create a directory with this name first; then the following one is used. It is also the place for what

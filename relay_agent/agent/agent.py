@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import NoReturn
 
 from relay_agent.agent.attachments import Attachments
-from relay_agent.agent.dial import DescriptorsExhausted, serve_stream
+from relay_agent.agent.dial import DescriptorsExhausted, connect_to_editor, serve_stream
 from relay_agent.agent.handshake_admission import Admission, RefusalLog
 from relay_agent.agent.joined_calls import JoinedCalls
-from relay_agent.agent.listening_editors import connect_to_editor
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.responses import Answer, respond_on_stream, respond_to_message
 from relay_agent.agent.succession import Succession

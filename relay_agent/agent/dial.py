@@ -1,33 +1,46 @@
-"""Connection of a client's stream to a target.
-
-If a connection to debugpy's adapter is closed early, the adapter's accept thread exits permanently, and every later
-attempt to attach hangs (microsoft/debugpy#1308). So the agent does not connect on behalf of a client that has already
-disconnected. For a client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent its
-greeting (`GreetingGuard`). For other clients, the agent does not connect to targets that are known to use
-DAP.
-"""
+"""Connections between a client's streams and targets: to a target, or from it to an editor that listens."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from relay_agent.agent.attachments import DebugStream
 from relay_agent.agent.layers import DebuggerWatch, EndObserver, GreetingGuard
 from relay_agent.agent.targets import Target, TargetGone
 from relay_agent.prefetch.layer import PrefetchLayer
+from relay_core.agent_api.metadata import StreamMetadata
+from relay_core.agent_api.requests import Ready
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import HEADER_START
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.layers.layer import Layer
 from relay_core.layers.stop_observer import ObservedStop, StopObserver
-from relay_core.net.loopback import until_accepted
+from relay_core.net.loopback import PeerCheck, until_accepted
+from relay_core.net.session.driver import SessionDriver
+from relay_core.net.session.stream import SessionStream
 from relay_core.net.streams.bridge import ByteStream, PeerStream, Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from relay_core.net.streams.local_server import listen_local
 from relay_core.net.tasks import TaskSet
 from relay_core.program.run import EXHAUSTED
+from relay_core.records import encode
+from relay_core.socket_tables import own_user, shared_tables
 
-__all__ = ["ClientStream", "DescriptorsExhausted", "serve_stream"]
+__all__ = ["ClientStream", "DescriptorsExhausted", "connect_to_editor", "serve_stream"]
+
+logger = logging.getLogger(__name__)
+
+
+# Connection of a client's stream to a target.
+#
+# If a connection to debugpy's adapter is closed early, the adapter's accept thread exits permanently, and every later
+# attempt to attach hangs (microsoft/debugpy#1308). So the agent does not connect on behalf of a client that has already
+# disconnected. For a client whose first bytes are `Content-Length:`, the connection stays open until debugpy has sent
+# its greeting (`GreetingGuard`). For other clients, the agent does not connect to targets that are known to use DAP.
 
 FIRST_BYTES_TIMEOUT = 30.0
 """Timeout in seconds for the first request from a debug client; VS Code sends it immediately."""
@@ -147,3 +160,77 @@ async def _connect(target: Target, host: str, port: int) -> LocalEndpoint:
     if target.is_own:  # another user may have taken over the port of a debugger that has exited
         await until_accepted(local, trust_unknown=True)
     return local
+
+
+# Reverse connections: the editor listens on the laptop (`"listen"` in launch.json), and the job connects to it.
+#
+#     job: debugpy.connect(127.0.0.1:P) --> agent: P, any free port --> stream opened by the agent --> client --> editor
+#
+# Some teams have such configurations for the azure-debug-relay package. The client requests a reverse connection by
+# opening a stream to `listen/<port>`, and ends it by closing that stream.
+#
+# Port P accepts only connections of the agent's own user. There may be several such connections, because child
+# processes connect to port P too.
+
+
+async def connect_to_editor(
+    target: Target,
+    driver: SessionDriver,
+    stream: SessionStream,
+    reports: DebugStream,
+    *,
+    prefetch: bool,
+) -> None:
+    """Connect the job's debugger to the client's editor, and return when the client closes `stream`.
+
+    Args:
+        target: The process whose debugger is to connect.
+        driver: The client's session.
+        stream: The stream of the client's request; it receives the response.
+        reports: Receives the stops of the process.
+        prefetch: Whether the client supports prefetch.
+
+    Raises:
+        RelayDebugError: the job cannot connect; no response has been sent yet.
+        ConnectionLost: the client has disconnected.
+    """
+    port = target.logical_port
+    peers = PeerCheck(frozenset({own_user()}), lambda sentence: logger.warning("port %s: %s", port, sentence))
+    if not shared_tables().shows_owners:
+        logger.warning(
+            "this system does not reveal which user is connecting, so any user of this machine can connect to the "
+            "editor on port %s",
+            port,
+        )
+    async with TaskSet() as connections:
+
+        def accepted(local: LocalEndpoint) -> None:
+            carrying = _carry(target, driver, local, reports, prefetch=prefetch)
+            connections.spawn(carrying, name=f"reverse connection {port}")
+
+        server = await listen_local(accepted, "127.0.0.1", 0, peers.admits)
+        try:
+            await target.connect_to(server.port)
+            await stream.write(json.dumps(encode(Ready())).encode() + b"\n")
+            while await stream.read():
+                pass
+        finally:
+            server.close()
+
+
+async def _carry(
+    target: Target, driver: SessionDriver, local: LocalEndpoint, reports: DebugStream, *, prefetch: bool
+) -> None:
+    port = target.logical_port
+    try:
+        stream = driver.open(port, encode(StreamMetadata(prefetch=prefetch)))
+        async with TaskSet() as checks:
+            watch = DebuggerWatch(lambda: checks.spawn(target.is_running(), name=f"check of {target}"))
+            layers: list[Layer] = [watch, StopObserver(reports.stopped, is_editor_local=False)]
+            layers += [PrefetchLayer()] if prefetch else []
+            await carry_bytes(local, stream, layers)
+    except ConnectionLost as lost:
+        local.abort()
+        logger.info("port %s: the editor disconnected: %s", port, lost.reason or lost.sentence)
+    finally:
+        reports.stopped(None)

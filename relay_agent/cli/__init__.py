@@ -1,4 +1,4 @@
-"""The `relay-agent` command, with one module per subcommand. Only this package prints.
+"""The `relay-agent` command, with its subcommands. Only this package prints.
 
 The modules import the dependencies of a command only when the command runs, so that `relay-agent run` does not import
 asyncio and TLS.
@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from relay_agent.cli import doctor, env, node_agent, serve
 from relay_agent.cli import run as run_command
-from relay_agent.cli.common import PROGRAM
+from relay_agent.cli.commands import PROGRAM, add_doctor, add_env, add_node_agent, add_serve
 from relay_core.program.console import configure_logging, run_program
 from relay_core.program.parser import ProgramParser, add_help_command, add_version
 
 __all__ = ["main", "make_parser", "run"]
 
-COMMANDS = (serve, run_command, env, doctor, node_agent)
-"""The commands, in the order in which `--help` lists them."""
+COMMANDS = (add_serve, run_command.add_parser, add_env, add_doctor, add_node_agent)
+"""What adds each command, in the order in which `--help` lists them."""
 
 
 def run() -> None:
@@ -51,7 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="enable debug logging")
     add_version(parser)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for add_command in COMMANDS:
+        add_command(commands)
     add_help_command(parser, commands)
     return parser

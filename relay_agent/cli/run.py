@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from relay_agent import inject
-from relay_agent.cli.common import PROGRAM, Commands, explain
+from relay_agent.cli.commands import PROGRAM, Commands, explain
 from relay_agent.collective_timeouts import timeout_variables
 from relay_agent.inject._relay_debug_programs import is_off, is_python, isolating_option, what_runs
 from relay_agent.inject.eligibility import REGISTERED

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from relay_agent.collective_timeouts import peer_timeout, raise_while_held
 from relay_agent.debuggee.debugger import debugger
-from relay_agent.debuggee.pydevd_patches import waking
+from relay_agent.debuggee.pydevd_patches import stopped_threads
 from relay_agent.debuggee.unreached import children
 from relay_agent.monitor.allocator import read_allocator
 from relay_core.value_parsers import escape_controls
@@ -56,7 +56,7 @@ def _release(_process: Process, _body: Body) -> None:
 
 def _check(_process: Process, _body: Body) -> bool:
     """Return whether the debugger is executing something in a stopped thread."""
-    return waking.is_executing()
+    return stopped_threads.is_executing()
 
 
 def _timeouts(process: Process, body: Body) -> float | None:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from relay_agent.debuggee import gevent_support, pydevd_patches
-from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output
+from relay_agent.debuggee.pydevd_patches import relay_debug_output
 from relay_agent.debugpy_internals.table import DIALLING, JOB_LISTEN, JOB_PORT, RESTART, STATE, STOPPED_THREADS
 from relay_agent.gevent_originals import (
     is_patched_by_eventlet,
@@ -26,8 +26,8 @@ from relay_agent.gevent_originals import (
     threading,
     time,
 )
+from relay_agent.node.directory import temporary_directory
 from relay_agent.stderr import write_line
-from relay_agent.temporary_directory import temporary_directory
 from relay_core.errors import RelayDebugError
 
 __all__ = ["FILE_VARIABLE", "connect", "find_adapter_port", "listen", "load", "report_through_file"]

@@ -28,11 +28,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relay_agent.gevent_originals import os, socket
-from relay_agent.temporary_directory import temporary_directory
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
-__all__ = ["HALF", "NODE_DIR_VARIABLE", "STARTER_VARIABLE", "NodeDirectory"]
+__all__ = ["HALF", "NODE_DIR_VARIABLE", "STARTER_VARIABLE", "NodeDirectory", "temporary_directory"]
+
 
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
 STARTER_VARIABLE = "RELAY_AGENT_STARTER"
@@ -217,3 +217,21 @@ def _is_private(root: Path) -> bool:
     """
     found = root.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == _user_id() and not found.st_mode & 0o077
+
+
+# The system's directory for temporary files, without the module `tempfile`.
+#
+# `tempfile.gettempdir()` stores its result for the whole process. If it were called here before the job sets TMPDIR,
+# the job's own temporary files would be in another directory than without relay-debug.
+
+_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+_DIRECTORIES = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - as in `tempfile`; callers make private directories
+
+
+def temporary_directory() -> str:
+    """Return the first directory of those that `tempfile` considers in which this process may create files."""
+    named = [os.environ[name] for name in _VARIABLES if os.environ.get(name)]
+    for path in (*map(os.path.abspath, named), *_DIRECTORIES):
+        if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK):
+            return str(path)
+    return _DIRECTORIES[0]

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Mapping
 
 from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
-from relay_client.number_lists import parse_chosen_ranks
-from relay_client.ui.text import printable
+from relay_client.ui.text import parse_chosen_ranks, printable
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.members import selects_port

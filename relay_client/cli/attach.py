@@ -27,8 +27,7 @@ from relay_client.cli.common import (
     table_rows,
 )
 from relay_client.cli.running.common import only_client, running
-from relay_client.number_lists import parse_ranks
-from relay_client.ui.text import format_ranks
+from relay_client.ui.text import format_ranks, parse_ranks
 from relay_core.errors import ConfigurationError, NoListener, UsageError
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.program.options import access_settings, argument_type
@@ -208,7 +207,7 @@ async def _best(clients: Sequence[ControlClient], ranks: Sequence[int]) -> Contr
 
 
 def _print_json(attached: Attached, client: ClientId | None = None) -> None:
-    from relay_client.control.codec import encode
+    from relay_client.control.protocol import encode
 
     print(json.dumps({**encode(attached), "client": client.id if client else None}), flush=True)
 

@@ -86,7 +86,7 @@ def chosen_ranks(arguments: argparse.Namespace) -> set[int] | None:
     Raises:
         UsageError: the list is invalid.
     """
-    from relay_client.number_lists import parse_chosen_ranks
+    from relay_client.ui.text import parse_chosen_ranks
 
     with named("--ranks"):
         return parse_chosen_ranks(arguments.ranks)

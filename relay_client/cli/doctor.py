@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from relay_client.doctor import examine
-    from relay_client.number_lists import parse_ports
+    from relay_client.ui.text import parse_ports
     from relay_core.diagnosis.checks import as_json, as_text
 
     with named("--ports"):

@@ -130,8 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _forward(arguments: argparse.Namespace) -> int:
-    from relay_client.number_lists import parse_ports
     from relay_client.ports.local_port import all_ranks_port, debugger_ports, parse_forwards
+    from relay_client.ui.text import parse_ports
 
     with named("--ports"):
         debuggers = debugger_ports(

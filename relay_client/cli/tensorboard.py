@@ -121,8 +121,7 @@ class _Runs:
             ConfigurationError: TensorBoard is missing, or MLflow is missing and an experiment is chosen.
             RelayDebugError: TensorBoard has exited, or the tracking server cannot be queried.
         """
-        from relay_client.tensorboard.event_files import LiveFiles
-        from relay_client.tensorboard.server import running_tensorboard
+        from relay_client.tensorboard.server import LiveFiles, running_tensorboard
         from relay_core.net.tasks import first_completed
 
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -142,7 +141,7 @@ class _Runs:
         """Download the files of the runs that have ended, and return the ids of all chosen runs."""
         import asyncio
 
-        from relay_client.tensorboard.event_files import download_ended, find_runs, is_available
+        from relay_client.tensorboard.server import download_ended, find_runs, is_available
 
         if not self.selection.experiment and not is_available(os.environ):
             logger.info("only running jobs are shown: mlflow is not installed, or MLFLOW_TRACKING_URI is not set")

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, parse_positive_duration, run_with_tunnels
-from relay_client.number_lists import parse_ranks
 from relay_client.ui.rank_view import rank_view
-from relay_client.ui.text import format_ranks
+from relay_client.ui.text import format_ranks, parse_ranks
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.errors import NoListener, RelayDebugError, TimedOut
 from relay_core.exit_codes import INTERRUPTED

@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Collection
 from typing import Any
 from urllib.parse import urlsplit
 
-from relay_client.control.codec import decode
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress
 from relay_client.control.messages import Event, GetStatus, Request
-from relay_client.control.protocol import ClientProtocol, Received
+from relay_client.control.protocol import ClientProtocol, Received, decode
 from relay_client.control.state import ClientId, Port
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, Unauthorized

@@ -6,8 +6,7 @@ import ntpath
 import posixpath
 from collections.abc import Callable, Mapping
 
-from relay_client.editor.job_view import JobView
-from relay_client.editor.mappings import FindRoot, map_paths, mapping_text, remote_path
+from relay_client.editor.job_view import FindRoot, JobView, map_paths, mapping_text, remote_path
 from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED, different_text, equal_text
 from relay_client.editor.notices import Outbox
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of

@@ -23,8 +23,7 @@ import enum
 from relay_client.compare.console import OnQuestion, question_of, with_statistics
 from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.ending import DisconnectGuard, SessionEnd
-from relay_client.editor.job_view import JobView
-from relay_client.editor.mappings import FindRoot
+from relay_client.editor.job_view import FindRoot, JobView
 from relay_client.editor.messages import IMPORTANT
 from relay_client.editor.notices import InterruptionNotices, Outbox, PeerTimeoutNotices, WaitingNotices
 from relay_core.dap.messages import Event, Request, arguments_of, with_short_description

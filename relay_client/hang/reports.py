@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relay_client.agents.roster import AbsentRank, absent_ranks, world_of
-from relay_client.stacks.groups import own_frame
+from relay_client.stacks import own_frame
 from relay_client.ui.rank_view import how_ended
 from relay_core.agent_api.announcement import AgentInfo, Ending, State, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, RasStatus, is_collective

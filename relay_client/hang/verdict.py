@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from relay_client.hang.reports import Job, RankReport
-from relay_client.stacks.groups import is_library
+from relay_client.stacks import is_library
 from relay_core.agent_api.collectives import GroupRecord, Operation, is_collective
 from relay_core.agent_api.stacks import Frame, ThreadStack
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from relay_client.editor.messages import CONSOLE, IMPORTANT, PREFIX
 from relay_client.job_session.members import Group, Member
-from relay_client.job_session.summary import names_of
+from relay_client.job_session.stops import names_of
 from relay_client.job_session.thread_list import MANY, ThreadList
 from relay_client.job_session.wire import Wire
 from relay_client.ui.text import in_plural

@@ -31,8 +31,7 @@ from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.console import ConsoleLines, run_command
 from relay_client.job_session.members import Group, Member, Members, Phase, RankName
 from relay_client.job_session.stepping import MOVING, Stepping
-from relay_client.job_session.stops import Stops
-from relay_client.job_session.summary import names_of
+from relay_client.job_session.stops import Stops, names_of
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids, StaleId, Translation
 from relay_client.job_session.wire import AskRanks, CloseRank, EndSession, OpenChild, Output, Wire, reason_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from relay_client.job_session.members import Member, Members, Place
-from relay_client.job_session.summary import names_of
+from relay_client.job_session.stops import names_of
 from relay_client.job_session.translation import Ids
 from relay_client.job_session.wire import Wire
 from relay_core.dap.messages import Body, Event, Response

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from relay_client.dap import RequestFailed
-from relay_client.pdb.debugger import Debugger
-from relay_client.pdb.source import argument_names, function_lines, numbered
+from relay_client.pdb.debugger import Debugger, argument_names, function_lines, numbered
 from relay_core.errors import RelayDebugError, UsageError
 
 __all__ = ["COMMANDS", "Command", "command", "execute", "quit_debugger", "show_stack", "split"]

@@ -2,23 +2,199 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
+import linecache
 import logging
 import posixpath
-from collections.abc import Awaitable, Callable
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from types import ModuleType
 
 from relay_client.dap import DapClient, RequestFailed
 from relay_client.pdb.breakpoints import Breakpoints, parse_spec
-from relay_client.pdb.screen import Screen
 from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
-from relay_client.pdb.source import Source
 from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
 
-__all__ = ["PAUSE_TIMEOUT", "Connect", "Debugger", "release_child"]
+__all__ = [
+    "PAUSE_TIMEOUT",
+    "Connect",
+    "Debugger",
+    "Screen",
+    "Source",
+    "argument_names",
+    "function_lines",
+    "numbered",
+    "release_child",
+]
 
 logger = logging.getLogger(__name__)
+
+
+# The job's source lines, and the functions in them.
+#
+# The lines come from the job's `linecache`, because a file with the same name on this machine may be a different
+# version. If the job is running and cannot evaluate an expression, the lines are read from a local file.
+
+Place = tuple[str, int]
+"""A path in the job, and a line counted from 1."""
+
+
+class Source:
+    """Cache of source lines; each line is requested from the job once.
+
+    Args:
+        evaluate: Evaluates an expression in the job and returns its value, a literal.
+    """
+
+    def __init__(self, evaluate: Callable[[str], Awaitable[object]]) -> None:
+        self._evaluate = evaluate
+        self._files: dict[str, list[str]] = {}
+        self._lines: dict[Place, str] = {}
+
+    async def file(self, path: str) -> list[str]:
+        """Return the lines of a file, with their line breaks; an empty list if it is not available."""
+        if path not in self._files:
+            found = await self._evaluate_or_none(f"''.join(__import__('linecache').getlines({path!r}))")
+            if not isinstance(found, str):
+                return linecache.getlines(path)
+            self._files[path] = found.splitlines(keepends=True)
+        return self._files[path]
+
+    async def lines(self, places: Sequence[Place]) -> list[str]:
+        """Return single lines without indentation; "" for those that are not available."""
+        missing = [place for place in places if place not in self._lines]
+        if missing:
+            expression = f"[__import__('linecache').getline(*place).strip() for place in {missing!r}]"
+            found = await self._evaluate_or_none(expression)
+            if not isinstance(found, list) or len(found) != len(missing):
+                return [linecache.getline(*place).strip() for place in places]
+            self._lines.update(zip(missing, map(str, found), strict=True))
+        return [self._lines[place] for place in places]
+
+    async def _evaluate_or_none(self, expression: str) -> object:
+        try:
+            return await self._evaluate(expression)
+        except RelayDebugError:  # the job is running or has exited
+            return None
+
+
+def numbered(lines: Sequence[str], first: int, last: int, *, current: int = 0) -> list[str]:
+    """Return lines `first` to `last` of a file with their numbers, in pdb's format; line `current` is marked."""
+    shown = range(max(first, 1), min(last, len(lines)) + 1)
+    return [
+        f"{number:>3} {'->' if number == current else '  '} {lines[number - 1].rstrip()}".rstrip() for number in shown
+    ]
+
+
+def function_lines(lines: Sequence[str], line: int) -> tuple[int, int]:
+    """Return the first and last line of the innermost function around a line; outside functions, of the file."""
+    function = _function_at(lines, line)
+    return (function.lineno, function.end_lineno or line) if function else (1, len(lines))
+
+
+def argument_names(lines: Sequence[str], line: int) -> list[str] | None:
+    """Return the names of the parameters of the innermost function around a line; None outside functions."""
+    function = _function_at(lines, line)
+    if function is None:
+        return None
+    found = function.args
+    names = [*found.posonlyargs, *found.args, found.vararg, *found.kwonlyargs, found.kwarg]
+    return [name.arg for name in names if name is not None]
+
+
+def _function_at(lines: Sequence[str], line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):  # written for another version of Python, or not Python
+        return None
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno, default=None)
+
+
+# The terminal of the prompt: the input line is at the bottom, and the job's output appears above it.
+
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class Screen:
+    """Reads lines in one thread and shows text from any thread.
+
+    Line editing and history use `readline` if available. If stdin is not a terminal, its lines are read as commands
+    without a prompt.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._prompt: str | None = None
+        """The prompt on the last line while a line is being read; None otherwise."""
+        self._unfinished = ""
+        """Output of the job since its last line break."""
+        self._readline = _find_readline() if sys.stdin.isatty() else None
+
+    def __repr__(self) -> str:
+        return f"<Screen {'reading' if self._prompt is not None else 'not reading'}>"
+
+    def ask(self, prompt: str) -> str:
+        """Return the next line.
+
+        Raises:
+            EOFError: stdin has ended, or the user has pressed Ctrl-D.
+            KeyboardInterrupt: the user has pressed Ctrl-C.
+        """
+        if not sys.stdin.isatty():
+            prompt = ""
+        with self._lock:
+            self._flush()
+            self._prompt = prompt
+        try:
+            return input(prompt)
+        finally:
+            with self._lock:
+                self._prompt = None
+
+    def show(self, text: str) -> None:
+        """Show text from the debugger, starting on a new line."""
+        with self._lock:
+            self._flush()
+            self._write(f"{text}\n")
+
+    def show_output(self, text: str) -> None:
+        """Show output from the job, line by line; a carriage return, as in progress bars, also ends a line."""
+        with self._lock:
+            self._unfinished += text
+            end = max(self._unfinished.rfind("\n"), self._unfinished.rfind("\r")) + 1
+            complete, self._unfinished = self._unfinished[:end], self._unfinished[end:]
+            if complete:
+                self._write(complete)
+
+    def _flush(self) -> None:
+        if self._unfinished:
+            self._write(f"{self._unfinished}\n")
+            self._unfinished = ""
+
+    def _write(self, text: str) -> None:
+        if self._prompt:
+            typed = self._readline.get_line_buffer() if self._readline is not None else ""
+            text = f"{_CLEAR_LINE}{text}{self._prompt}{typed}"
+        with contextlib.suppress(OSError):  # stdout is closed; detaching from the job must still work
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+
+def _find_readline() -> ModuleType | None:
+    try:
+        import readline  # noqa: PLC0415 - importing it changes the behaviour of input()
+    except ImportError:  # Windows
+        return None
+    return readline
 
 
 # Releases child processes that wait for their own debug session.

@@ -24,7 +24,7 @@ from relay_client.job_session.session import JobSession
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.waiting_connection import PortLog, carry
-from relay_client.stacks.groups import Reply, places
+from relay_client.stacks import Reply, places
 from relay_client.ui.rank_view import exit_code
 from relay_client.ui.text import clock
 from relay_client.verbs.console import answer_as_text

@@ -21,8 +21,7 @@ from relay_client.agents.tunnels import NotForwarded, Tunnels
 from relay_client.ports.all_ranks import JobConnection
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.listening_editors import Editor, ReverseForwarder, editor_on, program_on
-from relay_client.ports.local_port import LocalPort, debugger_ports
-from relay_client.ports.port_lock import PortLock, PortLocked, PortOwner
+from relay_client.ports.local_port import LocalPort, PortLock, PortLocked, PortOwner, debugger_ports
 from relay_client.ports.waiting_connection import PortLog, carry
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.loopback import PeerCheck

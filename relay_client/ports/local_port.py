@@ -1,19 +1,29 @@
-"""Local ports, and the grammar of `--forward`: `6006`, `6006:16006` (remote:local), `1/6006` (the node with rank 1).
-
-Bad: `0`, `70000`, `6006:`, `x/6006`, `6006:16006:1`.
-"""
+"""Local ports: the grammar of `--forward`, and locks, so that two relay-clients never share one."""
 
 from __future__ import annotations
 
+import contextlib
+import getpass
+import json
+import os
 import re
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from relay_client.agents.roster import Destination
+from relay_client.ui.text import clock, printable
+from relay_client.user_directory import make_private, shared_directory, user_directory
 from relay_core.errors import UsageError
 from relay_core.value_parsers import is_port
 
-__all__ = ["LocalPort", "all_ranks_port", "debugger_ports", "parse_forwards"]
+__all__ = ["LocalPort", "PortLock", "PortLocked", "PortOwner", "all_ranks_port", "debugger_ports", "parse_forwards"]
+
+
+# Local ports, and the grammar of `--forward`: `6006`, `6006:16006` (remote:local), `1/6006` (the node with rank 1).
+#
+# Bad: `0`, `70000`, `6006:`, `x/6006`, `6006:16006:1`.
 
 _FORWARD = re.compile(r"(?:([0-9]{1,5})/)?([0-9]{1,5})(?::([0-9]{1,5}))?", re.ASCII)
 
@@ -66,3 +76,161 @@ def _parse(text: str) -> LocalPort:
             node_rank = int(match[1]) if match[1] else None
             return LocalPort(local, Destination(remote, is_forward=True, node_rank=node_rank))
     raise UsageError(f"invalid port: '{text}'", hint="use 6006, 6006:16006 (remote:local) or 1/6006 (node 1)")
+
+
+# Locks on the local ports that this user's relay-clients use: one locked file for each port.
+#
+#     /tmp/relay-client-1000/           mode 0700; independent of RELAY_CLIENT_DIR, because a port exists once per
+#     machine
+#         5678.lock                     locked (flock) by a relay-client while it uses port 5678
+#
+# The lock distinguishes a port that another relay-client uses (an error) from a port on which an editor is listening
+# (the job connects to it). The kernel releases the lock when the process that holds it exits, for whatever reason. The
+# file names this process: {"pid": 4711, "user": "alice", "since": 1770000000.0}. The content of an unlocked file has no
+# meaning.
+
+MAX_OWNER = 4096
+"""Maximum number of bytes in a lock file."""
+
+
+@dataclass(frozen=True)
+class PortOwner:
+    """The relay-client that uses a port.
+
+    >>> import time
+    >>> str(PortOwner(4711, "alice", time.mktime((2026, 1, 5, 12, 3, 0, 0, 0, -1))))
+    'pid 4711, user alice, since 12:03'
+    """
+
+    pid: int
+    user: str
+    since: float
+    """Unix time."""
+
+    def __str__(self) -> str:
+        user = f"user {self.user}, " if self.user else ""
+        return f"pid {self.pid}, {user}since {clock(self.since)}"
+
+    @classmethod
+    def this_process(cls) -> PortOwner:
+        """Return the owner of a lock that this process is about to take."""
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError, ImportError):  # the user has no name, as in some containers
+            user = ""
+        return cls(os.getpid(), user, time.time())
+
+    @classmethod
+    def decode(cls, text: bytes) -> PortOwner | None:
+        """Return the owner that a lock file names; None if it names none, for example while it is being written."""
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return None
+        match found:
+            case {"pid": int(pid), "user": str(user), "since": float(since)}:
+                return cls(pid, printable(user), since)
+        return None
+
+    def encode(self) -> bytes:
+        """Return the content of the lock file."""
+        return json.dumps(asdict(self)).encode("ascii")
+
+
+class PortLocked(Exception):
+    """Another relay-client of this user is using the port."""
+
+    def __init__(self, owner: PortOwner | None = None) -> None:
+        super().__init__(owner)
+        self.owner = owner
+        """None if the lock file does not name that relay-client."""
+
+
+class PortLock:
+    """The lock of one port.
+
+    Args:
+        port: The local port.
+        roots: Directories for the lock file, of which the first usable one is used; by default, the directory that all
+            relay-clients of this user share, or else RELAY_CLIENT_DIR.
+
+    Raises:
+        PortLocked: another relay-client is using the port.
+    """
+
+    def __init__(self, port: int, *roots: Path) -> None:
+        self.port = port
+        self._descriptor: int | None = None
+        for root in roots or (shared_directory(), user_directory()):
+            self._path = root / f"{port}.lock"
+            self._descriptor = _lock(self._path)
+            if self._descriptor is not None:
+                break
+
+    def __repr__(self) -> str:
+        return f"<PortLock {self.port} {'held' if self.is_held else 'unknown'}>"
+
+    @property
+    def is_held(self) -> bool:
+        """True if this process holds the lock; False if locks are not available."""
+        return self._descriptor is not None
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()  # still locked; a process that has already opened this file creates a new one
+            os.close(self._descriptor)
+            self._descriptor = None
+            with contextlib.suppress(OSError):  # the directory may contain other locks
+                self._path.parent.rmdir()
+
+
+def _lock(path: Path) -> int | None:
+    """Return a descriptor that holds the lock, or None if locks are not available.
+
+    Raises:
+        PortLocked: another process holds the lock.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - does not exist on Windows
+    except ImportError:
+        return None
+    while True:
+        try:
+            descriptor = _open(path)
+        except FileNotFoundError:  # another process has just removed the directory
+            continue
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = PortOwner.decode(os.pread(descriptor, MAX_OWNER, 0))
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                raise PortLocked(owner) from None
+            return None
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed the file
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                _write_owner(descriptor)
+                return descriptor
+        os.close(descriptor)
+
+
+def _write_owner(descriptor: int) -> None:
+    """Write the lock's owner to its file; a full disk leaves the file empty."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)  # it may name a relay-client that was killed
+        os.pwrite(descriptor, PortOwner.this_process().encode(), 0)
+
+
+def _open(path: Path) -> int:
+    """Open a lock file in a directory that only this user can enter.
+
+    Raises:
+        FileNotFoundError: another process has just removed the directory.
+        OSError: the directory or the file cannot be created or opened, or other users can enter the directory.
+    """
+    make_private(path.parent)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -14,10 +14,9 @@ from relay_client.agents.requests import send_request
 from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
-from relay_client.editor.mappings import remote_path
-from relay_client.number_lists import parse_chosen_ranks
+from relay_client.editor.job_view import remote_path
 from relay_client.push.rounds import Rounds
-from relay_client.ui.text import format_ranks
+from relay_client.ui.text import format_ranks, parse_chosen_ranks
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_client.number_lists import parse_chosen_ranks
+from relay_client.ui.text import parse_chosen_ranks
 from relay_client.verbs.verb import Answer, Command
 
 if TYPE_CHECKING:

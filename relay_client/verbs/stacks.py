@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_client.number_lists import parse_chosen_ranks
+from relay_client.ui.text import parse_chosen_ranks
 from relay_client.verbs.verb import LISTING, Answer, Command
 from relay_core.errors import NoListener
 
@@ -48,9 +48,7 @@ class Stacks:
         Raises:
             NoListener: no chosen rank has a process.
         """
-        from relay_client.stacks.collect import collect_stacks
-        from relay_client.stacks.groups import read_replies
-        from relay_client.stacks.render import grouped_stacks, show_stacks
+        from relay_client.stacks import collect_stacks, grouped_stacks, read_replies, show_stacks
         from relay_client.ui.text import format_ranks
         from relay_core.value_parsers import format_ranges
 

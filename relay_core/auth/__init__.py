@@ -6,8 +6,7 @@ source. `explain_access` lists all sources.
 
 from relay_core.access_settings import AccessSettings, Side
 from relay_core.auth.entra import EntraCredential, TokenSource
-from relay_core.auth.explain import explain_access
-from relay_core.auth.find_access import Access, Search, find_access
+from relay_core.auth.find_access import Access, Search, explain_access, find_access
 from relay_core.auth.sas_credentials import credential_from_connection_string
 from relay_core.auth.sources import find_connection_string
 

@@ -7,8 +7,7 @@ import asyncio
 import ssl
 
 from relay_core.access_settings import Side
-from relay_core.auth.explain import explain_access
-from relay_core.auth.find_access import Search
+from relay_core.auth.find_access import Search, explain_access
 from relay_core.errors import ConfigurationError
 from relay_core.program.console import print_error
 from relay_core.program.options import access_settings

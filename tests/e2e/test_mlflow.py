@@ -175,7 +175,7 @@ async def test_runs_of_an_experiment(tmp_path: Path, server: MlflowServer) -> No
     for state, number in runs.items():
         server.end_run(number, {"a/b/events.out.tfevents.1": b"x", "model.pt": b"y"}, state, experiment)
     code = (
-        "import sys; from pathlib import Path; from relay_client.tensorboard.event_files import *\n"
+        "import sys; from pathlib import Path; from relay_client.tensorboard.server import *\n"
         "from relay_client.tensorboard.selection import parse_selection\n"
         "for run, name, status in find_runs(parse_selection(None, 'circle', 'Failed')):\n"
         "    print(run, name, status, download_ended(run, name, Path(sys.argv[1])))\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.debuggee.pydevd_patches.messages.relay_debug_output import KEPT
+from relay_agent.debuggee.pydevd_patches.relay_debug_output import KEPT
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
 from relay_client.dap import DapClient
 from relay_core.dap.framing import Message

@@ -4,8 +4,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from relay_agent.node.in_agent.answers.job_files import list_files, read_data
-from relay_client.tensorboard.event_files import LiveFiles
+from relay_agent.node.in_agent.node_answers import list_files, read_data
+from relay_client.tensorboard.server import LiveFiles
 from relay_core.agent_api.event_files import MAX_CHUNK, EventDataRequest, EventFilesRequest
 from tests.support.fleet import Node, agent, tunnels
 from tests.support.relay import LocalRelay

@@ -18,8 +18,7 @@ from relay_client.mcp.reading import Reading
 from relay_client.push import deliver
 from relay_client.push.deliver import push_file
 from relay_client.push.render import show_outcome
-from relay_client.stacks.collect import collect_stacks
-from relay_client.stacks.render import show_stacks
+from relay_client.stacks import collect_stacks, show_stacks
 from relay_client.verbs import values
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from relay_client.control.codec import encode
 from relay_client.control.messages import GetStatus
+from relay_client.control.protocol import encode
 from relay_client.control.service import Subscriber
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.page import BASE_PORT, Job, ServedPage, opened, running_job_of, served_page

@@ -40,7 +40,7 @@ PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, er
 """Errors of `accept` after which the next connection can be accepted, at the latest when resources are free again."""
 ACCEPT_INTERVAL = 0.1
 RECEIPT = "relayAgentReceipt"
-"""Command of the request for a receipt; as in `pydevd_patches.messages.relay_debug_output`."""
+"""Command of the request for a receipt; as in `pydevd_patches.relay_debug_output`."""
 EXIT_INTERVAL = 1.0
 """Seconds between two checks whether the process has exited, on a system that does not report exits."""
 SEND_BUFFER = 256 * 1024

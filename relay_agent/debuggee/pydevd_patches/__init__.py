@@ -15,17 +15,12 @@ from pathlib import Path
 from relay_agent.debuggee.pydevd_patches import (
     adapter_user,
     attached,
-    child_wait,
-    closed_descriptors,
-    continuing,
-    exiting,
-    following,
-    interrupted,
-    removed_directory,
-    torch_states,
-    waking,
+    child_processes,
+    relay_debug_output,
+    robustness,
+    sending,
+    stopped_threads,
 )
-from relay_agent.debuggee.pydevd_patches.messages import relay_debug_output, sending, unsupported
 from relay_agent.gevent_originals import threading
 from relay_agent.paths import in_front
 from relay_agent.prefetch import in_process
@@ -52,19 +47,14 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     if not _first_call.acquire(blocking=False):
         return
     adapter_user.install(is_child=is_child)
-    closed_descriptors.install()
+    robustness.install()
     sending.install()
-    waking.install()
-    continuing.install()
-    interrupted.install()
-    torch_states.install()
-    child_wait.install()
-    exiting.install()
-    following.install()
-    removed_directory.install()
+    stopped_threads.install()
+    child_processes.install_child_wait()
+    child_processes.install_following()
     attached.install()
     in_process.install()
-    unsupported.install()
+    sending.install_rejection()
     relay_debug_output.install(is_child=is_child)
     if "relay_agent.push.sources" in sys.modules:  # code was replaced before debugpy was started
         from relay_agent.push import sources  # noqa: PLC0415 - already imported
@@ -82,9 +72,9 @@ def follow_into_children(port: int | None) -> None:
     Args:
         port: The port of debugpy's adapter; None if this process has connected to an editor.
     """
-    os.environ.pop(child_wait.PORT_VARIABLE, None)
+    os.environ.pop(child_processes.PORT_VARIABLE, None)
     if port is not None:
-        os.environ[child_wait.PORT_VARIABLE] = str(port)
+        os.environ[child_processes.PORT_VARIABLE] = str(port)
     os.environ["PYTHONPATH"] = in_front(Path(__file__).with_name("child_plugin"), os.environ.get("PYTHONPATH"))
 
 
@@ -95,4 +85,4 @@ def follow_on_demand(port: int | None, is_attached: Callable[[], bool]) -> None:
         port: As for `follow_into_children`.
         is_attached: Returns whether an editor is attached.
     """
-    following.prepare(lambda: follow_into_children(port), is_attached)
+    child_processes.prepare(lambda: follow_into_children(port), is_attached)

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from relay_agent.debuggee.pydevd_patches.child_wait import loaded_pydevds
+from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
 from relay_agent.debugpy_internals.table import ADAPTER_USER
 from relay_agent.gevent_originals import socket, time
 from relay_agent.stderr import write_line

@@ -15,8 +15,8 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from relay_agent.debuggee import tracing
-from relay_agent.debuggee.pydevd_patches import following
-from relay_agent.debuggee.unreached import children, compiled, files, tracers
+from relay_agent.debuggee.pydevd_patches import child_processes
+from relay_agent.debuggee.unreached import breakpoints, children
 from relay_agent.debugpy_internals.table import UNREACHED
 from relay_agent.gevent_originals import is_active, keep_thread, threading, time
 from relay_agent.stderr import write_line
@@ -83,7 +83,7 @@ class _Examination(threading.Thread):
 
     def __init__(self, debugger: Any, warnings: MutableMapping[str, object]) -> None:
         super().__init__(name="relay-agent examination", daemon=True)
-        self._watch = tracers.TracerWatch(warnings)
+        self._watch = breakpoints.TracerWatch(warnings)
         self._writer, self._messages = debugger.writer, debugger.cmd_factory
         self._breakpoints = debugger.api_received_breakpoints
         self._lines = debugger.file_to_id_to_line_breakpoint
@@ -109,9 +109,11 @@ class _Examination(threading.Thread):
 
         if PYDEVD_USE_SYS_MONITORING:
             for _ in range(START_CHECKS):
-                if tracers.foreign_tool():  # in a child process, pydevd's reader can be ahead of the thread that traces
+                if (
+                    breakpoints.foreign_tool()
+                ):  # in a child process, pydevd's reader can be ahead of the thread that traces
                     yield True
-            self._report(tracers.foreign_tool())
+            self._report(breakpoints.foreign_tool())
             return
         self._report(tracing.unreached_threads())
         while True:
@@ -120,7 +122,7 @@ class _Examination(threading.Thread):
             yield True
 
     def _children(self) -> Iterator[bool]:
-        is_followed = following.is_active()
+        is_followed = child_processes.is_active()
         for pause in itertools.count():
             if found := set(children.unfollowed_children(self._adapter_port)):
                 yield True  # a child that has just been forked becomes another program, or connects to the debugger
@@ -140,29 +142,29 @@ class _Examination(threading.Thread):
             if last != (state := (pending, len(sys.modules))):
                 last = state
                 for file in sorted(pending):
-                    if (line := files.describe(file)) is not None:
+                    if (line := breakpoints.describe_other_file(file)) is not None:
                         examined.add(file)
                         self._report(line)
             yield True
 
     def _compiled(self) -> Iterator[bool]:
-        watch = compiled.CompiledWatch()
+        watch = breakpoints.CompiledWatch()
         reported: set[str] = set()
         before: dict[int, str] = {}
         while True:
             names = watch.names(self._places())
             if new := sorted(set(names.values()) - reported):
                 reported.update(new)
-                self._report(compiled.describe(new))
+                self._report(breakpoints.describe_compiled(new))
             for key in names.keys() ^ before.keys():
                 self._verify(key, names.get(key))
             before = names
             yield True
 
-    def _places(self) -> dict[int, compiled.Place]:
+    def _places(self) -> dict[int, breakpoints.Place]:
         """Return where the line breakpoints are, by their ids."""
         files = list(self._lines.items())
-        return {key: compiled.Place(file, one.line) for file, found in files for key, one in list(found.items())}
+        return {key: breakpoints.Place(file, one.line) for file, found in files for key, one in list(found.items())}
 
     def _verify(self, key: int, name: str | None) -> None:
         """Send the editor whether a breakpoint is verified: it is not in a compiled function, which is named."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from relay_agent.agent.targets import TargetGone
-from relay_agent.node.other_process import ProgramImage, read_status
+from relay_agent.node.in_agent.other_process import ProgramImage, read_status
 from relay_agent.node.protocol import Answer, Message, Registration, StateChange, encode
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core import records

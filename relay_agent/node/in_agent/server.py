@@ -21,9 +21,8 @@ from relay_agent.agent.agent import Agent
 from relay_agent.agent.joined_calls import JoinedCalls
 from relay_agent.agent.succession import Succession
 from relay_agent.node.directory import STARTER_VARIABLE, NodeDirectory
-from relay_agent.node.in_agent.allocators import Allocators
-from relay_agent.node.in_agent.process_exit import ProcessExit, until_exit
-from relay_agent.node.in_agent.processes import ProcessTable
+from relay_agent.node.in_agent.other_process import ProcessExit, until_exit
+from relay_agent.node.in_agent.processes import Allocators, ProcessTable
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.in_agent.relay_reachability import Reach
 from relay_agent.node.in_agent.run_tag import RunTag

@@ -11,7 +11,7 @@ is already listening: processes that connect while the agent is still importing 
 
 The agent also serves the other processes of the node, so it must survive whatever terminates the process that started
 it. It has its own session, which protects it from the signals that launchers and terminals send to process groups. Its
-parent exits immediately (`relay_agent.cli.node_agent`), so it is not a descendant of the job: debuggers and launchers
+parent exits immediately (`relay_agent.cli.commands`), so it is not a descendant of the job: debuggers and launchers
 that terminate a process with all its descendants do not find it.
 """
 

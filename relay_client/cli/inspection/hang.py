@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
 from relay_client.cli.inspection.asking import add_client, ask, show
-from relay_client.number_lists import parse_chosen_ports
+from relay_client.ui.text import parse_chosen_ports
 from relay_client.verbs.hang import Hang, as_answer
 from relay_client.verbs.verb import check
 from relay_core.errors import UsageError

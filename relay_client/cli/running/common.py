@@ -153,6 +153,6 @@ async def first_response(
 
 def as_json(value: object) -> str:
     """Return a value as indented JSON."""
-    from relay_client.control.codec import encode
+    from relay_client.control.protocol import encode
 
     return json.dumps(encode(value), indent=2)

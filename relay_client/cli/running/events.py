@@ -68,6 +68,6 @@ async def print_own_events(service: ControlService) -> None:
 
 
 def _print(event: Event) -> None:
-    from relay_client.control.codec import encode
+    from relay_client.control.protocol import encode
 
     print(json.dumps(encode(event)), flush=True)

@@ -9,7 +9,7 @@ import pytest
 from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DebugSettings
 from relay_client import cli
-from relay_client.number_lists import parse_ports
+from relay_client.ui.text import parse_ports
 from relay_core.access_settings import AccessSettings
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.program.options import access_settings

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from relay_agent.agent import stop_announcements
+from relay_agent.agent import attachments as module
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost
@@ -129,7 +129,7 @@ async def test_an_announcement_that_fails_leaves_no_holder():
 
 async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch):
     """A stop is part of the attachment at once; steps are announced together, after the last one."""
-    monkeypatch.setattr(stop_announcements, "ANNOUNCE_DELAY", 0.05)
+    monkeypatch.setattr(module, "ANNOUNCE_DELAY", 0.05)
     announced = asyncio.Queue()
     attachments = Attachments(lambda: announced.put_nowait(attachments.attachment(DEBUGGEE)))
     async with attachments.holding(DEBUGGEE, Driver(), "ann@a") as stream:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relay_agent.node.in_agent.answers.job_files import MAX_SOURCE, file_digest
+from relay_agent.node.in_agent.node_answers import MAX_SOURCE, file_digest
 from relay_client.ports import editor_link
 from relay_client.ports.editor_link import find_local_root, is_different
 from relay_core.agent_api.announcement import AgentId

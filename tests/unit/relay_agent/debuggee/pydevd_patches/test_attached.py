@@ -153,7 +153,7 @@ def test_a_child_that_has_just_been_forked_is_not_named(monkeypatch: pytest.Monk
     """A child is named if it is still not followed an interval later: pydevd's own start in it takes a moment."""
     found = iter([[1, 2], [2, 3]])
     monkeypatch.setattr(attached.children, "unfollowed_children", lambda _port: next(found))
-    monkeypatch.setattr(attached.following, "is_active", lambda: True)
+    monkeypatch.setattr(attached.child_processes, "is_active", lambda: True)
     lines: list[str] = []
     writer = SimpleNamespace(sock=SimpleNamespace(getpeername=lambda: ("127.0.0.1", 1)), add_command=lines.append)
     messages = SimpleNamespace(make_console_message=str)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.stacks.collect import collect_stacks
+from relay_client.stacks import collect_stacks
 from tests.support.jobs import job, run_job
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access

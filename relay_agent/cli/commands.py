@@ -1,0 +1,216 @@
+"""The commands of `relay-agent` except `run`: `doctor`, `env`, `node-agent` and `serve`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import warnings
+from pathlib import Path
+
+from relay_agent.settings.model import DEFAULT_PORT
+from relay_agent.stderr import describe_exception, write_line
+from relay_core.errors import UsageError
+from relay_core.program.console import log_errors_only
+from relay_core.program.options import access_settings, add_access_options, argument_type
+from relay_core.value_parsers import parse_port
+
+__all__ = ["NODE_AGENT", "PROGRAM", "Commands", "add_doctor", "add_env", "add_node_agent", "add_serve", "explain"]
+
+
+PROGRAM = "relay-agent"
+
+Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    """Run `--explain-auth`: print which credentials would be used, and return the exit status."""
+    from relay_core.net.relay_tls import client_tls
+    from relay_core.program.explain import explain_auth
+
+    return explain_auth(PROGRAM, arguments, side="agent", tls=client_tls(arguments.ca_file))
+
+
+# `relay-agent doctor`: checks, from inside a step, everything that the step's agent will need.
+
+
+def add_doctor(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="check the connection from this node to the relay",
+        description="With the settings that a job on this node would use, checks everything that debugging needs: the "
+        "configuration, proxy, host name, port, certificate, clock, private endpoint, token, Listen right, hybrid "
+        "connection, listener, tunnel key, debugpy and rank. Prints what to do about each failure. The exit status is "
+        "0 if no check fails; otherwise, it is the exit code of the first failure.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--port",
+        type=argument_type(parse_port),
+        default=DEFAULT_PORT,
+        metavar="PORT",
+        help="logical port of rank 0 (default: %(default)s)",
+    )
+    add_access_options(parser)
+    parser.set_defaults(command=run_doctor)
+
+
+def run_doctor(arguments: argparse.Namespace) -> int:
+    """Run the checks, print the results and return the exit status."""
+    import asyncio
+
+    from relay_agent.doctor import examine
+    from relay_core.diagnosis.checks import as_json, as_text
+
+    if arguments.explain_auth:
+        return explain(arguments)
+    if not arguments.verbose:
+        log_errors_only()
+    examination = asyncio.run(examine(access_settings(arguments), port=arguments.port))
+    if arguments.json:
+        print(json.dumps(as_json(examination.results, examination.exit_code), indent=2))
+    else:
+        print(as_text(examination.results))
+    return examination.exit_code
+
+
+# `relay-agent env`: prints the rank that the environment of a process defines.
+
+
+def add_env(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "env",
+        help="print the rank that this environment defines, and its source",
+        description="Prints the rank of a process started in this environment, and the launcher whose variables "
+        "define it.",
+    )
+    parser.add_argument(
+        "--port",
+        type=argument_type(parse_port),
+        default=DEFAULT_PORT,
+        metavar="PORT",
+        help="logical port of rank 0 (default: %(default)s)",
+    )
+    parser.set_defaults(command=run_env)
+
+
+def run_env(arguments: argparse.Namespace) -> int:
+    """Print the rank and the variables that define it."""
+    from relay_agent.ranks import explain
+
+    print(*explain(os.environ, arguments.port), sep="\n")
+    return 0
+
+
+# `relay-agent node-agent`: the agent process of a node; `relay_agent.node.in_job.connect` starts it from a job.
+
+NODE_AGENT = "node-agent"
+
+
+def add_node_agent(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command, without a help text, so that `relay-agent --help` does not list it."""
+    parser = commands.add_parser(
+        NODE_AGENT,
+        aliases=["attend"],  # former name: a running job may start the agent of a newer installation
+        description="Serves the processes of a node. relay_agent starts this command in a job and passes it two file "
+        "descriptors.",
+    )
+    parser.add_argument("root", type=Path, help="the node's directory")
+    parser.add_argument("name", help="this agent's name in the directory")
+    parser.add_argument("listener", type=int, help="file descriptor of the socket for the node's processes")
+    parser.add_argument("lock", type=int, help="file descriptor that holds the agent's lock")
+    parser.set_defaults(command=run_node_agent)
+
+
+def run_node_agent(arguments: argparse.Namespace) -> int:
+    """Run the node's agent, in a child of this process, until its last process has exited."""
+    _leave_process_tree()
+    _receive_signals()
+    try:
+        from relay_agent.node.in_agent.server import serve_node
+        from relay_core.errors import RelayDebugError
+        from relay_core.program import run
+    except (ImportError, MemoryError, OSError) as error:  # no memory or descriptors are left, or a package is missing
+        write_line(f"the agent process cannot start: {describe_exception(error)}")
+        return 1
+    try:
+        run.run(serve_node(arguments.root, arguments.name, arguments.listener, arguments.lock))
+    except RelayDebugError as error:  # not printed: the processes have received it and log it with its consequence
+        return error.exit_code
+    return 0
+
+
+def _leave_process_tree() -> None:
+    """Continue in a child process and exit in the parent, so that the agent is detached from the job's process tree.
+
+    Called before asyncio is imported, because a fork is safe only while there are no other threads.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up
+        if os.fork():
+            os._exit(0)
+
+
+def _receive_signals() -> None:
+    """Unblock all signals: the thread of the job that has started this process blocks them."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+# `relay-agent serve`: makes ports of this machine available to clients.
+
+
+def add_serve(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "serve",
+        help="make local ports available to clients until stopped",
+        description="Makes the given ports on this machine, and no others, available to the clients of a hybrid "
+        "connection.",
+        epilog="The connection string comes from --connection-string-file, RELAY_CONNECTION_STRING, "
+        "RELAY_CONNECTION_STRING_FILE or a Key Vault secret, and needs the Listen right; with --namespace, the "
+        "identity needs the Azure Relay Listener role.",
+    )
+    parser.add_argument(
+        "--port",
+        action="append",
+        default=[],
+        metavar="PORT[:[ADDRESS:]LOCAL]",
+        help="port to serve: clients connect to PORT, and the program listens on port LOCAL (default: PORT) at the "
+        "loopback address ADDRESS (default: 127.0.0.1), as in 5678:[::1]:40123; repeatable",
+    )
+    parser.add_argument(
+        "--dap",
+        action="store_true",
+        help="treat the ports as debugpy ports: accept only programs that use the Debug Adapter Protocol, and never "
+        "probe the ports",
+    )
+    add_access_options(parser)
+    parser.set_defaults(command=run_serve)
+
+
+def run_serve(arguments: argparse.Namespace) -> int:
+    """Serve until stopped."""
+    from relay_agent.agent.agent import Agent
+    from relay_agent.agent.port_targets import parse_targets
+    from relay_core.auth import find_access
+    from relay_core.net.relay_tls import client_tls
+    from relay_core.program.run import run_until_stopped
+    from relay_core.value_parsers import named
+
+    if arguments.explain_auth:
+        return explain(arguments)
+    if not arguments.port:
+        raise UsageError("no ports given", hint="add --port 5678, or run: relay-agent serve --help")
+    with named("--port"):
+        targets = parse_targets(arguments.port, dap_only=arguments.dap)
+    settings, tls = access_settings(arguments), client_tls(arguments.ca_file)
+
+    async def serve() -> None:
+        access = await find_access(settings, side="agent", tls=tls)
+        agent = Agent(access.endpoint, access.credential, targets, tunnel_key=access.tunnel_key, tls=tls)
+        await agent.run()
+
+    return run_until_stopped(serve(), closing="closing the client connections")

@@ -1,1 +1,0 @@
-"""Patches of the messages that pydevd exchanges with debugpy's adapter."""

@@ -1,0 +1,358 @@
+"""Answers of a node to the requests of clients: what is asked of which processes, comparisons, and files of the job."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from relay_agent.collectives.ras import ask_ras
+from relay_agent.node.in_agent.registered_process import RegisteredProcess
+from relay_core.agent_api.collectives import NodeCollectives
+from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, SearchStart, SearchStep, Selection, Value
+from relay_core.agent_api.event_files import (
+    MAX_CHUNK,
+    EventData,
+    EventDataRequest,
+    EventFile,
+    EventFiles,
+    EventFilesRequest,
+    is_event_file,
+)
+from relay_core.agent_api.members import grouped
+from relay_core.agent_api.push import NodePushed, Phase, Push
+from relay_core.agent_api.questions import NodeReplies, Question
+from relay_core.agent_api.requests import Collectives, Digest, FileDigest, NodeRequest, Ready, Response, Stacks, Wake
+from relay_core.agent_api.stacks import NodeStacks
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.difference_search import PairedSearch, Search, first_parts
+from relay_core.errors import ConfigurationError
+
+__all__ = [
+    "MAX_SOURCE",
+    "SEARCH_SECONDS",
+    "NodeAnswers",
+    "OfferedSearches",
+    "Process",
+    "collect_values",
+    "digest_in",
+    "file_digest",
+    "list_files",
+    "read_data",
+]
+
+
+SEARCH_SECONDS = 5.0
+"""Time limit for all searches together: shorter than the time for which a client still waits after the time limit of
+the processes. If the agent has no result by then, the client searches.
+"""
+
+
+class Process(Protocol):
+    """A process that evaluates expressions."""
+
+    @property
+    def logical_port(self) -> int:
+        """The logical port of the process, as in the members of its values."""
+
+    async def evaluate(self, request: Evaluate) -> Value:
+        """Return the value of an expression in the process, or why there is none."""
+
+
+async def collect_values(request: Evaluate, processes: Sequence[Process]) -> tuple[Value, ...]:
+    """Return the values in the chosen processes; equal values are returned once.
+
+    If the request compares complete values, each value except the most common one includes its first difference from
+    the most common one.
+    """
+    values = await asyncio.gather(*(process.evaluate(request) for process in processes))
+    if request.selection == Selection():
+        values = await _with_differences(request, processes, values)
+    return grouped(values)
+
+
+async def _with_differences(request: Evaluate, processes: Sequence[Process], values: Sequence[Value]) -> list[Value]:
+    groups: dict[str, list[int]] = {}
+    for index, value in enumerate(values):
+        if not value.error:
+            groups.setdefault(value.digest, []).append(index)
+    found = list(values)
+    usual = max(groups.values(), key=lambda group: (len(group), group), default=[])
+
+    async def search(group: list[int]) -> None:
+        one, other = group[0], usual[0]
+        difference = await _search(request, (processes[one], processes[other]), (values[one], values[other]))
+        for index in group:
+            found[index] = replace(values[index], difference=difference)
+
+    with contextlib.suppress(*TIMEOUT_ERRORS):
+        async with timeout(SEARCH_SECONDS):
+            await asyncio.gather(*(search(group) for group in groups.values() if group is not usual))
+    return found
+
+
+async def _search(request: Evaluate, pair: tuple[Process, Process], values: tuple[Value, Value]) -> Difference:
+    """Return the first difference between the values of two processes."""
+    first, second = pair
+    search = Search(*values)
+    while (selection := search.next()) is not None:
+        part = replace(request, selection=selection)
+        search.received(*await asyncio.gather(first.evaluate(part), second.evaluate(part)))
+    assert search.difference is not None  # noqa: S101 - this is how a search ends
+    return replace(search.difference, other=values[1].digest)
+
+
+# Searches, which clients may continue, for the first difference between a value here and one on another node.
+
+MAX_SEARCHES = 256
+"""Maximum number of searches that are kept, each a few KiB in size: enough for the latest comparisons by a few
+clients."""
+MAX_TOKEN = 1 << 16
+
+
+class OfferedSearches:
+    """The searches of one agent."""
+
+    def __init__(self) -> None:
+        self._tokens = itertools.count()
+        self._searches: dict[int, tuple[Process, Evaluate, PairedSearch]] = {}
+        """By token, the oldest first."""
+
+    def __repr__(self) -> str:
+        return f"<OfferedSearches {len(self._searches)}>"
+
+    def offer(self, request: Evaluate, processes: Sequence[Process], values: Sequence[Value]) -> tuple[Value, ...]:
+        """Return the values with a search in place of the checksums and the description of their parts.
+
+        Values are returned unchanged unless the request is a message and compares complete values.
+
+        Args:
+            request: The request.
+            processes: All processes that were asked.
+            values: Their values.
+        """
+        if not request.is_message or request.selection != Selection():
+            return tuple(values)
+        by_port = {process.logical_port: process for process in processes}
+        return tuple(
+            replace(
+                value,
+                parts=(),
+                leaf=None if value.parts else value.leaf,
+                starts=(self._add(by_port[value.members[0].port], request, value),),
+            )
+            if value.digest
+            else value
+            for value in values
+        )
+
+    async def answer(self, step: SearchStep) -> bytes:
+        """Return the message for the agent of the other value, or for the client.
+
+        Raises:
+            ConfigurationError: the search has expired.
+        """
+        if step.token not in self._searches:
+            raise ConfigurationError("the comparison has expired", hint="compare the value again")
+        process, request, search = self._searches[step.token]
+        answering = search.answer(step.data)
+        try:
+            selection = next(answering)
+            while True:
+                selection = answering.send(await process.evaluate(replace(request, selection=selection)))
+        except StopIteration as answered:
+            return bytes(answered.value)
+
+    def _add(self, process: Process, request: Evaluate, value: Value) -> SearchStart:
+        token = next(self._tokens) % MAX_TOKEN
+        self._searches.pop(token, None)
+        self._searches[token] = (process, request, PairedSearch(value))
+        while len(self._searches) > MAX_SEARCHES:
+            del self._searches[next(iter(self._searches))]
+        return SearchStart(value.members[0].port, token, first_parts(value))
+
+
+# Files of the job that the agent serves: digests of source files, and TensorBoard event files.
+
+MAX_SOURCE = 4 * 1024 * 1024
+"""Maximum size in bytes of a source file whose digest is computed."""
+
+
+def file_digest(path: Path) -> FileDigest:
+    """Return the digest of a regular file of at most `MAX_SOURCE` bytes."""
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_SOURCE:
+            return FileDigest()
+        return FileDigest.of(path.read_bytes())
+    except (OSError, ValueError):  # no permission to read it, or the path contains a zero byte
+        return FileDigest()
+
+
+def digest_in(process: RegisteredProcess, path: str) -> FileDigest:
+    """Return the digest of a file as the process executes it: its code may have been replaced since it was loaded."""
+    file = Path(process.info.cwd or "/", path)
+    replaced = process.sources.get(os.path.realpath(file)) if process.sources else None
+    return file_digest(file) if replaced is None else FileDigest(replaced)
+
+
+# The TensorBoard event files that the agent serves: those below the directories that the job has announced.
+#
+# No other file can be read: after all links have been followed, the file must be a regular file below its directory and
+# must have the name of an event file.
+
+MAX_FOLDERS = 10_000
+"""Maximum number of folders that are searched; a job that announces its home directory must not occupy the agent for
+minutes."""
+
+
+def list_files(directories: Sequence[str]) -> EventFiles:
+    """Return the event files below these directories, with their sizes."""
+    return EventFiles(
+        tuple(file for number, root in enumerate(directories) for file in sorted(_below(number, root), key=_path))
+    )
+
+
+def _path(file: EventFile) -> str:
+    return file.path
+
+
+def _below(number: int, root: str) -> Iterator[EventFile]:
+    top = Path(root).resolve()
+    for visited, (folder, _, names) in enumerate(os.walk(top)):
+        if visited == MAX_FOLDERS:
+            return
+        for name in names:
+            file = Path(folder, name)
+            if is_event_file(name) and _is_inside(file, top):
+                yield EventFile(f"{number}/{file.relative_to(top).as_posix()}", file.stat().st_size)
+
+
+def _is_inside(file: Path, top: Path) -> bool:
+    """Return whether a file, with all links followed, is a regular file below `top` with the name of an event file."""
+    try:
+        real = file.resolve()
+        return real.is_relative_to(top) and is_event_file(real.name) and real.is_file()
+    except (OSError, RuntimeError, ValueError):  # no permission, a loop of links, a zero byte
+        return False
+
+
+def read_data(directories: Sequence[str], request: EventDataRequest) -> EventData:
+    """Return the bytes of a file, starting at an offset.
+
+    Raises:
+        ConfigurationError: the file is not one that `list_files` returns.
+    """
+    number, _, path = request.path.partition("/")
+    if number.isascii() and number.isdecimal() and int(number) < len(directories):
+        top = Path(directories[int(number)]).resolve()
+        file = top / path
+        if is_event_file(file.name) and _is_inside(file, top):
+            return _read(file.resolve(), request.offset)
+    raise ConfigurationError(f"'{request.path}' is not an event file on this node")
+
+
+def _read(file: Path, offset: int) -> EventData:
+    try:
+        with file.open("rb") as opened:
+            opened.seek(offset)
+            return EventData(opened.read(MAX_CHUNK))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the event file: {error.strerror}") from None
+
+
+# Answers the requests of clients: for each type of request, what is asked of which processes of the node.
+
+
+class NodeAnswers:
+    """Answers the requests to one agent.
+
+    Args:
+        processes: Returns the processes of the node in the order of their ports.
+        on_push: Called when processes may have replaced code, which the agent announces.
+    """
+
+    def __init__(self, processes: Callable[[], Sequence[RegisteredProcess]], on_push: Callable[[], None]) -> None:
+        self._processes = processes
+        self._on_push = on_push
+        self._event_roots: dict[str, None] = {}
+        """Directories with event files, in the order in which they were announced."""
+        self._searches = OfferedSearches()
+        self._answers: Mapping[type[NodeRequest], Callable[[Any], Awaitable[Response]]] = {
+            Wake: self._wake,
+            Digest: self._digest,
+            Stacks: self._stacks,
+            Collectives: self._collectives,
+            Evaluate: self._values,
+            Push: self._push,
+            EventFilesRequest: self._event_files,
+            EventDataRequest: self._event_data,
+        }
+
+    def __repr__(self) -> str:
+        return f"<NodeAnswers {self._searches}>"
+
+    async def answer(self, request: NodeRequest) -> Response:
+        """Return the response to a request; raises RelayDebugError if the request failed."""
+        if isinstance(request, Question):
+            return await self._replies(request)
+        return await self._answers[type(request)](request)
+
+    async def search(self, step: SearchStep) -> bytes:
+        """Continue the search for the first difference from a value on another node; raises like `answer`."""
+        return await self._searches.answer(step)
+
+    async def _replies(self, question: Question) -> NodeReplies:
+        """Ask each chosen process; the agent does not read the answers."""
+        asked = [process for process in self._processes() if question.selects(process.info.rank, process.logical_port)]
+        return NodeReplies(tuple(await asyncio.gather(*(process.reply(question) for process in asked))))
+
+    async def _wake(self, request: Wake) -> Ready:
+        await self._process(request.port).locate()
+        return Ready()
+
+    async def _digest(self, request: Digest) -> FileDigest:
+        return await asyncio.to_thread(digest_in, self._process(request.port), request.path)
+
+    def _process(self, port: int) -> RegisteredProcess:
+        for process in self._processes():
+            if process.logical_port == port:
+                return process
+        raise ConfigurationError(f"no process on this node has port {port}")
+
+    async def _stacks(self, request: Stacks) -> NodeStacks:
+        responses = (process.stacks(with_locals=request.locals) for process in self._processes())
+        return NodeStacks(tuple(await asyncio.gather(*responses)))
+
+    async def _collectives(self, _request: Collectives) -> NodeCollectives:
+        reports = asyncio.gather(*(process.collectives() for process in self._processes()))
+        found, ras = await asyncio.gather(reports, ask_ras(os.environ))
+        return NodeCollectives(tuple(found), ras)
+
+    async def _values(self, request: Evaluate) -> NodeValues:
+        asked = [process for process in self._processes() if request.selects(process.info.rank, process.logical_port)]
+        values = await collect_values(request, asked)
+        return NodeValues(self._searches.offer(request, asked, values), request.is_message)
+
+    async def _push(self, request: Push) -> NodePushed:
+        asked = [process for process in self._processes() if request.selects(process.info.rank)]
+        found = NodePushed(grouped(await asyncio.gather(*(process.push(request) for process in asked))))
+        if request.phase is Phase.COMMIT:
+            self._on_push()
+        return found
+
+    async def _event_files(self, _request: EventFilesRequest) -> EventFiles:
+        return await asyncio.to_thread(list_files, self._event_directories())
+
+    async def _event_data(self, request: EventDataRequest) -> EventData:
+        return await asyncio.to_thread(read_data, self._event_directories(), request)
+
+    def _event_directories(self) -> list[str]:
+        """Return the directories with event files; a directory keeps its number while the agent runs."""
+        found = (directory for process in self._processes() for directory in process.event_directories)
+        self._event_roots.update(dict.fromkeys(found))
+        return list(self._event_roots)

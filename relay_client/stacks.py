@@ -1,0 +1,422 @@
+"""The stacks of many processes: collected from all agents, grouped, and rendered as text or JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from relay_client.agents.requests import send_request
+from relay_client.agents.roster import absent_ranks
+from relay_client.agents.tunnels import Tunnels
+from relay_client.ui.text import format_ports
+from relay_core.agent_api import stacks
+from relay_core.agent_api.announcement import AgentInfo, State
+from relay_core.agent_api.requests import Stacks
+from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.errors import RelayDebugError
+from relay_core.records import encode, parse
+from relay_core.value_parsers import escape_controls, format_ranges
+
+__all__ = [
+    "COLLECTIVES",
+    "Group",
+    "Process",
+    "Reply",
+    "collect_stacks",
+    "collective_of",
+    "group",
+    "grouped_stacks",
+    "is_library",
+    "label",
+    "own_frame",
+    "places",
+    "read_replies",
+    "show_stacks",
+]
+
+
+# Groups of processes with identical stacks, from the replies of all agents; outliers come first.
+#
+# When a distributed job hangs, most ranks usually wait for a few others; the stacks of those few show the cause.
+
+_DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
+"""Parts of the paths of the debugger's files; at a breakpoint, the debugger's frames are a thread's innermost ones."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The response of one agent to a request for stacks."""
+
+    host: str
+    processes: tuple[ProcessStacks, ...] = ()
+    error: str = ""
+    """Why the request failed."""
+    waiting: frozenset[int] = frozenset()
+    """Logical ports of the processes that are announced as waiting for a debugger."""
+
+    @classmethod
+    def parse(cls, host: str, response: Mapping[str, object]) -> Reply:
+        """Parse an agent's response; its text comes from a job, so control characters are escaped."""
+        return cls(escape_controls(host), parse(NodeStacks, response, escape_controls).processes)
+
+    @classmethod
+    def failed(cls, host: str, error: str) -> Reply:
+        """Return the reply for an agent whose request failed."""
+        return cls(escape_controls(host), error=escape_controls(error))
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process, or an agent whose request failed."""
+
+    host: str
+    stacks: ProcessStacks
+    waits: bool = False
+    """Whether the process is waiting for a debugger."""
+
+    @property
+    def rank(self) -> int | None:
+        """Its global rank."""
+        return self.stacks.rank
+
+    @property
+    def main(self) -> ThreadStack | None:
+        """The main thread, or the first thread if none is marked; None without a stack."""
+        threads = self.stacks.threads
+        return next((thread for thread in threads if thread.main), next(iter(threads), None))
+
+    @property
+    def halted(self) -> ThreadStack | None:
+        """The thread that is stopped at a breakpoint or after a step, or else the main thread."""
+        return next((thread for thread in self.stacks.threads if thread.stopped), self.main)
+
+    @property
+    def shown(self) -> list[ThreadStack]:
+        """The main thread, and the others that are stopped at a breakpoint or after a step."""
+        return [thread for thread in self.stacks.threads if thread is self.main or thread.stopped]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Processes with identical stacks."""
+
+    processes: tuple[Process, ...]
+    shared: frozenset[int] = frozenset()
+    """Ranks that processes of several jobs have; such processes are distinguished by their ports."""
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Sort key, outliers first: processes without a stack, then the smallest groups."""
+        first = self.processes[0]
+        return bool(first.stacks.threads), len(self.processes), -1 if first.rank is None else first.rank
+
+    @property
+    def label(self) -> str:
+        """The processes of the group as text: `rank 3`, or `14 ranks (0-2,4-14)`."""
+        ranked = [process for process in self.processes if process.rank is not None]
+        others = [label(process) for process in self.processes if process.rank is None]
+        if len(ranked) > 1:
+            others.insert(0, f"{len(ranked)} ranks ({self._ranges(ranked)})")
+        elif ranked:
+            others.insert(0, label(ranked[0], self.shared))
+        return ", ".join(others)
+
+    def _ranges(self, ranked: Sequence[Process]) -> str:
+        ranks = {process.rank for process in ranked if process.rank is not None}
+        if ranks.isdisjoint(self.shared):
+            return format_ranges(sorted(ranks))
+        ports = format_ranges(sorted(process.stacks.port for process in ranked if process.stacks.port is not None))
+        return f"{format_ranges(sorted(ranks))}; ports {ports}"
+
+    @property
+    def state(self) -> str:
+        """A text stating on which ports the processes are waiting for a debugger; "" if they are not waiting."""
+        if not self.processes[0].waits:
+            return ""
+        ports = [process.stacks.port for process in self.processes if process.stacks.port is not None]
+        return f"waiting for a debugger on {format_ports(ports)}"
+
+    @property
+    def place(self) -> str:
+        """The innermost frame of the main thread, and the innermost frame of the user's own code."""
+        main = self.processes[0].main
+        if main is None or not main.frames:
+            return ""
+        inner, own = main.frames[-1], own_frame(main)
+        return _place(inner) if own is inner else f"{_place(inner)}, called in {_place(own)}"
+
+    @property
+    def reported_by(self) -> str:
+        """The method by which the stacks were read; if there are several methods, each with its processes."""
+        methods: dict[str, list[Process]] = {}
+        for process in self.processes:
+            methods.setdefault(process.stacks.how, []).append(process)
+        return ", ".join(
+            how if len(methods) == 1 else f"{how} ({replace(self, processes=tuple(processes)).label})"
+            for how, processes in methods.items()
+        )
+
+
+def group(processes: Iterable[Process], *, all_threads: bool = False) -> list[Group]:
+    """Group processes by identical stacks, outliers first.
+
+    Args:
+        processes: The processes, in any order.
+        all_threads: Whether to compare all threads instead of only the main thread and stopped ones; the helper threads
+            of libraries differ at random.
+    """
+    groups: dict[object, list[Process]] = {}
+    ports: dict[int, set[int]] = {}
+    for process in processes:
+        if process.rank is not None and process.stacks.port is not None:
+            ports.setdefault(process.rank, set()).add(process.stacks.port)
+        groups.setdefault(_key(process, all_threads=all_threads), []).append(process)
+    by_rank = (sorted(found, key=lambda p: (p.rank is None, p.rank, p.stacks.port or 0)) for found in groups.values())
+    shared = frozenset(rank for rank, found in ports.items() if len(found) > 1)
+    return sorted((Group(tuple(found), shared) for found in by_rank), key=lambda found: found.order)
+
+
+def _key(process: Process, *, all_threads: bool) -> object:
+    if process.main is None:
+        return process.host, process.stacks.error
+    if all_threads:
+        return process.waits, _lines(process.main), tuple(sorted(_lines(thread) for thread in process.stacks.threads))
+    return process.waits, tuple(map(_lines, process.shown))
+
+
+def _lines(thread: ThreadStack) -> tuple[tuple[str, int, str], ...]:
+    """Return the part of a stack that is compared: everything except the variables."""
+    return tuple((frame.file, frame.line, frame.function) for frame in thread.frames)
+
+
+def label(process: Process, shared: Collection[int] = ()) -> str:
+    """Return the name of a process for users: its rank, port or host.
+
+    Args:
+        process: The process.
+        shared: Ranks that processes of several jobs have; their ports are added, as in `rank 0 (port 5683)`.
+    """
+    port = process.stacks.port
+    if process.rank is not None:
+        return f"rank {process.rank}{f' (port {port})' if process.rank in shared and port is not None else ''}"
+    return f"port {port}" if port is not None else process.host or "an agent"
+
+
+def is_library(frame: Frame) -> bool:
+    """Return True if a frame is in installed code or has no file."""
+    return stacks.is_library(frame.file)
+
+
+def own_frame(thread: ThreadStack) -> Frame:
+    """Return the innermost frame of the user's own code, or else the innermost frame; the stack must not be empty."""
+    return next((frame for frame in reversed(thread.frames) if not is_library(frame)), thread.frames[-1])
+
+
+def _place(frame: Frame) -> str:
+    """Return function, file name and line as text."""
+    return f"{frame.function} {PurePosixPath(frame.file).name}:{frame.line}"
+
+
+def read_replies(replies: Iterable[Reply], ranks: Collection[int] | None = None) -> list[Process]:
+    """Return the processes in the agents' replies.
+
+    Args:
+        replies: One for each agent.
+        ranks: The ranks to keep; None for all. A failed agent is always kept, because it may have any of these ranks.
+    """
+    processes: list[Process] = []
+    for reply in replies:
+        if reply.error:
+            processes.append(Process(reply.host, ProcessStacks(error=reply.error)))
+        for found in reply.processes:
+            threads = tuple(map(_without_debugger, found.threads))
+            processes.append(Process(reply.host, found._replace(threads=threads), found.port in reply.waiting))
+    return [p for p in processes if ranks is None or p.stacks.port is None or p.rank in ranks]
+
+
+def _without_debugger(thread: ThreadStack) -> ThreadStack:
+    """Remove the innermost frames that belong to the debugger, but keep at least one frame."""
+    frames = thread.frames
+    while len(frames) > 1 and any(part in frames[-1].file for part in _DEBUGGER):
+        frames = frames[:-1]
+    return thread._replace(frames=frames)
+
+
+# What running processes are doing, as a short text: `in all_reduce`, `running (train.py:52)`.
+
+COLLECTIVES = frozenset(
+    {
+        *("all_reduce", "all_reduce_coalesced", "reduce", "broadcast", "broadcast_object_list"),
+        *("all_gather", "all_gather_into_tensor", "_all_gather_base", "all_gather_object", "gather", "gather_object"),
+        *("reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base", "scatter", "scatter_object_list"),
+        *("all_to_all", "all_to_all_single", "barrier", "monitored_barrier"),
+    }
+)
+"""Functions of `torch.distributed` that return once all ranks of a group have called them."""
+
+
+def places(reply: Reply) -> Mapping[int, str]:
+    """Return what the main threads of an agent's processes are doing, by logical port.
+
+    For a process in library code, the text names the collective operation in which it is or, if there is none, the
+    innermost function, in which the process is usually waiting.
+    """
+    found = {process.stacks.port: _activity(process) for process in read_replies([reply])}
+    return {port: place for port, place in found.items() if port is not None and place}
+
+
+def _activity(process: Process) -> str:
+    main = process.main
+    if main is None or not main.frames:
+        return ""
+    inner = main.frames[-1]
+    if is_library(inner):
+        return f"in {collective_of(main) or inner.function}"
+    return f"running ({PurePosixPath(inner.file).name}:{inner.line})"
+
+
+def collective_of(thread: ThreadStack) -> str:
+    """Return the collective operation that the user's code has called and that has not returned, or ""."""
+    called = itertools.takewhile(is_library, reversed(thread.frames))
+    names = (frame.function for frame in called if "torch/distributed/" in frame.file.replace("\\", "/"))
+    return next((name for name in names if name in COLLECTIVES), "")
+
+
+# Requests the stacks of all processes from all agents.
+
+STACKS_TIMEOUT = 30.0
+"""Seconds to wait for an agent, which waits at most ten seconds for a process."""
+
+
+async def collect_stacks(tunnels: Tunnels, ranks: Collection[int] | None, *, with_locals: bool) -> list[Reply]:
+    """Return the response of each connected agent, or the reason why it could not be obtained.
+
+    An additional reply contains the ranks without a registered process, unless no agent replied for any chosen rank.
+
+    Args:
+        tunnels: The client's tunnels, after all agents have been found.
+        ranks: The ranks that the caller wants; None for all.
+        with_locals: Whether to include local variables.
+    """
+
+    async def reply_of(agent: AgentInfo) -> Reply:
+        try:
+            response = await send_request(tunnels, agent.id, Stacks(locals=with_locals), within=STACKS_TIMEOUT)
+        except RelayDebugError as error:
+            return Reply.failed(agent.host, error.sentence)
+        waiting = frozenset(target.port for target in agent.targets if target.state is State.WAITING)
+        return replace(Reply.parse(agent.host, response), waiting=waiting)
+
+    absent = absent_ranks(tunnels.roster, ranks)
+    replies = list(await asyncio.gather(*map(reply_of, tunnels.roster)))
+    answered = {process.port for reply in replies for process in reply.processes}
+    others = (ProcessStacks(one.port, one.rank, error=one.reason) for one in absent if one.port not in answered)
+    return [*replies, Reply("", tuple(others))] if read_replies(replies, ranks) else replies
+
+
+# Renders grouped stacks as text, with colours on a terminal, or as JSON.
+
+
+def show_stacks(
+    replies: Iterable[Reply],
+    *,
+    ranks: Collection[int] | None = None,
+    locals: bool = False,  # noqa: A002 - its name in the protocol and as an option
+    all_threads: bool = False,
+    color: bool = False,
+) -> str:
+    """Return the stacks as text, one paragraph for each group of identical stacks.
+
+    Args:
+        replies: One for each agent.
+        ranks: The ranks to show; None for all.
+        locals: Whether to show the variables in the replies; each group shows those of its first process.
+        all_threads: Whether to compare and show all threads instead of only the main thread and stopped ones.
+        color: Whether to add terminal colours; requires rich.
+    """
+    groups = group(read_replies(replies, ranks), all_threads=all_threads)
+    if not groups:
+        return "no matching process"
+    is_only_group = len(groups) == 1 and len(groups[0].processes) > 1
+    lines: list[tuple[str, str]] = []
+    for found in groups:
+        paragraph = _paragraph(found, is_only_group=is_only_group, with_locals=locals, all_threads=all_threads)
+        lines += [("", ""), *paragraph]
+    return _colored(lines[1:]) if color else "\n".join(text for text, _ in lines[1:])
+
+
+def grouped_stacks(
+    replies: Iterable[Reply], *, ranks: Collection[int] | None = None, all_threads: bool = False
+) -> list[dict[str, object]]:
+    """Return the groups as JSON objects, with the threads of each group's first process; see `_as_object`."""
+    return [_as_object(found) for found in group(read_replies(replies, ranks), all_threads=all_threads)]
+
+
+def _as_object(found: Group) -> dict[str, object]:
+    first = found.processes[0].stacks
+    stacks = [process.stacks for process in found.processes]
+    return {
+        "ranks": [one.rank for one in stacks if one.rank is not None],
+        "ports": [one.port for one in stacks if one.port is not None],
+        "pids": [one.pid for one in stacks if one.pid is not None],
+        "hosts": sorted({process.host for process in found.processes if process.host}),
+        "place": found.place,
+        "state": found.state,
+        "how": found.reported_by,
+        "error": first.error,
+        "threads": [_thread_as_object(thread) for thread in first.threads],
+    }
+
+
+def _thread_as_object(thread: ThreadStack) -> dict[str, object]:
+    frames = [{**encode(frame), "locals": dict(frame.locals)} for frame in thread.frames]
+    return {"name": thread.name, "main": thread.main, "stopped": thread.stopped, "frames": frames}
+
+
+def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_threads: bool) -> list[tuple[str, str]]:
+    """Return the lines of one group, each with its style."""
+    first = found.processes[0]
+    name = f"all {found.label}" if is_only_group else found.label
+    if len(found.processes) == 1 and first.host and first.stacks.port is not None:
+        name += f" on {first.host}"
+    if first.main is None:
+        return [(f"{name}: no stack: {first.stacks.error or 'no reason given'}", "bold red")]
+    note = f"; variables of {label(first, found.shared)}" if with_locals and len(found.processes) > 1 else ""
+    state = f", {found.state}," if found.state else ""
+    lines = [
+        (f"{name}{state} in {found.place or 'no Python code'}", "bold"),
+        (f"  reported by {found.reported_by}{note}", "dim"),
+    ]
+    shown = first.stacks.threads if all_threads else first.shown
+    for thread in shown:
+        if len(shown) > 1 or all_threads:
+            state = ", stopped" if thread.stopped else ""
+            lines.append((f"  thread {thread.name}{state}", "italic"))
+        lines += _frame_lines(thread.frames, with_locals=with_locals)
+    others = len(first.stacks.threads) - len(shown)
+    if others:
+        lines.append((f"  and {others} other thread{'s' if others > 1 else ''}", "dim"))
+    return lines
+
+
+def _frame_lines(frames: Sequence[Frame], *, with_locals: bool) -> list[tuple[str, str]]:
+    lines = []
+    for frame in frames:
+        lines.append((f"    {frame.file}:{frame.line} {frame.function}", "dim" if is_library(frame) else ""))
+        if with_locals:
+            lines += [(f"        {name} = {text}", "cyan") for name, text in frame.locals.items()]
+    return lines
+
+
+def _colored(lines: Sequence[tuple[str, str]]) -> str:
+    from rich.console import Console  # noqa: PLC0415 - needed only on a terminal
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    console = Console(force_terminal=True, soft_wrap=True)
+    with console.capture() as capture:
+        for text, style in lines:
+            console.print(Text(text, style=style))
+    return capture.get().rstrip("\n")

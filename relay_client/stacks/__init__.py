@@ -1,1 +1,0 @@
-"""The stacks of many processes, grouped and rendered."""

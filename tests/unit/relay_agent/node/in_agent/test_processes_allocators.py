@@ -1,0 +1,78 @@
+"""Facts about asking the processes of a node for the numbers of torch's allocator."""
+
+import asyncio
+
+import pytest
+
+from relay_agent.node.in_agent.processes import Allocators
+from relay_core.agent_api.usage import AllocatorUsage
+from tests.support.deadline import DEADLINE
+
+NUMBERS = AllocatorUsage(6, 8, 7, 2, 1)
+
+
+class Rank:
+    """A process that answers when the test wants it."""
+
+    def __init__(self, port: int, found: AllocatorUsage | None = NUMBERS) -> None:
+        self.logical_port = port
+        self.requests = 0
+        self.can_answer = asyncio.Event()
+        self._found = found
+
+    async def allocator(self) -> AllocatorUsage | None:
+        self.requests += 1
+        await self.can_answer.wait()
+        return self._found
+
+
+async def test_answers() -> None:
+    """The numbers are found by port; a process without numbers has none."""
+    ranks = [Rank(5678), Rank(5679, None)]
+    for rank in ranks:
+        rank.can_answer.set()
+    allocators = Allocators(lambda: ranks)
+    assert {5678: NUMBERS} == await allocators.read()
+    assert {5678: NUMBERS} == await allocators.read()
+    assert [2, 2] == [rank.requests for rank in ranks]
+    await allocators.close()
+
+
+async def test_a_rank_that_does_not_answer() -> None:
+    """It delays one sample, and no later one; it is asked again once it has answered."""
+    stuck, other = Rank(5678), Rank(5679)
+    other.can_answer.set()
+    allocators = Allocators(lambda: [stuck, other], timeout=0.01)
+    assert {5679: NUMBERS} == await allocators.read()
+    assert "<Allocators, 1 pending>" == repr(allocators)
+    allocators._timeout = 3600
+    assert {5679: NUMBERS} == await asyncio.wait_for(allocators.read(), DEADLINE)
+    assert 1 == stuck.requests
+    stuck.can_answer.set()
+    while repr(allocators) != "<Allocators, 0 pending>":
+        await asyncio.sleep(0)
+    assert {5678: NUMBERS, 5679: NUMBERS} == await allocators.read()
+    assert 2 == stuck.requests
+    await allocators.close()
+
+
+async def test_no_process() -> None:
+    """A node without processes has no numbers, and `read` does not wait."""
+    allocators = Allocators(list, timeout=3600)
+    assert {} == await asyncio.wait_for(allocators.read(), DEADLINE)
+    await allocators.close()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_failed_question(is_closed: bool) -> None:
+    """A process that fails or is cut off has no numbers, and the others are not affected."""
+
+    class Broken(Rank):
+        async def allocator(self) -> AllocatorUsage | None:
+            raise asyncio.CancelledError if is_closed else OSError
+
+    good = Rank(5679)
+    good.can_answer.set()
+    allocators = Allocators(lambda: [Broken(5678), good])
+    assert {5679: NUMBERS} == await allocators.read()
+    await allocators.close()

@@ -1,0 +1,71 @@
+"""Facts about the screen without a terminal; see tests/integration/test_pdb.py for one."""
+
+import io
+
+import pytest
+
+from relay_client.pdb.debugger import Screen
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """Let stdin hold these lines."""
+
+    def lines(*texts):
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{text}\n" for text in texts)))
+        return Screen()
+
+    return lines
+
+
+def test_lines_of_a_script(typed, capfd):
+    """Lines come from stdin, without a prompt, until they end."""
+    screen = typed("one", "")
+    assert [screen.ask("(prompt) "), screen.ask("(prompt) ")] == ["one", ""]
+    with pytest.raises(EOFError):
+        screen.ask("(prompt) ")
+    assert capfd.readouterr().out == ""
+    assert repr(screen) == "<Screen not reading>"
+
+
+def test_output_is_shown_by_lines(typed, capfd):
+    """Output that comes in pieces is shown when a line, or a progress bar's turn, is complete."""
+    screen = typed()
+    screen.show_output("a")
+    assert capfd.readouterr().out == ""
+    screen.show_output("b\nc")
+    assert capfd.readouterr().out == "ab\n"
+    screen.show_output(" 50%\r")
+    assert capfd.readouterr().out == "c 50%\r"
+    screen.show_output("rest")
+    screen.show("> place")
+    assert capfd.readouterr().out == "rest\n> place\n"
+
+
+def test_unfinished_line_is_shown_before_the_prompt(typed, capfd):
+    """What the job has printed without a line break is shown before a line is read."""
+    screen = typed("x")
+    screen.show_output("no end")
+    screen.ask("")
+    assert capfd.readouterr().out == "no end\n"
+
+
+def test_output_above_the_line_being_typed(typed, capfd):
+    """While a line is read, output replaces the prompt, which is written again below."""
+    screen = typed()
+    screen._prompt = "(rank 0) "
+    assert repr(screen) == "<Screen reading>"
+    screen.show_output("output\n")
+    assert capfd.readouterr().out == "\r\x1b[Koutput\n(rank 0) "
+
+
+def test_screen_that_has_gone(typed, monkeypatch):
+    """A terminal or pipe that is closed does not end the session."""
+
+    class Closed(io.StringIO):
+        def write(self, _text):
+            raise BrokenPipeError
+
+    screen = typed()
+    monkeypatch.setattr("sys.stdout", Closed())
+    screen.show("nobody reads this")
