@@ -9,11 +9,14 @@ import argparse
 import sys
 from typing import Protocol
 
-from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, push, targets, tensorboard, wait
+from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, tensorboard, wait
 from relay_client.cli.common import PROGRAM, Commands, add_quiet, add_verbose
-from relay_client.cli.inspection import evaluate, hang
+from relay_client.cli.inspection.hang import HangCommand
 from relay_client.cli.inspection.verb_command import VerbCommand
+from relay_client.cli.push import PushCommand
 from relay_client.cli.running import events, group, logs, release, status, stop
+from relay_client.verbs.hang import Hang
+from relay_client.verbs.push import Push
 from relay_client.verbs.table import VERBS
 from relay_core.program.completion import add_completion_command
 from relay_core.program.console import configure_logging, run_program
@@ -29,12 +32,12 @@ class _Command(Protocol):
 
 
 COMMANDS: tuple[_Command, ...] = (
-    *(init, doctor, targets, wait, attach, tensorboard),
-    *(VerbCommand(verb, verb.command) for verb in VERBS if verb.command is not None),
-    *(hang, evaluate, push, pdb, mcp, demo),
+    *(init, doctor, wait, attach, tensorboard),
+    *({Hang: HangCommand, Push: PushCommand}.get(verb, VerbCommand)(verb) for verb in VERBS),
+    *(pdb, mcp, demo),
     *(status, release, group, logs, events, stop),
 )
-"""Modules, and verbs whose options are their fields, in the order in which `--help` lists the commands."""
+"""Modules and the commands of verbs, in the order in which `--help` lists them."""
 
 
 def run() -> None:

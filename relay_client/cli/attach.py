@@ -24,10 +24,10 @@ from relay_client.cli.common import (
     add_quiet,
     run_controlled,
     run_with_tunnels,
-    table_rows,
 )
 from relay_client.cli.running.common import only_client, running
 from relay_client.ui.text import format_ranks, parse_ranks
+from relay_client.verbs.targets import table_rows
 from relay_core.errors import ConfigurationError, NoListener, UsageError
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.program.options import access_settings, argument_type

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import logging
 import sys
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
     from relay_client.control.service import ControlService
     from relay_client.ports.forwarder import Forwarder
-    from relay_client.ui.target_table import Row
 
 __all__ = [
     "CLOSING_PORTS",
@@ -38,7 +36,6 @@ __all__ = [
     "quiet_logging",
     "run_controlled",
     "run_with_tunnels",
-    "table_rows",
 ]
 
 PROGRAM = "relay-client"
@@ -253,14 +250,6 @@ async def make_tunnels(arguments: argparse.Namespace) -> Tunnels:
         prefetch=arguments.prefetch,
         alarm=_ring_bell,
     )
-
-
-def table_rows(tunnels: Tunnels) -> list[Row]:
-    """Return the rows of the table of all targets."""
-    from relay_client.ui.target_table import by_node, rows
-
-    now = time.time()
-    return rows(by_node(tunnels.roster), now, tunnels.roster.port_owners(now))
 
 
 def _ring_bell() -> None:

@@ -16,10 +16,10 @@ from relay_client.cli.common import (
     add_prefetch_option,
     run_controlled,
     run_with_tunnels,
-    table_rows,
 )
 from relay_client.cli.running.events import print_own_events
 from relay_client.ui.text import CHECK_PORTS, format_ports
+from relay_client.verbs.targets import table_rows
 from relay_core.errors import NoListener, RelayDebugError, UsageError
 from relay_core.program.console import print_error
 from relay_core.program.options import argument_type

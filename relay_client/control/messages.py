@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from relay_client.control.state import Status
-from relay_client.verbs.table import VERBS, JobRequest
-from relay_client.verbs.verb import Answer
+from relay_client.verbs.table import VERBS
+from relay_client.verbs.verb import Answer, Verb
 
 __all__ = [
     "EVENTS",
@@ -237,6 +237,6 @@ class Stop:
 OwnRequest = GetStatus | Logs | Attach | AttachAll | Release | ChooseGroup | Subscribe | Stop
 """What only a running relay-client can do, because it is about its ports, its log or its end."""
 OWN: tuple[type[OwnRequest], ...] = (GetStatus, Logs, Attach, AttachAll, Release, ChooseGroup, Subscribe, Stop)
-Request = OwnRequest | JobRequest
+Request = OwnRequest | Verb
 Result = Status | LogLines | Attached | AttachedAll | Released | ChosenGroup | Stopping | Answer
 REQUESTS: tuple[type[Request], ...] = (*OWN, *VERBS)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, cast
+from typing import Any
 
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
@@ -25,6 +25,7 @@ from relay_client.control.messages import (
     LogLine,
     LogLines,
     Logs,
+    OwnRequest,
     Release,
     Released,
     Request,
@@ -38,8 +39,7 @@ from relay_client.control.state import ClientId, Status
 from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
-from relay_client.verbs.table import JobRequest
-from relay_client.verbs.verb import Session
+from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import Attachment
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
@@ -100,7 +100,7 @@ class ControlService:
         self._last: Status | None = None
         """The state as last sent to subscribers; None while nobody has subscribed."""
         self._session = Session(tunnels)
-        self._own: dict[type[Request], Callable[[Any, Subscriber], Awaitable[Result]]] = {
+        self._own: dict[type[OwnRequest], Callable[[Any, Subscriber], Awaitable[Result]]] = {
             GetStatus: self._status,
             Subscribe: self._subscribe,
             Logs: self._last_lines,
@@ -128,9 +128,9 @@ class ControlService:
         Raises:
             RelayDebugError: the request failed.
         """
-        if (perform := self._own.get(type(request))) is not None:
-            return await perform(request, subscriber)
-        return await self._session.perform(cast("JobRequest", request))
+        if isinstance(request, Verb):
+            return await self._session.perform(request)
+        return await self._own[type(request)](request, subscriber)
 
     async def look_for_agents(self) -> None:
         """Search as frequently as for a waiting editor until an agent is found, because a user is watching."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, NoReturn
 
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
@@ -15,7 +17,9 @@ from relay_core.agent_api.requests import Collectives
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 
-__all__ = ["Progress", "collect_replies", "examine", "examine_once", "watch"]
+__all__ = ["Progress", "collect_replies", "examine", "examine_once", "progress_of", "watch"]
+
+logger = logging.getLogger(__name__)
 
 
 # Asks all agents for the process groups and main threads of their processes, with the same deadline for each.
@@ -85,6 +89,12 @@ CHECKS = 10
 """Number of checks within `patience`, unless the limits of the interval require fewer or more."""
 
 
+def progress_of(verdict: JobVerdict) -> dict[str, Any]:
+    """Return how far a job has progressed, as a JSON object: in each group, what each rank has begun and completed."""
+    counts = [[*key, *numbers] for key, numbers in positions(verdict.job.ranks).items()]
+    return {"base_port": verdict.job.base_port, "hanging": verdict.is_hanging, "counts": counts}
+
+
 class Progress:
     """Tracks the progress of jobs: if a job hangs, ranks wait in a collective, and none enters or completes another.
 
@@ -94,48 +104,57 @@ class Progress:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._jobs: dict[int, tuple[Mapping[tuple[int, str, str], tuple[int, int]], float]] = {}
-        """By base port: the positions of the job's ranks, and since when these have not changed."""
+        self._jobs: dict[int, tuple[object, float]] = {}
+        """By base port: the counts of the job's ranks, and since when these have not changed."""
         self._reported: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<Progress jobs={len(self._jobs)} reported={len(self._reported)}>"
 
-    def verdicts_due(self, verdicts: Sequence[JobVerdict], now: float) -> list[JobVerdict]:
-        """Return the jobs that have begun to hang; a job is returned only once until it makes progress again.
+    def due(self, jobs: Sequence[Mapping[str, Any]], now: float) -> list[int]:
+        """Return which jobs have begun to hang; a job is returned only once until it makes progress again.
 
         Args:
-            verdicts: The current verdicts on all jobs.
+            jobs: What `progress_of` returns for each job.
             now: Monotonic time.
         """
         due = []
-        for verdict in verdicts:
-            port, current = verdict.job.base_port, dict(positions(verdict.job.ranks))
-            known, since = self._jobs.get(port, ({}, now))
-            if current != known or not verdict.is_hanging:
+        for number, job in enumerate(jobs):
+            port = job["base_port"]
+            known, since = self._jobs.get(port, (None, now))
+            if job["counts"] != known or not job["hanging"]:
                 since = now
                 self._reported.discard(port)
-            self._jobs[port] = current, since
+            self._jobs[port] = job["counts"], since
             if now - since >= self._patience and port not in self._reported:
                 self._reported.add(port)
-                due.append(verdict)
+                due.append(number)
         return due
 
 
 async def watch(
-    tunnels: Tunnels, ports: Collection[int] | None, patience: float, report: Callable[[Sequence[JobVerdict]], None]
-) -> None:
+    look: Callable[[], Awaitable[Mapping[str, Any]]], patience: float, report: Callable[[Mapping[str, Any]], None]
+) -> NoReturn:
     """Check jobs until cancelled.
 
     Args:
-        tunnels: The client's tunnels.
-        ports: Logical ports of the jobs; None for all.
+        look: Returns the `data` of an answer to `Hang` with `once`.
         patience: Seconds without progress after which a job is reported.
-        report: Called with the jobs that have begun to hang.
+        report: Called with the `data` of jobs that have begun to hang.
+
+    Raises:
+        RelayDebugError: the first check has failed, or an error is permanent.
     """
     progress = Progress(patience)
+    found = await look()
     while True:
-        verdicts = await examine_once(tunnels, ports)
-        if due := progress.verdicts_due(verdicts, time.monotonic()):
-            report(due)
+        if due := progress.due(found["progress"], time.monotonic()):
+            report({"jobs": [found["jobs"][number] for number in due]})
         await asyncio.sleep(max(MIN_INTERVAL, min(MAX_INTERVAL, patience / CHECKS)))
+        try:
+            found = await look()
+        except RelayDebugError as error:  # for example, the job has ended: another one may start
+            if not error.retryable:
+                raise
+            logger.debug("no job is watched: %s", error)
+            found = {"jobs": [], "progress": []}

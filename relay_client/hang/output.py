@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
 from relay_client.hang.verdict import IN_A_CALL, POINT_TO_POINT, GroupVerdict, JobVerdict, UnrecordedWait
@@ -291,13 +292,13 @@ def _uses_device(report: RankReport) -> bool:
 # Renders the verdicts on all jobs as text or JSON.
 
 
-def verdict_as_text(verdicts: Sequence[JobVerdict]) -> str:
-    """Return one paragraph for each group; if there are several jobs, each has a heading."""
+def verdict_as_text(found: Mapping[str, Any]) -> str:
+    """Return one paragraph for each group of what `verdict_as_object` returns; each of several jobs has a heading."""
     blocks = []
-    for verdict in verdicts:
-        job = verdict.job
-        heading = f"job on ports {format_ranges(job.ports)}{f' ({job.script})' if job.script else ''}:"
-        blocks += ([heading] if len(verdicts) > 1 else []) + describe_job(verdict)
+    for job in found["jobs"]:
+        script = f" ({job['script']})" if job["script"] else ""
+        heading = f"job on ports {format_ranges(job['ports'])}{script}:"
+        blocks += ([heading] if len(found["jobs"]) > 1 else []) + job["text"]
     return "\n\n".join(blocks)
 
 

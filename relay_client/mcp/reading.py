@@ -17,9 +17,8 @@ from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import format_ranks, parse_chosen_ranks
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.stacks import Stacks
-from relay_client.verbs.table import JobRequest
 from relay_client.verbs.values import Diff, Evaluate
-from relay_client.verbs.verb import Session
+from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.evaluation import PATH_READER
 from relay_core.errors import NoListener, RelayDebugError, UsageError
@@ -178,7 +177,7 @@ class Reading:
         places = (place for verdict in verdicts for place in places_in(verdict.job.ranks.values()))
         return [place for place in places if chosen is None or place["rank"] in chosen]
 
-    async def _perform(self, request: JobRequest, items: str) -> Items:
+    async def _perform(self, request: Verb, items: str) -> Items:
         """Return the items in the answer to a request.
 
         Raises:

@@ -32,9 +32,8 @@ from relay_client.page.access import PageAccess
 from relay_client.verbs.console import with_hint
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.stacks import Stacks
-from relay_client.verbs.table import JobRequest
 from relay_client.verbs.values import Diff, Evaluate
-from relay_client.verbs.verb import Answer
+from relay_client.verbs.verb import Answer, Verb
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, RelayDebugError
 from relay_core.net.loopback import PeerCheck
@@ -281,12 +280,12 @@ class PageServer:
     async def _read(self, request: web.Request, verb: type[Evaluate]) -> web.Response:
         """Answer with the table of the values of a path; other expressions are refused before they reach the job."""
         try:
-            expression = as_plain_read(request.query.get("path", ""), completely=verb.compares)
+            expression = as_plain_read(request.query.get("path", ""), completely=verb is Diff)
         except RelayDebugError as error:
             return _error(error)
         return await self._answer(verb(expression, ports=request.query.get("ports", "")))
 
-    async def _answer(self, request: JobRequest) -> web.Response:
+    async def _answer(self, request: Verb) -> web.Response:
         try:
             answer = cast("Answer", await self._service.answer(request, self._subscriber))
         except RelayDebugError as error:

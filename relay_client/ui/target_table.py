@@ -33,6 +33,7 @@ __all__ = [
     "rows",
     "run_lines",
     "summary",
+    "terminal_table",
     "usage_cells",
 ]
 
@@ -270,6 +271,24 @@ def rich_table(lines: Sequence[Row], width: int) -> RenderableType:
     for row in lines:
         table.add_row(*(Text(row.cells[column]) for column in shown))
     return table
+
+
+def terminal_table(lines: Sequence[Row], width: int, *, color: bool) -> str:
+    """Return rows as text with one line for each.
+
+    Args:
+        lines: The rows.
+        width: Width of the terminal; without rich, the table may be wider.
+        color: Whether the headings are bold.
+    """
+    try:
+        from rich.console import Console  # noqa: PLC0415 - on a terminal only
+    except ImportError:  # rich is optional
+        return plain_table(lines)
+    console = Console(width=width, force_terminal=True, color_system="standard" if color else None)
+    with console.capture() as captured:
+        console.print(rich_table(lines, width))
+    return captured.get().rstrip("\n")
 
 
 def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:

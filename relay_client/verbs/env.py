@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from relay_client.ui.text import parse_chosen_ports, parse_chosen_ranks
-from relay_client.verbs.verb import LISTING, Answer, Command
+from relay_client.verbs.verb import LISTING, Answer, Command, Verb
 from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
 from relay_core.value_parsers import escape_controls
@@ -20,22 +19,16 @@ __all__ = ["Env"]
 
 
 @dataclass(frozen=True)
-class Env:
+class Env(Verb):
     """Return the environment variables of processes; the processes replace secrets."""
 
-    name: ClassVar[str] = "env"
-    result: ClassVar[type[Answer]] = Answer
-    changes_job: ClassVar[bool] = False
-    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {
-        "ranks": parse_chosen_ranks,
-        "ports": parse_chosen_ports,
-    }
-    command: ClassVar[Command | None] = Command(
+    name = "env"
+    command = Command(
         "show the environment variables of ranks",
         "Shows the environment variables of ranks as the job sees them now. Of several ranks, variables that differ "
         "are shown first. Values that look like secrets are replaced by *** before they leave the job. Exits with "
         "status 17 if no rank has answered.",
-        {"ranks": "global ranks, such as 3 or 0-7, or all", "ports": "logical ports, to choose one of several jobs"},
+        {"ranks": "global ranks, such as 3 or 0-7, or all"},
     )
     ranks: str
     """A list of global ranks, or `all`."""

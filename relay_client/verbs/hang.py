@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from relay_client.ui.text import parse_chosen_ports
-from relay_client.verbs.verb import LISTING, Answer, Command
+from relay_client.verbs.verb import LISTING, Answer, Command, Verb
 from relay_core.errors import NoListener
 from relay_core.exit_codes import HANG_FOUND
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
-    from relay_client.hang.verdict import JobVerdict
 
-__all__ = ["Hang", "as_answer"]
+__all__ = ["Hang"]
 
 
 @dataclass(frozen=True)
-class Hang:
+class Hang(Verb):
     """Examine all processes and report which ranks are missing from a collective operation."""
 
-    name: ClassVar[str] = "hang"
-    result: ClassVar[type[Answer]] = Answer
-    changes_job: ClassVar[bool] = False
-    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ports": parse_chosen_ports}
-    command: ClassVar[Command | None] = None
+    name = "hang"
+    command = Command(
+        "show which ranks a collective operation is waiting for",
+        "Shows, for each process group, the collective operation in which ranks are waiting, the ranks "
+        "that have entered it, and where the missing ranks are. Exits with status 16 if ranks are waiting, or with "
+        "status 0 otherwise.",
+        {"ports": "report only jobs with a rank on these logical ports, such as 5678-5685"},
+    )
     ports: str = ""
     """Logical ports: only jobs with a rank on one of them are reported; "" for all jobs."""
+    once: bool = False
+    """Whether to ask only once, even if ranks may be waiting only briefly, as `--watch` does: `data` then has the
+    `progress` of each job, and the request succeeds if no process is found."""
+
+    def must_search(self, roster: Roster) -> bool:
+        """Return whether to search first; a program that asks repeatedly relies on the periodic search."""
+        return not len(roster) if self.once else super().must_search(roster)
 
     async def perform(self, tunnels: Tunnels) -> Answer:
         """Ask all agents, until no rank is waiting only briefly.
@@ -38,19 +45,16 @@ class Hang:
         Raises:
             NoListener: no process is registered.
         """
-        from relay_client.hang.examine import examine
+        from relay_client.hang.examine import examine, examine_once, progress_of
+        from relay_client.hang.output import verdict_as_object, verdict_as_text
         from relay_client.ui.text import format_ports
 
         ports = parse_chosen_ports(self.ports)
-        verdicts = await examine(tunnels, ports)
-        if not verdicts:
+        verdicts = await (examine_once if self.once else examine)(tunnels, ports)
+        if not verdicts and not self.once:
             raise NoListener(f"no process found{f' with {format_ports(ports)}' if ports else ''}", hint=LISTING)
-        return as_answer(verdicts)
-
-
-def as_answer(verdicts: Sequence[JobVerdict]) -> Answer:
-    """Return the verdicts on all jobs."""
-    from relay_client.hang.output import verdict_as_object, verdict_as_text
-
-    is_hanging = any(verdict.is_hanging for verdict in verdicts)
-    return Answer(verdict_as_text(verdicts), verdict_as_object(verdicts), HANG_FOUND if is_hanging else 0)
+        found = verdict_as_object(verdicts)
+        if self.once:
+            found["progress"] = [progress_of(verdict) for verdict in verdicts]
+        is_hanging = any(verdict.is_hanging for verdict in verdicts)
+        return Answer(verdict_as_text(found), found, HANG_FOUND if is_hanging else 0)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_client.ui.text import parse_chosen_ranks
-from relay_client.verbs.verb import Answer, Command
+from relay_client.verbs.verb import Answer, Command, Verb
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -25,14 +24,24 @@ def _read(file: str) -> None:
 
 
 @dataclass(frozen=True)
-class Push:
+class Push(Verb):
     """Replace the code of running ranks with the code in a file on this machine."""
 
-    name: ClassVar[str] = "push"
-    result: ClassVar[type[Answer]] = Answer
-    changes_job: ClassVar[bool] = True
-    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ranks": parse_chosen_ranks, "file": _read}
-    command: ClassVar[Command | None] = None
+    name = "push"
+    changes_job = True
+    command = Command(
+        "replace the code of running ranks with a local file",
+        "Compiles a local Python file in all ranks. If this succeeds in every rank, replaces the code of "
+        "the file's functions and methods, at the same step in all ranks; variables keep their values. Prints what "
+        "cannot be replaced. The job must have been started with --debug-allow-edit; files on its nodes are not "
+        "changed.",
+        {
+            "file": "a Python file on this machine",
+            "seconds": "how long to wait until all ranks are at the same step (default: 60s)",
+            "now": "replace the code in each rank immediately, without waiting until all ranks are at the same step",
+        },
+    )
+    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {**Verb.checks, "file": _read}
     file: str
     """Absolute path on this machine."""
     remote: str

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from relay_client.ui.text import parse_chosen_ranks
-from relay_client.verbs.verb import LISTING, Answer, Command
+from relay_client.verbs.verb import LISTING, Answer, Command, Verb
 from relay_core.errors import NoListener
 
 if TYPE_CHECKING:
@@ -17,14 +16,11 @@ __all__ = ["Stacks"]
 
 
 @dataclass(frozen=True)
-class Stacks:
+class Stacks(Verb):
     """Return the current stacks of the processes, grouped by identical stack."""
 
-    name: ClassVar[str] = "stacks"
-    result: ClassVar[type[Answer]] = Answer
-    changes_job: ClassVar[bool] = False
-    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ranks": parse_chosen_ranks}
-    command: ClassVar[Command | None] = Command(
+    name = "stacks"
+    command = Command(
         "show what all ranks are doing, grouped by stack",
         "Shows the stacks of all ranks, grouped by identical stack, outliers first. Also works for "
         "processes that hang.",

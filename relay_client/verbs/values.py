@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from relay_client.ui.text import parse_chosen_ports, parse_chosen_ranks
-from relay_client.verbs.verb import LISTING, Answer, Command
+from relay_client.verbs.verb import LISTING, Answer, Command, Verb
 from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
 
@@ -20,29 +18,37 @@ VALUE_SECONDS = 5.0
 """Seconds that each rank has to evaluate a value."""
 DIFF_SECONDS = 60.0
 """Seconds that each rank has for a comparison; a gigabyte takes about one second, or longer if it is on a device."""
+_ARGUMENTS = {
+    "expression": "a Python expression",
+    "seconds": "time limit for each rank, such as 30s or 5m (default: 5s, or 60s for checksums)",
+}
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Verb):
     """Evaluate an expression in all processes, and group equal values."""
 
-    name: ClassVar[str] = "eval"
-    result: ClassVar[type[Answer]] = Answer
-    changes_job: ClassVar[bool] = True  # an expression can execute any code
-    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {
-        "ranks": parse_chosen_ranks,
-        "ports": parse_chosen_ports,
-    }
-    command: ClassVar[Command | None] = None
-    compares: ClassVar[bool] = False
+    name = "eval"
+    changes_job = True  # an expression can execute any code
+    command = Command(
+        "evaluate an expression in all ranks",
+        "Evaluates a Python expression in all ranks. If a rank is stopped, the expression is evaluated in the "
+        "innermost frame of your code; otherwise, it is evaluated with the globals of the rank's program or, if it "
+        "has other names, in the innermost frame of your code that has them. Equal values are grouped, rarest first. "
+        "The command does not stop any rank, and editors can stay attached. Exits with status 17 if the expression "
+        "has no value in any rank.",
+        {**_ARGUMENTS, "diff": "compare values by checksum, as 'relay-client diff' does"},
+    )
     expression: str
     """A Python expression."""
     ranks: str = "all"
     """A list of global ranks, or `all`."""
     ports: str = ""
     """Logical ports, to choose one of several jobs; "" for all."""
-    seconds: float = VALUE_SECONDS
-    """Time limit for each rank."""
+    seconds: float | None = None
+    """Time limit for each rank; by default, 5, or 60 for checksums."""
+    diff: bool = False
+    """Whether to compare values by checksum."""
 
     async def perform(self, tunnels: Tunnels) -> Answer:
         """Ask all agents; for a comparison, search for the first difference.
@@ -55,12 +61,13 @@ class Evaluate:
         from relay_client.compare.groups import as_objects, hint_about_jobs, hint_for, odd_ones_first, show_values
         from relay_core.agent_api import evaluation
 
-        selection = evaluation.Selection() if self.compares else None
-        request = evaluation.Evaluate(self.expression, self.ranks, self.seconds, selection, ports=self.ports).checked()
+        selection = evaluation.Selection() if self.diff else None
+        seconds = self.seconds or (DIFF_SECONDS if self.diff else VALUE_SECONDS)
+        request = evaluation.Evaluate(self.expression, self.ranks, seconds, selection, ports=self.ports).checked()
         groups = odd_ones_first(await collect_values(tunnels, request))
         if not groups:
             raise NoListener("no matching process is registered", hint=LISTING)
-        differences = await find_differences(tunnels, request, groups) if self.compares else None
+        differences = await find_differences(tunnels, request, groups) if self.diff else None
         return Answer(
             show_values(groups, differences),
             {"groups": as_objects(groups, differences)},
@@ -74,6 +81,12 @@ class Evaluate:
 class Diff(Evaluate):
     """Compare the value of an expression across all processes by checksum, and find the first difference."""
 
-    name: ClassVar[str] = "diff"
-    compares: ClassVar[bool] = True
-    seconds: float = DIFF_SECONDS
+    name = "diff"
+    command = Command(
+        "compare a value across all ranks",
+        "Compares the value of a Python expression, such as 'model.state_dict()', across all ranks. Tensors and arrays "
+        "are compared by shape, dtype and a checksum that is computed in the job. Finds and shows the first "
+        "difference; the data stays in the job. Exits with status 17 if the expression has no value in any rank.",
+        _ARGUMENTS,
+    )
+    diff: bool = True

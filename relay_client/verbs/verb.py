@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
 
+from relay_client.ui.text import parse_chosen_ports, parse_chosen_ranks
 from relay_core.value_parsers import named
 
 if TYPE_CHECKING:
+    from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
 
 __all__ = ["LISTING", "Answer", "Command", "Session", "Verb", "check"]
@@ -37,26 +40,40 @@ class Answer:
 
 @dataclass(frozen=True)
 class Command:
-    """The texts of a command whose options are the fields of its verb; a field without a default is a positional."""
+    """The texts of a command whose arguments are the fields of its verb; a field without a default is a positional."""
 
     summary: str
     description: str
     arguments: Mapping[str, str]
-    """The help of each argument; a field that is not listed has no option, except `ranks`."""
+    """The help of each argument; a field that is not listed is none, except `ranks` and `ports`."""
 
 
-class Verb(Protocol):
-    """A request to the job."""
+@dataclass(frozen=True)
+class Verb(ABC):
+    """A request to the job; the fields of each subclass are its arguments."""
 
     name: ClassVar[str]
-    result: ClassVar[type[Answer]]
-    changes_job: ClassVar[bool]
+    result: ClassVar[type[Answer]] = Answer
+    changes_job: ClassVar[bool] = False
     """Whether it can change what the job does."""
-    checks: ClassVar[Mapping[str, Callable[[str], object]]]
+    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {
+        "ranks": parse_chosen_ranks,
+        "ports": parse_chosen_ports,
+    }
     """For each field with a grammar of its own, the function that raises UsageError if the text is invalid."""
-    command: ClassVar[Command | None]
-    """None if it has no command, or one with other options."""
+    command: ClassVar[Command]
 
+    def must_search(self, roster: Roster) -> bool:
+        """Return whether to search for agents first, although some have been searched for earlier.
+
+        Args:
+            roster: The known agents.
+        """
+        from relay_client.agents.roster import absent_ranks
+
+        return not len(roster) or any(one.may_register for one in absent_ranks(roster))
+
+    @abstractmethod
     async def perform(self, tunnels: Tunnels) -> Answer:
         """Do the work.
 
@@ -78,9 +95,9 @@ def check(request: Verb, option: Callable[[str], str] | None = None) -> None:
     Raises:
         UsageError: an argument is invalid.
     """
-    for field, parse in request.checks.items():
-        with named(option(field)) if option is not None else contextlib.nullcontext():
-            parse(getattr(request, field))
+    for name in [field.name for field in fields(request) if field.name in request.checks]:
+        with named(option(name)) if option is not None else contextlib.nullcontext():
+            request.checks[name](getattr(request, name))
 
 
 class Session:
@@ -108,11 +125,8 @@ class Session:
         Raises:
             RelayDebugError: the verb has failed; UsageError for an invalid argument.
         """
-        from relay_client.agents.roster import absent_ranks
-
         check(request)
-        roster = self._tunnels.roster
-        if not self._has_searched or not len(roster) or any(one.may_register for one in absent_ranks(roster)):
+        if not self._has_searched or request.must_search(self._tunnels.roster):
             await self._tunnels.discover_all(waits=self._waits)
             self._has_searched = True
         return await request.perform(self._tunnels)

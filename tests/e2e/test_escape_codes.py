@@ -1,10 +1,12 @@
 """Facts about escape codes in the tables of the real relay-client, on a terminal and in a pipe."""
 
 import asyncio
+import contextlib
 import re
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -47,13 +49,21 @@ def use(node: Node, memory: int) -> None:
 
 
 @pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("uses_client", [False, True])
 @pytest.mark.parametrize(("no_color", "has_codes"), [("", True), ("1", False)])
-async def test_targets_on_a_terminal(env: dict[str, str], no_color: str, has_codes: bool) -> None:
-    """The heading is bold; with NO_COLOR, the same text has no escape codes at all."""
-    async with (
-        screen() as (shown, descriptor),
-        client_on(descriptor, {**env, "NO_COLOR": no_color}, "--hc", HC, "targets") as client,
-    ):
+async def test_targets_on_a_terminal(
+    env: dict[str, str], tmp_path: Path, uses_client: bool, no_color: str, has_codes: bool
+) -> None:
+    """The heading is bold; with NO_COLOR, the same text has no escape codes at all, whatever a running client has."""
+    here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    async with contextlib.AsyncExitStack() as stack:
+        if uses_client:
+            settings = {**env, **here, "NO_COLOR": "" if no_color else "1", "TERM": "dumb"}
+            command = ("relay_client", "--hc", HC, "--ports", str(free_port()))
+            await (await stack.enter_async_context(program(*command, env=settings))).line("ready on")
+        shown, descriptor = await stack.enter_async_context(screen())
+        variables = {**({} if uses_client else env), **here, "NO_COLOR": no_color}
+        client = await stack.enter_async_context(client_on(descriptor, variables, "--hc", HC, "targets"))
         assert 0 == await asyncio.wait_for(client.wait(), DEADLINE)
         await shown.when(lambda: " 1.2" in shown.text)
         assert has_codes == ("\x1b" in shown.text)

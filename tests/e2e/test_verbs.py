@@ -2,14 +2,21 @@
 
 import asyncio
 import contextlib
+import json
+import re
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.ports import consecutive_ports
-from tests.support.programs import Finished, run
+from relay_core.agent_api.collectives import GroupRecord
+from tests.integration.test_hang import node_of, operations
+from tests.support.deadline import DEADLINE
+from tests.support.fleet import KEY, Node, agent
+from tests.support.ports import consecutive_ports, free_port
+from tests.support.programs import Finished, Program, program, run, stop
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, running_client, running_job, until_registered
 
@@ -28,6 +35,7 @@ threading.Event().wait()
 """
 LAUNCHER = f'for rank in 0 1; do RELAY_WORLD_SIZE=2 RELAY_RANK=$rank {sys.executable} "$1" & done; wait\n'
 QUESTIONS = (
+    ["targets"],
     ["stacks"],
     ["stacks", "--ranks", "1", "--locals", "--all-threads"],
     ["stacks", "--ranks", "9"],
@@ -60,8 +68,9 @@ async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
 
 
 def outcome(finished: Finished) -> tuple[int, str, list[str]]:
-    """Return what a user sees of a command, without its warnings."""
-    return finished.status, finished.stdout, [line for line in finished.stderr.splitlines() if "hint: " in line]
+    """Return what a user sees of a command, without its warnings, and without what the time changes in a table."""
+    shown = re.sub(r'"time": [\d.]+|\b\d+ s\b| +', " ", finished.stdout)
+    return finished.status, shown, [line for line in finished.stderr.splitlines() if "hint: " in line]
 
 
 async def test_both_ways(relay: LocalRelay, tmp_path: Path) -> None:
@@ -96,6 +105,75 @@ async def test_push_both_ways(relay: LocalRelay, tmp_path: Path) -> None:
             for options in ([], ["--json"])
         ]
         assert 1 == len({(status, *hints) for status, _, hints in failed}), failed
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+async def test_watch_both_ways(relay: LocalRelay, tmp_path: Path, options: list[str]) -> None:
+    """`hang --watch` prints each hang once, in the same words through a running relay-client, without credentials."""
+    base, here = free_port(), {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    alone = {**with_key(relay), "RELAY_CLIENT_DIR": str(tmp_path / "none")}
+    node = node_of(base, range(2), 2, behind=1)
+    command = ("relay_client", "hang", "--watch", "1", *options)
+    async with (
+        agent(relay, node),
+        program("relay_client", "--ports", str(free_port()), env={**with_key(relay), **here}) as client,
+    ):
+        await client.line("ready on")
+        async with program(*command, env=here) as one, program(*command, env=alone) as other:
+            for number in (6, 8):
+                reports = [await report(each, options) for each in (one, other)]
+                assert reports[0] == reports[1]
+                assert f"#{number} all_reduce" in reports[0]
+                enter(node, 0, number + 2, number + 1)
+                enter(node, 1, number + 1, number + 1)
+            for each in (one, other):
+                await stop(each)
+
+
+async def test_watch_continues_alone(relay: LocalRelay, tmp_path: Path) -> None:
+    """If the relay-client that `hang --watch` uses exits, the command continues, and reports no hang twice."""
+    base, env = free_port(), {**with_key(relay), "RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    node = node_of(base, range(2), 2, behind=1)
+    async with (
+        agent(relay, node),
+        program("relay_client", "--ports", str(free_port()), env=env) as client,
+    ):
+        await client.line("ready on")
+        async with program("relay_client", "hang", "--watch", "1", "--verbose", env=env) as watching:
+            assert "#6 all_reduce" in await report(watching, [])
+            await stop(client)
+            await watching.line("connecting to the agents")
+            enter(node, 0, 7, 6)
+            assert "#7 all_reduce" in await report(watching, [])
+            await stop(watching)
+
+
+def enter(node: Node, rank: int, entered: int, completed: int) -> None:
+    """Let one of two ranks enter and complete operations."""
+    group = GroupRecord("0", "default_pg", "other", (0, 1), entered, completed, operations(entered))
+    node.collectives[rank] = node.collectives[rank]._replace(groups=(group,))
+
+
+def with_key(relay: LocalRelay) -> dict[str, str]:
+    """Return the environment of a client of the agents in this process."""
+    return {
+        "RELAY_CONNECTION_STRING": f"{relay.connection_string('send')};TunnelKey={b64encode(KEY).decode()}",
+        "RELAY_CA_FILE": str(relay.ca_file),
+    }
+
+
+async def report(watching: Program, options: list[str]) -> str:
+    """Return the next report: a line, or the lines of a JSON object."""
+    text = await stdout_line(watching)
+    while options and not text.endswith("\n}\n"):
+        text += await stdout_line(watching)
+    assert not options or ["jobs"] == list(json.loads(text))
+    return text
+
+
+async def stdout_line(running: Program) -> str:
+    """Return the next line that a program prints."""
+    return (await asyncio.wait_for(running.process.stdout.readline(), DEADLINE)).decode()
 
 
 async def test_which_way(relay: LocalRelay, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from relay_client.ports.forwarder import Forwarder
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.push import Push
 from relay_client.verbs.stacks import Stacks
+from relay_client.verbs.targets import Targets
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, node_of, tunnels, who_serves
@@ -302,6 +303,15 @@ async def test_stacks_in_the_first_moment(relay: LocalRelay, tmp_path: Path) -> 
     ):
         found = await request(here.client, Stacks())
         assert ["node-1", "node-2"] == sorted(host for group in found.data["groups"] for host in group["hosts"])
+
+
+async def test_targets_of_a_new_job(relay: LocalRelay, tmp_path: Path) -> None:
+    """A job that has just been started is listed: `targets` searches, although the relay-client knows other agents."""
+    async with running(relay, tmp_path / "own") as here, node_of(relay, free_port(), rank=3, script="first.py"):
+        assert ["first.py"] == [each["script"] for each in (await request(here.client, Targets())).data["targets"]]
+        async with node_of(relay, free_port(), rank=0, script="second.py"):
+            found = await request(here.client, Targets())
+    assert ["first.py", "second.py"] == sorted(each["script"] for each in found.data["targets"])
 
 
 @pytest.mark.parametrize("ends", [False, True])

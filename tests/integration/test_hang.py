@@ -63,8 +63,8 @@ async def test_many_ranks_on_many_nodes(relay: LocalRelay) -> None:
     assert (
         "group 'default' (64 ranks): collective #6 all_reduce [16] float32; entered by ranks 0-40,42-63 at "
         "train.py:90 in step (12 s ago); missing rank 41, which is at train.py:41 in step (blocked in a call)"
-    ) == verdict_as_text(chosen)
-    text = verdict_as_text([found[base], found[other]])
+    ) == verdict_as_text(verdict_as_object(chosen))
+    text = verdict_as_text(verdict_as_object([found[base], found[other]]))
     assert f"job on ports {other}-{other + 1} (train.py):\n\n" in text
 
 
@@ -79,7 +79,7 @@ async def test_agent_that_does_not_answer(relay: LocalRelay) -> None:
     assert (
         "group 'default' (4 ranks): collective #6 all_reduce [16] float32; entered by ranks 0-1 at train.py:90 in step "
         "(12 s ago); unknown: ranks 2-3, which did not answer within 1 s"
-    ) == verdict_as_text([verdict])
+    ) == verdict_as_text(verdict_as_object([verdict]))
 
 
 async def test_json(relay: LocalRelay) -> None:

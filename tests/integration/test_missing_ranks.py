@@ -10,7 +10,7 @@ import pytest
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.hang.examine import collect_replies
-from relay_client.hang.output import verdict_as_text
+from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import NOT_REGISTERED, read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_client.mcp.control import Control
@@ -133,7 +133,7 @@ async def test_hang_of_half_a_job(relay: LocalRelay) -> None:
     assert (
         "group 'default' (4 ranks): collective #6 all_reduce [16] float32; entered by ranks 2-3 (12 s ago), "
         f"now at train.py:90 in step (blocked in a call); unknown: ranks 0-1, which {plural}"
-    ) == verdict_as_text(verdicts)
+    ) == verdict_as_text(verdict_as_object(verdicts))
 
 
 async def test_stacks_of_half_a_job(relay: LocalRelay) -> None:

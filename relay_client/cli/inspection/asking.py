@@ -18,24 +18,23 @@ from typing import TYPE_CHECKING
 
 from relay_client.cli.common import make_tunnels, quiet_logging
 from relay_client.cli.running.common import add_client, clients_named, only_client
-from relay_client.verbs.verb import Answer, check
+from relay_client.verbs.verb import Answer, Verb, check
 from relay_core.errors import RelayDebugError
 from relay_core.program.options import access_settings
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
     from relay_client.control.state import ClientId
-    from relay_client.verbs.table import JobRequest
     from relay_client.verbs.verb import Session
 
 __all__ = ["Perform", "add_client", "ask", "performing", "show"]
 
-Perform = Callable[["JobRequest"], Awaitable[Answer]]
+Perform = Callable[[Verb], Awaitable[Answer]]
 
 logger = logging.getLogger(__name__)
 
 
-def ask(arguments: argparse.Namespace, request: JobRequest) -> int:
+def ask(arguments: argparse.Namespace, request: Verb) -> int:
     """Perform a verb, print the answer, and return the exit status.
 
     Raises:
@@ -82,7 +81,7 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
         client = await _find(arguments, stack)
         session: Session | None = None
 
-        async def perform(request: JobRequest) -> Answer:
+        async def perform(request: Verb) -> Answer:
             nonlocal client, session
             if client is not None and request.name in client.about.verbs:
                 from relay_client.control.client import ClientExited

@@ -1,87 +1,56 @@
-"""`relay-client hang`: shows in which collective operation a job is waiting, and for which ranks."""
+"""`relay-client hang`: the command of the verb `hang`, and its option `--watch`, which performs the verb repeatedly."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from typing import Any
 
-from relay_client.cli.common import Commands, add_command, add_json, quiet_logging, run_with_tunnels
-from relay_client.cli.inspection.asking import add_client, ask, show
-from relay_client.ui.text import parse_chosen_ports
-from relay_client.verbs.hang import Hang, as_answer
+from relay_client.cli.common import parse_positive_duration, quiet_logging
+from relay_client.cli.inspection.asking import ask, performing
+from relay_client.cli.inspection.verb_command import VerbCommand
+from relay_client.verbs.hang import Hang
 from relay_client.verbs.verb import check
-from relay_core.errors import UsageError
 from relay_core.program.options import argument_type
-from relay_core.value_parsers import parse_duration
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay_client.agents.tunnels import Tunnels
-    from relay_client.hang.verdict import JobVerdict
-
-__all__ = ["add_parser"]
+__all__ = ["HangCommand"]
 
 
-def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = add_command(
-        commands,
-        "hang",
-        run,
-        summary="show which ranks a collective operation is waiting for",
-        description="Shows, for each process group, the collective operation in which ranks are waiting, the ranks "
-        "that have entered it, and where the missing ranks are. Exits with status 16 if ranks are waiting, or with "
-        "status 0 otherwise.",
-    )
-    parser.add_argument(
-        "--ports",
-        default="",
-        metavar="RANGE",
-        help="report only jobs with a rank on these logical ports, such as 5678-5685",
-    )
-    parser.add_argument(
-        "--watch",
-        type=argument_type(_parse_patience),
-        default=None,
-        metavar="TIME",
-        help="keep running, and print the report whenever no rank has made progress for TIME, such as 120 or 2m",
-    )
-    add_client(parser)
-    add_json(parser)
+class HangCommand(VerbCommand):
+    """Adds and performs the command."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add `--watch`."""
+        parser.add_argument(
+            "--watch",
+            type=argument_type(parse_positive_duration),
+            default=None,
+            metavar="TIME",
+            help="keep running, and print the report whenever no rank has made progress for TIME, such as 120 or 2m",
+        )
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Print the verdict, or with `--watch`, each verdict on jobs that have begun to hang."""
+        if arguments.watch is None:
+            return ask(arguments, self.request(arguments))
+        from relay_core.program.run import run_until_stopped
+
+        request = Hang(arguments.ports, once=True)
+        check(request, lambda field: f"--{field}")
+        quiet_logging(arguments)
+        return run_until_stopped(_watch(arguments, request))
 
 
-def _parse_patience(text: str) -> float:
-    seconds = parse_duration(text)
-    if not seconds:
-        raise UsageError(f"invalid duration: '{text}'", hint="use a duration above 0, such as 2m")
-    return seconds
+async def _watch(arguments: argparse.Namespace, request: Hang) -> None:
+    from relay_client.hang.examine import watch
+    from relay_client.hang.output import verdict_as_text
 
+    async def look() -> Any:
+        return (await perform(request)).data
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the verdict.
+    def report(found: Mapping[str, Any]) -> None:
+        print(json.dumps(found, indent=2) if arguments.json else verdict_as_text(found), flush=True)
 
-    Raises:
-        UsageError: `--watch`, which always connects to the agents itself, is combined with `--client`.
-    """
-    request = Hang(arguments.ports)
-    if arguments.watch is None:
-        return ask(arguments, request)
-    if arguments.client:
-        raise UsageError("--watch cannot use a running relay-client", hint="omit --client")
-    check(request, lambda field: f"--{field}")
-    ports = parse_chosen_ports(arguments.ports)
-
-    async def watch_jobs(tunnels: Tunnels) -> None:
-        from relay_client.hang.examine import watch
-
-        async with tunnels:
-            await tunnels.discover_all()
-            await watch(tunnels, ports, arguments.watch, lambda due: _show(due, as_json=arguments.json))
-
-    quiet_logging(arguments)
-    return run_with_tunnels(arguments, watch_jobs)
-
-
-def _show(verdicts: Sequence[JobVerdict], *, as_json: bool) -> None:
-    show(as_answer(verdicts), as_json=as_json)
+    async with performing(arguments) as perform:
+        await watch(look, arguments.watch, report)

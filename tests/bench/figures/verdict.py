@@ -13,7 +13,7 @@ import time
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.hang.examine import collect_replies
-from relay_client.hang.output import verdict_as_text
+from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_core.net.relay_tls import client_tls
@@ -65,7 +65,7 @@ async def _times(stage: Stage, ranks: int, turns: int) -> list[float]:
         for _ in range(turns):
             started = time.monotonic()
             (job,) = read_jobs(await collect_replies(tunnels))
-            text = verdict_as_text([JobVerdict.of(job)])
+            text = verdict_as_text(verdict_as_object([JobVerdict.of(job)]))
             times.append(time.monotonic() - started)
             assert f"missing rank {ranks - 1}, which is at loader.py:88 in load_batch" in text, text
     return times

@@ -1,0 +1,54 @@
+"""The verb `targets`: the processes that can be debugged."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relay_client.verbs.verb import Answer, Command, Verb
+
+if TYPE_CHECKING:
+    from relay_client.agents.roster import Roster
+    from relay_client.agents.tunnels import Tunnels
+    from relay_client.ui.target_table import Row
+
+__all__ = ["Targets", "table_rows"]
+
+
+@dataclass(frozen=True)
+class Targets(Verb):
+    """Search for agents, and return the processes that can be debugged."""
+
+    name = "targets"
+    command = Command(
+        "list the processes that can be debugged",
+        "Lists each process that can be debugged, with its node, rank, logical port, process id, script "
+        "and state. If the job was started with --debug-monitor, also lists CPU, memory and GPU usage.",
+        {},
+    )
+    width: int = 0
+    """Number of columns of the terminal, to which the table is fitted; 0 for a table of any width."""
+    color: bool = False
+    """Whether the text has bold headings for a terminal."""
+
+    def must_search(self, _roster: Roster) -> bool:
+        """Return True: a job that has just been started is listed, even if the relay-client knows other agents."""
+        return True
+
+    async def perform(self, tunnels: Tunnels) -> Answer:
+        """List what all agents have announced."""
+        from relay_client.ui.target_table import as_json, by_node, plain_table, run_lines, terminal_table
+
+        agents, lines = by_node(tunnels.roster), table_rows(tunnels)
+        table = terminal_table(lines, self.width, color=self.color) if self.width else plain_table(lines)
+        runs = run_lines(agents)
+        return Answer("\n".join([table, *(["", *runs] if runs else [])]), as_json(agents))
+
+
+def table_rows(tunnels: Tunnels) -> list[Row]:
+    """Return the rows of the table of all targets."""
+    from relay_client.ui.target_table import by_node, rows
+
+    now = time.time()
+    return rows(by_node(tunnels.roster), now, tunnels.roster.port_owners(now))
