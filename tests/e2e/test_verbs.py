@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import re
 import sys
@@ -17,7 +18,7 @@ from tests.support.deadline import DEADLINE
 from tests.support.fleet import KEY, Node, agent
 from tests.support.ports import consecutive_ports, free_port
 from tests.support.programs import Finished, Program, program, run, stop
-from tests.support.relay import HC, LocalRelay
+from tests.support.relay import HC, LocalRelay, local_relay
 from tests.support.run_job import access, running_client, running_job, until_registered
 
 pytestmark = pytest.mark.e2e
@@ -107,6 +108,24 @@ async def test_push_both_ways(relay: LocalRelay, tmp_path: Path) -> None:
         assert 1 == len({(status, *hints) for status, _, hints in failed}), failed
 
 
+async def test_saves_are_pushed(relay: LocalRelay, tmp_path: Path) -> None:
+    """`push --watch` pushes each save through a running relay-client too, without credentials, until Ctrl-C."""
+    here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    file = tmp_path / "model.py"
+    async with (
+        job(relay, tmp_path) as port,
+        running_client(relay, tmp_path, "--ports", str(port), **here),
+        program("relay_client", "push", "--now", "--watch", str(file), env=here) as watching,
+    ):
+        await watching.line("press Ctrl-C to stop")
+        for number in (2, 3):
+            file.write_text(f"def f():\n    return {number}\n")
+            assert "; ranks 0-1: f()" in await stdout_line(watching)
+            found = await run("relay_client", "eval", "model.f()", env=here)
+            assert f"ranks 0-1  {number}" == found.stdout.splitlines()[0], found
+        await stop(watching)
+
+
 @pytest.mark.parametrize("options", [[], ["--json"]])
 async def test_watch_both_ways(relay: LocalRelay, tmp_path: Path, options: list[str]) -> None:
     """`hang --watch` prints each hang once, in the same words through a running relay-client, without credentials."""
@@ -174,6 +193,58 @@ async def report(watching: Program, options: list[str]) -> str:
 async def stdout_line(running: Program) -> str:
     """Return the next line that a program prints."""
     return (await asyncio.wait_for(running.process.stdout.readline(), DEADLINE)).decode()
+
+
+async def test_interrupted_command(relay: LocalRelay, tmp_path: Path) -> None:
+    """Ctrl-C of a push cancels it in the running relay-client, which performs the next one: only that is executed."""
+    here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    port = consecutive_ports(2)[0]
+    options = ("--port", str(port), "--debug-ranks", "none", "--debug-allow-edit")
+    file, versions = tmp_path / "model.py", [f"def f():\n    return {number}\n" for number in range(3)]
+    async with contextlib.AsyncExitStack() as stack:
+        jobs = []
+        for rank in range(2):
+            node = tmp_path / f"node-{rank}"
+            node.mkdir()
+            (node / "model.py").write_text(versions[0])
+            (node / "train.py").write_text(SCRIPT)
+            variables = {"RELAY_WORLD_SIZE": "2", "RELAY_RANK": str(rank)}
+            jobs.append(
+                await stack.enter_async_context(running_job(relay, node / "train.py", *options, cwd=node, **variables))
+            )
+            await until_registered(relay, tmp_path, rank + 1)
+            if rank == 0:
+                client = await stack.enter_async_context(running_client(relay, tmp_path, "--ports", str(port), **here))
+                file.write_text(versions[1])
+                async with program("relay_client", "push", "--now", "--as", "model.py", str(file), env=here) as pushing:
+                    await client.line("waiting up to 30 s for rank 1")
+                    await stop(pushing)
+        file.write_text(versions[2])
+        pushed = await run("relay_client", "push", "--now", "--as", "model.py", str(file), env=here)
+        assert (0, "ranks 0-1: f()") == (pushed.status, pushed.stdout.splitlines()[1]), pushed
+        digest = hashlib.sha256(versions[2].encode()).hexdigest()[:12]
+        for each in jobs:
+            assert f"(sha256 {digest}: f()" in await each.line("replaced the code in")
+
+
+async def test_two_hybrid_connections(tmp_path: Path) -> None:
+    """With relay-clients on two hybrid connections, a command without a name is a usage error that lists both."""
+    here = {"RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    async with local_relay(tmp_path / "tls", hybrid_connections=("first", "second")) as relay:
+        env = {"RELAY_CONNECTION_STRING": relay.connection_string("send", hc=None), "RELAY_CA_FILE": str(relay.ca_file)}
+        async with contextlib.AsyncExitStack() as stack:
+            for name in ("first", "second"):
+                command = ("relay_client", "--hc", name, "--ports", str(free_port()))
+                client = await stack.enter_async_context(program(*command, env={**env, **here}))
+                await client.line("ready on")
+            for command in (["targets"], ["stacks"], ["hang", "--watch", "1"]):
+                refused = await run("relay_client", *command, env=here)
+                assert (2, "") == (refused.status, refused.stdout)
+                assert re.search(r"2 relay-clients are running: \w{8} \('first'\), \w{8} \('second'\)", refused.stderr)
+                assert "hint: choose one with --client" in refused.stderr
+            for choice in ("--client", "--hc"):
+                chosen = await run("relay_client", "targets", choice, "second", env=here)
+                assert (9, True) == (chosen.status, "no agent is listening on 'second'" in chosen.stderr), chosen
 
 
 async def test_which_way(relay: LocalRelay, tmp_path: Path) -> None:
