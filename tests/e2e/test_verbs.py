@@ -49,6 +49,7 @@ QUESTIONS = (
     ["eval", "--ports", "1", "rank"],
     ["eval", "--ranks", "0", "--timeout", "20s", "rank"],
     ["diff", "rank"],
+    ["eval", "--diff", "rank"],
     ["diff", "rank", "--ranks", "x"],
 )
 
@@ -165,6 +166,25 @@ async def test_watch_continues_alone(relay: LocalRelay, tmp_path: Path) -> None:
             enter(node, 0, 7, 6)
             assert "#7 all_reduce" in await report(watching, [])
             await stop(watching)
+
+
+@pytest.mark.parametrize("uses_client", [False, True])
+async def test_watch_of_the_next_job(relay: LocalRelay, tmp_path: Path, uses_client: bool) -> None:
+    """`hang --watch` does not end with the job: the next one on the hybrid connection is watched too."""
+    env = {**with_key(relay), "RELAY_CLIENT_DIR": str(tmp_path / "own")}
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(contextlib.AsyncExitStack())
+        await first.enter_async_context(agent(relay, node_of(free_port(), range(2), 2, behind=1)))
+        if uses_client:
+            command = ("relay_client", "--ports", str(free_port()))
+            client = await stack.enter_async_context(program(*command, env=env))
+            await client.line("ready on")
+        watching = await stack.enter_async_context(program("relay_client", "hang", "--watch", "1", env=env))
+        assert "missing rank 1, " in await report(watching, [])
+        await first.aclose()
+        await stack.enter_async_context(agent(relay, node_of(free_port(), range(3), 3, behind=2)))
+        assert "missing rank 2, " in await report(watching, [])
+        await stop(watching)
 
 
 def enter(node: Node, rank: int, entered: int, completed: int) -> None:
