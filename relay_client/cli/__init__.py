@@ -1,4 +1,4 @@
-"""The `relay-client` command: its options, and one module per subcommand. Only this package prints.
+"""The `relay-client` command: its options, and its commands. Only this package prints.
 
 Each module imports what its command needs only when the command runs: `--help` must not wait for asyncio and TLS.
 """
@@ -9,12 +9,11 @@ import argparse
 import sys
 from typing import Protocol
 
-from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, tensorboard, wait
+from relay_client.cli import attach, demo, doctor, forward, init, mcp, pdb, running, tensorboard, wait
 from relay_client.cli.common import PROGRAM, Commands, add_quiet, add_verbose
 from relay_client.cli.inspection.hang import HangCommand
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.cli.push import PushCommand
-from relay_client.cli.running import events, group, logs, release, status, stop
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.push import Push
 from relay_client.verbs.table import VERBS
@@ -34,8 +33,7 @@ class _Command(Protocol):
 COMMANDS: tuple[_Command, ...] = (
     *(init, doctor, wait, attach, tensorboard),
     *({Hang: HangCommand, Push: PushCommand}.get(verb, VerbCommand)(verb) for verb in VERBS),
-    *(pdb, mcp, demo),
-    *(status, release, group, logs, events, stop),
+    *(pdb, mcp, demo, running),
 )
 """Modules and the commands of verbs, in the order in which `--help` lists them."""
 

@@ -25,7 +25,7 @@ from relay_client.cli.common import (
     run_controlled,
     run_with_tunnels,
 )
-from relay_client.cli.running.common import only_client, running
+from relay_client.cli.running import only_client, running
 from relay_client.ui.text import format_ranks, parse_ranks
 from relay_client.verbs.targets import table_rows
 from relay_core.errors import ConfigurationError, NoListener, UsageError

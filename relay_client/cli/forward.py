@@ -17,7 +17,7 @@ from relay_client.cli.common import (
     run_controlled,
     run_with_tunnels,
 )
-from relay_client.cli.running.events import print_own_events
+from relay_client.cli.running import print_own_events
 from relay_client.ui.text import CHECK_PORTS, format_ports
 from relay_client.verbs.targets import table_rows
 from relay_core.errors import NoListener, RelayDebugError, UsageError

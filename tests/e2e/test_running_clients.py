@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.cli.running.common import answers, running
+from relay_client.cli.running import answers, running
 from relay_client.control.messages import GetStatus
 from relay_core.errors import ConnectionLost
 from tests.support.deadline import DEADLINE

@@ -33,13 +33,13 @@ COVERED_BY = {
     "tests/integration/test_forwarding.py": "relay_client/ports/ forwarder",
     "tests/integration/test_editor_session.py": "relay_client/ports/ waiting_connection",
     "tests/unit/relay_client/job_session/test_session.py": "relay_client/job_session/ translation stepping wire",
-    "tests/e2e/test_all_ranks_commands.py": "relay_client/cli/running/ group",
     "tests/integration/test_pdb.py": "relay_client/pdb/ prompt",
+    "tests/e2e/test_running_clients.py": "relay_client/cli/ running",
     "tests/integration/test_control.py": "relay_client/control/ client server service snapshot",
     "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
     "tests/integration/test_page.py": "relay_client/page/ server",
     "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",
-    "tests/unit/relay_client/cli/running/test_status_text.py": (
+    "tests/unit/relay_client/control/test_status_text.py": (
         "relay_client/control/ state relay_client/ports/ connection_state"
     ),
     # Whole programs: what an interpreter, debugpy or a terminal does cannot be had in one process.
@@ -63,7 +63,6 @@ COVERED_BY = {
     "tests/e2e/test_run_and_look.py": (
         "relay_client/cli/ pdb relay_client/cli/inspection/ verb_command relay_client/verbs/ stacks"
     ),
-    "tests/e2e/test_running_clients.py": "relay_client/cli/running/ common events logs release stop",
     "tests/unit/relay_agent/agent/test_port_targets.py": "relay_agent/agent/ targets",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import make_tunnels, quiet_logging
-from relay_client.cli.running.common import add_client, clients_named, only_client
+from relay_client.cli.running import add_client, clients_named, only_client
 from relay_client.verbs.verb import Answer, Verb, check
 from relay_core.errors import RelayDebugError
 from relay_core.program.options import access_settings

@@ -157,7 +157,7 @@ def test_nothing_is_read_during_a_capture(cuda: Cuda, late: Any, where: str) -> 
     streams = {"caller": ["default", "captured"], "stopped thread": ["captured", "default"], "torch": ["default"] * 2}
     stopped, caller = map(cuda.stream, streams[where])
     with stopped, remembered_while_stopped(), caller:
-        shown = repr(compute_statistics(late))
+        shown = repr(compute_statistics(late, seconds=DEADLINE))
     assert (f"incomplete: {CAPTURE}", []) == (shown, cuda.waits)
 
 

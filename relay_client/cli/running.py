@@ -1,0 +1,429 @@
+"""Commands that inspect or control running relay-clients; they need no credentials."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from relay_client.cli.common import Commands, add_command, add_json, quiet_logging
+from relay_client.ui.text import format_ranks
+from relay_core.errors import ConnectionLost, NoClient, NoListener, RelayDebugError, UsageError
+from relay_core.program.options import argument_type
+from relay_core.value_parsers import parse_port
+
+if TYPE_CHECKING:
+    from relay_client.control.client import ControlClient
+    from relay_client.control.messages import Event, LogLine, Request
+    from relay_client.control.service import ControlService
+    from relay_client.control.state import ClientId
+
+__all__ = [
+    "add_client",
+    "add_parser",
+    "answers",
+    "clients_named",
+    "only_client",
+    "print_own_events",
+    "running",
+]
+
+
+def add_client(parser: argparse.ArgumentParser) -> None:
+    """Add `--client`."""
+    parser.add_argument(
+        "--client",
+        default="",
+        metavar="NAME",
+        help="use only the relay-client with this id, process id or hybrid connection, as shown by 'relay-client "
+        "status'",
+    )
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_client(parser)
+    add_json(parser)
+
+
+_add_command = functools.partial(add_command, add_options=_add_options)
+"""Adds a command that inspects or controls running relay-clients; they need no credentials."""
+
+
+def _run_with_clients(
+    arguments: argparse.Namespace, command: Callable[[Sequence[ControlClient]], Awaitable[None]]
+) -> int:
+    """Run a command with the running relay-clients that the command line names.
+
+    Raises:
+        NoClient: no running relay-client matches.
+    """
+    from relay_core.program.run import run_until_stopped
+
+    async def run() -> None:
+        async with running(lambda _about: True) as clients:
+            await command(clients_named(clients, arguments.client))
+
+    quiet_logging(arguments)
+    return run_until_stopped(run())
+
+
+@contextlib.asynccontextmanager
+async def running(is_wanted: Callable[[ClientId], bool]) -> AsyncIterator[list[ControlClient]]:
+    """Connect to the selected running relay-clients during an `async with` block."""
+    from relay_client.control.client import running_clients
+
+    found = await running_clients()
+    try:
+        yield [client for client in found if is_wanted(client.about)]
+    finally:
+        for client in found:
+            await client.close()
+
+
+async def answers(clients: Sequence[ControlClient], request: Request) -> list[Any]:
+    """Return the results of a request from those relay-clients that have not exited in the meantime.
+
+    Raises:
+        ConnectionLost: all of them have exited.
+        RelayDebugError: a request failed.
+    """
+    found: list[Any] = []
+    lost = None
+    for client in clients:
+        try:
+            found.append(await client.request(request))
+        except ConnectionLost as error:
+            lost = error
+    if lost is not None and not found:
+        raise lost
+    return found
+
+
+def clients_named(clients: Sequence[ControlClient], name: str) -> list[ControlClient]:
+    """Return the relay-clients with this id, process id or hybrid connection, or all of them for "".
+
+    Raises:
+        NoClient: there are none.
+    """
+    found = [one for one in clients if not name or name in {one.about.id, str(one.about.pid), one.about.hc}]
+    if not found:
+        raise _no_client(name)
+    return found
+
+
+def _no_client(name: str) -> NoClient:
+    which = f"no relay-client named '{name}' is running" if name else "no relay-client is running"
+    return NoClient(which, hint="to start one, run: relay-client --hc NAME --ports 5678")
+
+
+def only_client(clients: Sequence[ControlClient]) -> ControlClient:
+    """Return the only relay-client.
+
+    Raises:
+        UsageError: several relay-clients are running.
+    """
+    if len(clients) > 1:
+        names = ", ".join(f"{client.about.id} ('{client.about.hc}')" for client in clients)
+        raise UsageError(f"{len(clients)} relay-clients are running: {names}", hint="choose one with --client")
+    return clients[0]
+
+
+async def _first_response(
+    clients: Sequence[ControlClient], request: Request, refused: type[RelayDebugError] = NoListener
+) -> Any:
+    """Send a request to relay-clients one by one, and return the first result, which has the type `request.result`.
+
+    Args:
+        clients: The relay-clients.
+        request: The request.
+        refused: The errors after which the request is sent to the next relay-client.
+
+    Raises:
+        RelayDebugError: every relay-client answered with an error; an error other than NoListener takes precedence.
+    """
+    errors: list[RelayDebugError] = []
+    for client in clients:
+        try:
+            return await client.request(request)
+        except refused as error:
+            errors.append(error)
+    raise min(errors or [_no_client("")], key=lambda error: isinstance(error, NoListener))
+
+
+def _as_json(value: object) -> str:
+    """Return a value as indented JSON."""
+    from relay_client.control.protocol import encode
+
+    return json.dumps(encode(value), indent=2)
+
+
+# `relay-client status`: shows nodes, ranks, local ports and connections of the running relay-clients.
+
+
+def _add_status(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    _add_command(
+        commands,
+        "status",
+        _run_status,
+        summary="show nodes, ranks, stops and local ports",
+        description="Shows this user's running relay-clients: their nodes, ranks and local ports, where each rank is "
+        "stopped, and who holds it.",
+    )
+
+
+def _run_status(arguments: argparse.Namespace) -> int:
+    """Print the state."""
+    from relay_client.control.messages import GetStatus
+    from relay_client.control.status_text import status_text
+
+    async def show(clients: Sequence[ControlClient]) -> None:
+        found = await answers(clients, GetStatus())
+        if arguments.json:
+            print(_as_json(tuple(found)))
+        else:
+            print("\n\n".join(status_text(status) for status in found))
+
+    return _run_with_clients(arguments, show)
+
+
+# `relay-client release`: disconnects this machine's debuggers from a rank.
+
+
+def _add_release(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = _add_command(
+        commands,
+        "release",
+        _run_release,
+        summary="disconnect a rank's debugger; the rank continues",
+        description="Closes a running relay-client's connections to a rank, and the local port that 'attach' opened "
+        "for that rank. The rank then continues at full speed.",
+    )
+    parser.add_argument("rank", type=int, nargs="?", default=None, metavar="RANK", help="global rank")
+    parser.add_argument(
+        "--port",
+        type=argument_type(parse_port),
+        default=None,
+        metavar="PORT",
+        help="logical port of the process; use it if several jobs have this rank",
+    )
+
+
+def _run_release(arguments: argparse.Namespace) -> int:
+    """Release the rank.
+
+    Raises:
+        UsageError: neither a rank nor a port is given, or both are.
+    """
+    from relay_client.control.messages import Release
+
+    rank, port = arguments.rank, arguments.port
+    if (rank is None) == (port is None):
+        raise UsageError("give either a rank or a port", hint="run, for example, 'relay-client release 3'")
+
+    async def release(clients: Sequence[ControlClient]) -> None:
+        # Only one of several relay-clients may hold the rank; the others refuse.
+        released = await _first_response(clients, Release(rank, port), RelayDebugError)
+        if arguments.json:
+            print(_as_json(released))
+            return
+        count = released.connections
+        closed = f"{count} connection{'' if count == 1 else 's'} closed"
+        print(f"{f'port {port}' if rank is None else format_ranks([rank])} is released: {closed}")
+
+    return _run_with_clients(arguments, release)
+
+
+# `relay-client group`: chooses the ranks that move together in an editor's session of all ranks.
+
+
+def _add_group(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = _add_command(
+        commands,
+        "group",
+        _run_group,
+        summary="choose the ranks that step together",
+        description="Chooses the ranks that continue, step and pause together in editors that are attached to the "
+        "--all-ranks port, as @group does in the debug console. Without GROUP, prints the current group.",
+    )
+    parser.add_argument(
+        "group",
+        nargs="?",
+        default=None,
+        metavar="GROUP",
+        help="ranks in the group: all, here (the ranks at the same place as the rank that the editor shows), or a list "
+        "such as 0,3-5",
+    )
+
+
+def _run_group(arguments: argparse.Namespace) -> int:
+    """Choose the group."""
+    from relay_client.control.messages import ChooseGroup
+
+    async def choose(clients: Sequence[ControlClient]) -> None:
+        chosen = await _first_response(clients, ChooseGroup(arguments.group))
+        print(_as_json(chosen) if arguments.json else chosen.text)
+
+    return _run_with_clients(arguments, choose)
+
+
+# `relay-client logs`: shows the log lines of the running relay-clients.
+
+
+def _add_logs(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = _add_command(
+        commands,
+        "logs",
+        _run_logs,
+        summary="show the log of a running relay-client",
+        description="Shows the last log lines of the running relay-clients, even if their terminals have been closed.",
+    )
+    parser.add_argument("--follow", action="store_true", default=False, help="keep printing new lines until Ctrl-C")
+    parser.add_argument(
+        "--lines",
+        type=argument_type(_parse_count),
+        default=200,
+        metavar="COUNT",
+        help="number of lines to show (default: %(default)s)",
+    )
+
+
+def _parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"invalid number of lines: '{text}'", hint="use a number, such as 50")
+    return int(text)
+
+
+def _run_logs(arguments: argparse.Namespace) -> int:
+    """Print the lines."""
+    from relay_client.control.messages import LogLine, Logs
+    from relay_core.net.tasks import run_together
+
+    async def show(clients: Sequence[ControlClient]) -> None:
+        async def show_one(client: ControlClient) -> None:
+            name = client.about.id if len(clients) > 1 else ""
+            found = await client.request(Logs(arguments.lines, arguments.follow))
+            for line in found.lines:
+                _print_line(line, client.about.id, name, as_json=arguments.json)
+            if arguments.follow:
+                async for event in client.events():
+                    line = LogLine(event.time, event.level or "", event.text)
+                    _print_line(line, client.about.id, name, as_json=arguments.json)
+
+        await run_together(*(show_one(client) for client in clients))
+
+    return _run_with_clients(arguments, show)
+
+
+def _print_line(line: LogLine, client: str, name: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"client": client, "time": line.time, "level": line.level, "text": line.text}), flush=True)
+        return
+    clock = time.strftime("%H:%M:%S", time.localtime(line.time))
+    level = "" if line.level == "info" else f"{line.level}: "
+    print(f"{clock} {f'{name} ' if name else ''}{level}{line.text}", flush=True)
+
+
+# `relay-client events`: prints the events of the running relay-clients as JSON lines.
+
+
+def _add_events(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = _add_command(
+        commands,
+        "events",
+        _run_events,
+        summary="print events of running relay-clients as JSON lines",
+        description="Prints the events of the running relay-clients, one JSON object per line, until they exit or you "
+        "press Ctrl-C. The output is JSON with or without --json. The 'Control socket' page in the documentation "
+        "lists the events.",
+    )
+    parser.add_argument(
+        "--only", action="append", default=None, metavar="KIND", help="print only events of this kind; repeatable"
+    )
+
+
+def _run_events(arguments: argparse.Namespace) -> int:
+    """Print the events."""
+    from relay_client.control.messages import Subscribe
+    from relay_core.net.tasks import run_together
+
+    async def show(clients: Sequence[ControlClient]) -> None:
+        async def show_one(client: ControlClient) -> None:
+            await client.request(Subscribe(tuple(arguments.only) if arguments.only else None))
+            async for event in client.events():
+                _print_event(event)
+
+        await run_together(*(show_one(client) for client in clients))
+
+    return _run_with_clients(arguments, show)
+
+
+async def print_own_events(service: ControlService) -> None:
+    """Print the events of this process from now on; stop the process once nobody is reading them."""
+    from relay_client.control.messages import Subscribe
+    from relay_client.control.service import Subscriber
+
+    def show(event: Event) -> None:
+        try:
+            _print_event(event)
+        except BrokenPipeError:
+            service.subscribers.discard(subscriber)
+            service.stopping.set()
+
+    subscriber = Subscriber(show)
+    service.subscribers.add(subscriber)
+    await service.answer(Subscribe(), subscriber)
+
+
+def _print_event(event: Event) -> None:
+    from relay_client.control.protocol import encode
+
+    print(json.dumps(encode(event)), flush=True)
+
+
+# `relay-client stop`: stops a running relay-client.
+
+
+def _add_stop(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = _add_command(
+        commands,
+        "stop",
+        _run_stop,
+        summary="stop a running relay-client",
+        description="Stops a running relay-client, as Ctrl-C does, and returns once its ports are closed.",
+    )
+    parser.add_argument("--all", action="store_true", default=False, help="stop all running relay-clients")
+
+
+def _run_stop(arguments: argparse.Namespace) -> int:
+    """Stop the relay-clients, and wait until they have exited."""
+    from relay_client.control.messages import Stop
+
+    async def stop(clients: Sequence[ControlClient]) -> None:
+        chosen = clients if arguments.all else [only_client(clients)]
+        for client in chosen:
+            with contextlib.suppress(ConnectionLost):  # it has exited in the meantime
+                await client.request(Stop())
+        for client in chosen:
+            await client.until_closed()
+            if not arguments.json:
+                print(f"relay-client {client.about.id} (pid {client.about.pid}) has exited")
+        if arguments.json:
+            print(_as_json(tuple(client.about for client in chosen)))
+
+    return _run_with_clients(arguments, stop)
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the commands, in the order in which `--help` lists them."""
+    for add in (_add_status, _add_release, _add_group, _add_logs, _add_events, _add_stop):
+        add(commands)

@@ -1,1 +1,0 @@
-"""Commands that inspect or control running relay-clients; they need no credentials."""
