@@ -4,6 +4,23 @@ All start with the same twelve bytes (magic, version, oldest version, capabiliti
 report why they refuse. Bytes after the last field of RESUME and RESUMED are ignored and can be used by later versions.
 
 The proofs of RESUME and RESUMED are computed here too, because they cover exactly these fields.
+
+Why a proof and not the secret itself: a RESUME can be cut off, delayed or sent again by whoever carries it, and a
+secret that has been sent once is known to all of them. The HMAC binds the secret to one attempt. Each of its fields
+refuses a substitution:
+
+    session id   the proof of one session for another one
+    epoch        an old RESUME, which could take the session away from its client
+    received     changed numbers, after which frames would be skipped or sent twice
+    nonce        an old RESUMED, with which somebody could pretend to be the agent
+    role         the client's proof as the agent's
+
+Why fixed structures and not JSON: the fields are binary, the lengths are part of the check, and a first frame is parsed
+before anything is known about its sender. Only `info`, which the tunnel does not interpret, is JSON.
+
+What is ugly: without a tunnel key, WELCOME carries the secret unencrypted, and a relay that reads it can resume the
+session. Nothing in this module can prevent that; a key exchange without authentication would only exclude a relay that
+reads and does not change. The proof still keeps out everybody who has seen no WELCOME.
 """
 
 from __future__ import annotations

@@ -1,4 +1,22 @@
-"""The agent's sessions: assigns accepted WebSockets to them, and keeps sessions that have lost their transport."""
+"""The agent's sessions: assigns accepted WebSockets to them, and keeps sessions that have lost their transport.
+
+    SessionTable        the sessions without I/O: which one a first frame belongs to, which one is replaced
+    AgentTunnels        their drivers; one for each session, which outlives its transports
+    shake_hands, run    one transport, first without a session and then with one
+
+Why a handshake and a session are two calls: the agent limits handshakes in progress, not only sessions. If there is a
+tunnel key, somebody who only has a Send key can begin handshakes, but cannot finish one. The place of a handshake is
+free again before the session runs; in one call, 32 attached clients would occupy all places, and none of them could
+resume on a new transport.
+
+Why the grace period depends on streams: a session is all that keeps the agent's connection to debugpy. To close that
+connection resumes the job and removes its breakpoints, which nobody who closes a laptop at a breakpoint expects, so a
+session in use is kept for half an hour. With that period for all sessions, those of killed clients, which nobody will
+resume, would stay for half an hour instead of two minutes.
+
+Ugly: the table ends a session that is replaced, but has no way to call its driver, since it performs no I/O. So each
+handshake looks at all drivers for sessions that are over. There are at most `max_sessions` of them.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,24 @@
                        silence -> SILENT       +-- PONG ---+-> CONNECTED
 
 The state becomes CONNECTED only after a PONG on the current transport, and SILENT when no data is received for a while.
+
+Why one loop for three reasons: a lost transport, a transport that may be closed soon and one that is 23 hours old all
+end in `_attach_again`, and only `run` calls it. So epochs increase in the order of the attempts, and two resumes of one
+session never compete, which the agent would answer with STALE_EPOCH. The agent takes the new transport while the old
+one still works, so a planned replacement loses no time; if it fails, the old transport carries the session during the
+next attempts.
+
+Why CONNECTED needs a PONG: RESUMED proves that the agent has the session and that the path worked at that moment. After
+a resume, the frames that were sent again are the first real load, and a path that drops them looks connected. The first
+PING of each transport is sent at once (`Liveness.ping_due`), so the proof costs one round trip.
+
+What was rejected: to reset the backoff at each handshake, because a relay that accepts connections and drops them would
+be dialled without delay, and to reset it only after `HEALTHY_AFTER` seconds, because a developer who works over a path
+that breaks every 20 s would wait longer each time. Received frames count as well, therefore.
+
+Ugly: `hurry` sets an event that is cleared before each wait. A call during an attempt has no effect beyond it, although
+such an attempt may take 10 s to fail. To cancel it instead would abandon an attempt that is about to succeed each time
+another tunnel reconnects, because that is when `hurry` is called.
 """
 
 from __future__ import annotations

@@ -3,6 +3,21 @@
 It passes received bytes to its handler if there is one (`PeerStream`), and buffers them for `read` otherwise
 (`ByteStream`). Credit returns to the peer when the handler has received the bytes, or at the next `read`, when the
 reader has processed them. A slow consumer therefore stops its peer after one window.
+
+Why two ways to read: a debugger's connection needs its bytes in the call that receives them, because a task switch at
+each end is a measurable part of a round trip (`driver`), and requests need `await stream.read()`, because a protocol of
+question and answer written as callbacks is a state machine of its own. Both share the buffer, so a stream can change
+from one to the other in the middle: the agent reads the first bytes of a stream to see whether a debugger sends them,
+and hands the rest to a handler.
+
+When credit is returned: to return it when bytes arrive would be simpler, but the window would then bound nothing,
+because a reader that never reads would collect bytes without limit. A reader's credit is returned at its next `read`
+and not when `read` returns, since only then is the previous piece known to be processed.
+
+Invariants: while the session has the stream, credit is returned once for each received byte, also for bytes that nobody
+will read (`close`), because a peer without credit could never send its EOF. Bytes that came before a loss are delivered
+before the loss, and EOF waits for the bytes that are still unsent. `_flushing` makes `_flush` run once at a time: the
+session may accept more while it takes bytes, and calls `deliver_room` before `send` returns.
 """
 
 from __future__ import annotations
