@@ -2,6 +2,25 @@
 
 The client searches for agents when a port needs one. This module begins sessions and opens streams; `discovery` decides
 which agents are dialled, `search` decides when, `roster` maps ports to agents, and `event_log` logs changes.
+
+What one tunnel shows about others, or about itself before it can notice:
+
+    an agent is connected again             the relay works: all other tunnels dial at once, without their delays
+    an announcement names predecessors      killed agents, whose sessions nobody can resume: they end, with the reason
+    an announcement has a new generation    the agent's control channel has broken: its transport may be next, and is
+                                            replaced while it works
+    the last target has ended, then a loss  the container was stopped together with the job: the session ends
+    an unexpected second session            the agent may have lost the old transport: it is probed
+
+Without these rules, each case ends as well, but late: a killed agent looks like one without a network, for which a
+session is kept three hours (`CLIENT_GRACE`), and an editor would show a job that no longer exists for as long. Only the
+agent's successor knows better: it has the lock of its predecessor, with its id. A client cannot conclude it from the
+404 of the relay, because an agent that has lost its network has no listener either.
+
+Invariant: at most one tunnel for each agent id, and ids are the agent's own. `_begin` enters a tunnel without an
+`await` after it has looked for one, so simultaneous probes that reach the same agent cannot both add one. The later one
+is declined with a GOAWAY instead of being dropped, otherwise its session would occupy a place at the agent until its
+grace period ends.
 """
 
 from __future__ import annotations
