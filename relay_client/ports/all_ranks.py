@@ -83,6 +83,15 @@ async def announced_exit_code(tunnels: Tunnels, process: ProcessKey) -> int | No
 
 
 # The editor's end of a connection to one rank; a session of all ranks acts as the editor of each rank.
+#
+# Why a rank is reached like an editor's connection, through `waiting_connection`, and not by a stream of its own:
+# everything that an editor has on the way to a rank (waiting for the target, prefetching, the guard for requests, the
+# reason of an end) is needed here too, and would otherwise exist twice. A loopback connection to the rank's own port
+# would need no `RankLink`, but two descriptors and two passes through the kernel for each message of each rank, and an
+# open port. `RankLink` is what remains of the socket: order, back-pressure and EOF.
+#
+# What is ugly: bytes from a rank are passed on in a later iteration of the event loop (`Deferred`). The session may
+# answer while it is called, and a layer that is about to return outputs must not be called again.
 
 
 class RankLink:
@@ -210,6 +219,14 @@ class RankLink:
 # those that are restarted. A rank that somebody else is debugging is left out until it is free.
 # `relay_client.job_session` decides which messages are sent to which rank; each connection to a rank is carried like an
 # editor's connection to the rank's own port.
+#
+# Why ranks are followed by comparing the roster with the links, at each change and every second, and not by handling
+# each kind of change: a rank can appear, restart, be held by somebody, be released, and move to another agent, in any
+# order, and some of these depend on time only (`RETRY_DELAY`, `HELD_DELAY`). A comparison needs no history, and a
+# change that was missed is made up for a second later.
+#
+# A restarted rank keeps its port and its rank; only its process id is new. So `ProcessKey` contains the id, and what is
+# remembered about a process does not apply to its successor.
 
 CHECK_INTERVAL = 1.0
 """Seconds between two checks of the roster, in addition to the check after each change."""

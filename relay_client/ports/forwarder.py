@@ -4,6 +4,13 @@ An editor may connect before the job exists. Its connection stays open while the
 accepts any number of connections, because an editor opens one more to the parent's port for each child process. A port
 accepts connections only from the current user and root, because a debugger executes any code it receives, and every
 user of the machine can reach 127.0.0.1.
+
+Why the local port has the number of the logical port: launch configurations name it, and they are written before the
+job exists. A free port for each rank would never be taken, but would have to be looked up before each F5. So a port
+that is in use is an error that names the program, unless an editor listens there, which the user may have meant.
+
+Why a lock beside the port itself: a bind fails alike for a second relay-client and for a listening editor, and the two
+need opposite treatment.
 """
 
 from __future__ import annotations

@@ -136,6 +136,17 @@ async def carry_to_editor(
 # any bytes.
 #
 #     FREE --port in use--> IN USE --an agent serves the port--> REQUESTED --last stream ended, editor closed--> FREE
+#
+# Why the port is polled, and by trying to bind it: no system reports that a port is in use, and to connect would look
+# to the editor like the job's connection. A bind succeeds or fails without anybody noticing, once a second.
+#
+# Why the owner is checked twice: between the check of the listener and the connection, another user's program can take
+# the port, and a check after the connection alone would make the job's debugger start for nobody. The second check is
+# the one that protects: it concerns the process that has accepted.
+#
+# What is ugly: the client listens on a port or serves an editor that listens there, decided once when the port is
+# opened. If the editor stops listening, the port stays reserved for it (`PortLock`), since the client cannot know
+# whether it will listen again.
 
 LOCAL_HOST = "127.0.0.1"
 POLL_INTERVAL = 1.0

@@ -13,6 +13,26 @@ Debug Adapter Protocol; no web page or port scan can hold a process.
 
 An editor is informed of each state (`relay_client.editor`). While its connection has no stream, its bytes take the same
 path, but to a stream that discards them.
+
+Why connections are accepted before there is a target: otherwise an editor whose job has not started yet reports that
+the connection was refused, and the user has to guess when to try again. Accepting and not reading is not enough:
+neither the end of the local side nor an editor's first request would be noticed, so nothing could be explained to it.
+Hence the `DiscardingStream`: with it, a waiting connection takes the same path through the same layers, instead of a
+second implementation of "what an editor is answered" for the time without a stream.
+
+Why the target's first byte is the point of no return: until then, nobody has acted on an answer of the target, so a
+target that exits can be replaced by another one without the local program noticing. Answers that relay-client itself
+has given (`AttachAnswers`) do not count: the same requests are sent again, and the new debugger's responses are
+compared with those answers. Later, two targets would each have a part of one conversation.
+
+Invariants: `changed` is taken before each attempt, so a change during the attempt ends the wait that follows. One
+splitter for the whole life of the connection, because streams can change inside a message. A stream is carried only
+after `_hold` has ended, since both read the local side.
+
+What is ugly: every end of a connection has to be attributed to one side, because only the target's is retried
+(`_retry_reason`): a lost stream, an editor that has left and a refusal all arrive as exceptions of the same call. If
+the tunnel's session ends after a program other than an editor has sent bytes, nothing is retried, as those bytes may
+have had effects.
 """
 
 from __future__ import annotations
