@@ -1,4 +1,18 @@
-"""Groups ranks by the value of an expression, outliers first, and renders the groups; sans-IO."""
+"""Groups ranks by the value of an expression, outliers first, and renders the groups; sans-IO.
+
+Why values are compared for equality, by their text or checksum, and not within a tolerance: "nearly equal" is not
+transitive, so the groups would depend on the order of the ranks, and a tolerance that fits a loss does not fit a
+gradient. The price is that ranks whose sums were added in another order are separate groups; the first differing
+element (`find_differences`) then shows how far apart they are.
+
+Why the rarest values come first and the largest group is the reference: nobody knows which value is correct, but in a
+job whose ranks do the same, the few that differ are what the user is looking for. With a table by rank, they would be
+anywhere among a thousand lines. The smallest rank was rejected as the reference: if it is the odd one, all others
+appear to be wrong. Ties are broken by rank, so that the output of two calls can be compared.
+
+Each group is compared with the reference only: with k groups, that is k - 1 searches instead of k * (k - 1) / 2, and a
+difference between two outliers explains nothing that their differences from the reference do not.
+"""
 
 from __future__ import annotations
 
