@@ -4,6 +4,13 @@ Credentials that use the network are asynchronous, so that a deadline can cancel
 the SDK's blocking classes in a thread, because the asynchronous classes leave the program running when they are
 cancelled. A credential object is used for one request only, because its cache could return a refused token and its
 connections would stay open.
+
+Why the imports are inside functions: `azure.identity` and its asynchronous half take 0.3 to 0.4 s, and more than 2 s on
+a busy machine, which every command with a connection string would wait for without using them.
+
+What is ugly: the kinds of failure are derived from the SDK's exceptions and, for a program that timed out, from the
+cause of one. Nothing in its interface distinguishes "not available here" from "no answer", and the two need opposite
+treatment: the first is normal for most identities of a list, the second is worth a retry.
 """
 
 from __future__ import annotations

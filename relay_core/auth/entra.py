@@ -1,4 +1,18 @@
-"""Entra ID tokens for the relay: identities to try, reuse of tokens, and errors."""
+"""Entra ID tokens for the relay: identities to try, reuse of tokens, and errors.
+
+Why not `DefaultAzureCredential`: it has time limits for single programs and requests, but none for the whole chain, and
+one order for all programs. On a laptop, it asks for a managed identity before it asks `az`; in a job, it may use a
+login that the image contains. Here, each side has its own identities, one deadline is shared by all of them, and the
+error names what each of them answered, a refusal first, since that identity was most likely the intended one.
+
+Why the last token is used after a failure: a token is valid for an hour or more and the relay checks it only when a
+connection is made or renewed. An outage of Entra ID, or an expired login of a developer, must not end a debug session
+that still has a valid token.
+
+Invariant: one request at a time (`_request_lock`), so that 25 tunnels that reconnect together start `az` once. A client
+then reuses the token for `CLIENT_REUSE` seconds; `refused` ends that, so that the attempt after a refusal has a new
+token.
+"""
 
 from __future__ import annotations
 

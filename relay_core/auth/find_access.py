@@ -3,6 +3,18 @@
 Sources are tried in the order of `relay_core.auth.sources`, then a Key Vault secret, then Entra ID without a connection
 string. Explicit options and arguments take precedence over environment variables. The first source that is present is
 used. If it is invalid, that is an error: silently falling back could connect to a different relay.
+
+Why only the first source is read, and its error is final: a fallback makes the outcome depend on which service happens
+to answer. With a vault that is unreachable for a moment, a job would listen on another relay than its client dials, and
+nobody would see an error. For the same reason, sources that a user may have forgotten, such as a file in the working
+directory, are logged at INFO.
+
+Why `Source` has a `finding` and a `read`: `--explain-auth` and the error for missing settings have to list all sources,
+also those that would not be used, without reading a secret or using the network. With the usual chain of `if`, that
+list is a second description of the order, which differs from the first one sooner or later.
+
+The tunnel key has an order of its own, because it may come from elsewhere than the credential: with Entra ID, there is
+no connection string that could contain it.
 """
 
 from __future__ import annotations

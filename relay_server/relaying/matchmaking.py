@@ -159,6 +159,17 @@ def _shuffled(items: list[L], choose: Callable[[int], int]) -> list[L]:
 
 
 # Matching of senders and listeners: which listeners are offered a sender, and what the outcome is.
+#
+# Why a sender without a listener is refused at once and not kept until one appears: Azure does the same, and the client
+# must distinguish "no agent" from "an agent that does not answer" to end a search. Clients that want to wait try again.
+#
+# Why a listener that is connected but does not answer keeps its offer until the time limit: the relay cannot
+# distinguish it from a slow one. Only a lost control channel is a reason to offer the sender to the next listener,
+# within the same limit, so that several dead listeners do not add up.
+#
+# Invariants: the addresses that are valid are those of the senders inside a `pending` block, so no address outlives its
+# sender, however the sender's task ends. Their number is limited for each hybrid connection and not only for the relay:
+# one whose listeners are silent must not take the places of all others.
 
 GONE_TIMEOUT = 2.0
 """Seconds for which a listener that has disconnected may still accept a sender, if the hybrid connection has no other
