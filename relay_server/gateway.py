@@ -2,6 +2,20 @@
 
 The order of checks is part of the protocol: token, existence of the hybrid connection, listeners. Without a valid
 token, a client cannot discover which hybrid connections exist.
+
+Invariant: a rendezvous is used once, without a lock. `_accept`, `_pair` and `_start_http` are not coroutines: between
+the check that an address is unused and the result for the sender, nothing else can run. The same holds between the two
+101 responses and the first byte that is relayed, so no byte can arrive that nobody handles. An `await` in any of them
+breaks both.
+
+Why the listener's request answers the sender, and not the sender's own task: the sender's 101 needs the listener's
+choice of subprotocol and extensions, and bytes that either side sends right after its 101 must find the pair. The task
+of the sender only waits for the outcome.
+
+What is ugly: the relay hands a connection from one owner to another (request, budget of unauthenticated connections,
+pair), and each of them may be the last to close it. So `serve` ends every connection whose request raises an unexpected
+error, and `prove` is called once a token or a secret is valid, even if the request is then refused, as by the limit on
+listeners.
 """
 
 from __future__ import annotations

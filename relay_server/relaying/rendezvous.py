@@ -42,6 +42,18 @@ __all__ = [
 #     detects a lost connection rather than an orderly close;
 #   * if a side disconnects after its Close frame, the other side can complete its closing handshake;
 #   * if a side is slow, reading from the other side is paused, so that the relay buffers a bounded number of bytes.
+#
+# Why frames are decoded at all, instead of passing bytes on: both sides are clients of the relay. Each masks what it
+# sends, and must receive unmasked frames (RFC 6455, 5.1), so every byte has to be changed once. Whole messages are not
+# needed for that, and Azure passes on messages of any length; decision 0009 has the figures.
+#
+# Why a direction can end alone: a listener that answers one request and closes would otherwise cut off what is still on
+# its way to it. The price is a connection that is half closed for a while, which `websockets`, for example, does not
+# have (it answers a Close at once), and a time limit for it, since the other side may never answer.
+#
+# Invariant: what one pair can occupy is about two write buffers of `WRITE_HIGH_WATER`, because a side that does not
+# read stops the reading from the other one. What one read has returned is still written then; to hold it back would
+# need a queue, which is what the write buffer is.
 
 
 class RelayedPair:
