@@ -34,6 +34,17 @@ __all__ = [
 #
 #     one claim            owns the port, whether its agent is reachable or not
 #     several claims       the earliest one that has not lost the port owns it; claims of two reachable agents conflict
+#
+# Why not the newest claim: a second job with the same ports would take over the port of a rank while somebody is
+# debugging it. Why two ways to lose a port: with the limit alone, each restart of a job would wait for it; without the
+# limit, an agent that has lost its network for good would keep the port from a job that was already there.
+#
+# Why the owner is computed at each question, and not stored: agents appear, get lost and return in any order, and the
+# limit depends on the time of the question. The state consists of the claims and of the times at which they were
+# received.
+#
+# What is ugly: the age of a claim is the agent's own statement, so that all clients agree on the owner. An agent whose
+# clock is slow therefore wins conflicts; one whose clock is ahead counts as new.
 
 AWAY_LIMIT = 10.0
 """Seconds after which an unreachable agent loses a port to a reachable one: longer than it takes to replace a
