@@ -1,4 +1,13 @@
-"""The names in a module and its classes: new names are added, and existing ones keep values assigned by the job."""
+"""The names in a module and its classes: new names are added, and existing ones keep values assigned by the job.
+
+Why two phases: imports and decorators are the job's code, which may raise an exception or take long, and all ranks must
+change at the same step or not at all. `prepare` does all of this while each rank may still refuse; `commit` consists of
+assignments only. New names are bound by `prepare` already, since later definitions may need them; nothing in the old
+code refers to them, and `undo` removes them.
+
+What is ugly: the value in the process does not show whether the job has assigned it or the file. So a constant is
+compared with the file that was loaded, and if that is unknown, names that functions assign are taken for state.
+"""
 
 from __future__ import annotations
 
