@@ -42,9 +42,6 @@ class Search:
         self._next: Selection | None = None
         self.received(first, second)
 
-    def __repr__(self) -> str:
-        return f"<Search step {self._steps} {self.difference or self._selection}>"
-
     def next(self) -> Selection | None:
         """Return the selection to request from both processes, or None at the end of the search."""
         return None if self.difference is not None else self._next

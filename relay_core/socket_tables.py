@@ -99,9 +99,6 @@ class SocketQueries:
         self._idle: list[tuple[int, int]] = []
         """Open descriptors, each with the id of the process that uses it."""
 
-    def __repr__(self) -> str:
-        return f"<SocketQueries idle={len(self._idle)}>"
-
     def find_connection(self, local: tuple[str, int], remote: tuple[str, int]) -> DiagSocket | None:
         """Return the connected socket with these addresses, both IPv4 or both IPv6; None if the kernel shows none.
 
@@ -304,9 +301,6 @@ class SocketTables:
         """Open descriptors of the tables."""
         self._shown: _Shown | None = None
         """None until it is decided."""
-
-    def __repr__(self) -> str:
-        return f"<SocketTables {self._directory} {self._shown}>"
 
     def __enter__(self) -> SocketTables:
         return self

@@ -179,9 +179,6 @@ class JwtVerifier:
     def __init__(self, issuers: Sequence[JwtIssuer]) -> None:
         self._issuers = tuple((issuer, _load_key(issuer)) for issuer in issuers)
 
-    def __repr__(self) -> str:
-        return f"<JwtVerifier {', '.join(issuer.issuer for issuer, _ in self._issuers) or 'nobody'}>"
-
     def recognises(self, token: str) -> bool:
         """Return True if the text looks like a JWT: three parts, of which the first starts with base64url of `{"`."""
         return bool(self._issuers) and token.startswith("ey") and token.count(".") == 2

@@ -119,9 +119,6 @@ class DebuggedProcess:
         self.attaching = self.node_client.attaching
         self.node_client.start()
 
-    def __repr__(self) -> str:
-        return f"<DebuggedProcess rank {self.identity.rank} port {self.port} {self.node_client!r}>"
-
     @property
     def where(self) -> str:
         """The port to attach to, for messages."""

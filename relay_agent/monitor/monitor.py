@@ -70,9 +70,6 @@ class Monitor:
         self._metrics = MetricsServer()
         self._metrics_address = metrics
 
-    def __repr__(self) -> str:
-        return f"<Monitor every {self._interval:g} s, {self._path}>"
-
     async def run(self) -> None:
         """Sample until cancelled; return if the system has no counters."""
         await self._serve_metrics()

@@ -39,9 +39,6 @@ class MetricsServer:
         self._connections: dict[asyncio.StreamWriter, None] = {}
         """The open connections, the oldest first."""
 
-    def __repr__(self) -> str:
-        return f"<MetricsServer {'open' if self._server else 'closed'}>"
-
     async def start(self, host: str, port: int) -> None:
         """Listen.
 

@@ -86,9 +86,6 @@ class Hold:
         self._is_passing = False
         call_in_main_thread(self._begin)
 
-    def __repr__(self) -> str:
-        return f"<Hold {self.place or ('over' if self.is_over else 'waiting')}>"
-
     def wait(self, request: Push, until: float) -> State:
         """Wait for a limited time until the main thread is held as a request requires, and return its state.
 

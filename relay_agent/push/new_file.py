@@ -60,9 +60,6 @@ class NewFile:
             if node is not None:
                 self.functions.setdefault(name, []).append(NewFunction(found, node))
 
-    def __repr__(self) -> str:
-        return f"<NewFile {self.filename} {len(self.functions)} functions>"
-
     def run(self, statements: Iterable[ast.stmt], names: dict[str, object], into: dict[str, object]) -> None:
         """Execute statements with the global names `names`; the names that they bind are added to `into`."""
         futures = [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]

@@ -219,9 +219,6 @@ class OldFile:
             if isinstance(node, ast.ClassDef):
                 self._created.setdefault(name, node)
 
-    def __repr__(self) -> str:
-        return f"<OldFile {len(self._statements)} statements>" if self.is_known else "<OldFile unknown>"
-
     def has(self, statement: ast.stmt, within: str = "") -> bool:
         """Return whether a statement was in the file, at the top level of the module or of a class."""
         return (within, ast.dump(statement)) in self._statements

@@ -66,9 +66,6 @@ class ClassBody:
         is_decorated = any(each.decorator_list for each in (node, created) if each is not None)
         self._has_fields = is_decorated or self._is_named_tuple or (cls is not None and _is_initialized(cls))
 
-    def __repr__(self) -> str:
-        return f"<ClassBody {self._node.name} {'interpreted' if self.is_interpreted else 'plain'}>"
-
     def is_member(self, statement: ast.stmt) -> bool:
         """Return whether a statement has effects that setting an attribute of the class does not have."""
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -197,9 +194,6 @@ class Scope:
         functions = [] if old.is_known else [each for found in live.values() for each in found]
         self._assigned = {name for each in functions for name in _globals_set(each)}
         """Global names that functions in the file assign: these are state, and differ between ranks."""
-
-    def __repr__(self) -> str:
-        return f"<Scope {self._module} steps={len(self._steps)}>"
 
     def prepare(self) -> None:
         """Execute changed imports and the definitions of new names."""

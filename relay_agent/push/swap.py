@@ -49,9 +49,6 @@ class Swap:
         self._scopes = [Scope(module, new, old, live, changed=self._added, kept=self._kept_as_is) for module in modules]
         self._kept_as_is(_removed(live, new))
 
-    def __repr__(self) -> str:
-        return f"<Swap {self._new.filename} changed={len(self.changed)}>"
-
     @property
     def functions(self) -> dict[int, str]:
         """The names of the functions at whose calls the code can be swapped, by the id of their current code.

@@ -165,9 +165,6 @@ class Discovery:
         self._dials = asyncio.Semaphore(MAX_DIALS)
         self._last_logged = ""
 
-    def __repr__(self) -> str:
-        return f"<Discovery {self._path} {'random' if self.at_random else 'selecting'} known={len(self._known())}>"
-
     async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
         """Search for agents until `wanted` returns None or no agents are left.
 
@@ -487,9 +484,6 @@ class FamilyDiscovery:
             )
             for index, sibling in enumerate(endpoint.siblings)
         ]
-
-    def __repr__(self) -> str:
-        return f"<FamilyDiscovery {self._name} of {len(self._parts)} known={len(self._known())}>"
 
     async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
         """Search on all hybrid connections at once until `wanted` returns None or no agents are left.

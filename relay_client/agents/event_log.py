@@ -249,9 +249,6 @@ class EventLog:
         self._conflicts: set[object] = set()
         """Keys of the current conflicts, all of which have been logged."""
 
-    def __repr__(self) -> str:
-        return f"<EventLog {self.roster!r}>"
-
     def name(self, agent_id: AgentId) -> str:
         """Return the display name of an agent."""
         agent = self.roster.agent(agent_id)

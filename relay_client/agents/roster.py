@@ -134,10 +134,6 @@ class Roster:
         self._entries: dict[AgentId, _Entry] = {}
         self._numbers = itertools.count(1)
 
-    def __repr__(self) -> str:
-        away = sum(entry.away_since is not None for entry in self._entries.values())
-        return f"<Roster agents={len(self._entries)} away={away}>"
-
     def __len__(self) -> int:
         return len(self._entries)
 

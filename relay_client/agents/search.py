@@ -74,9 +74,6 @@ class SearchSchedule:
         self._changed_at = self._searched_at = now
         self._factor = 1.0
 
-    def __repr__(self) -> str:
-        return f"<SearchSchedule agents={self._agents}>"
-
     def searched(self, now: float) -> None:
         """Record that a search has ended."""
         self._searched_at = now
@@ -133,9 +130,6 @@ class AgentSearch:
         """When the last search that `start` scheduled began or will begin, by the event loop's clock."""
         self._demands: list[_Demand] = []
         self._changed = asyncio.Event()
-
-    def __repr__(self) -> str:
-        return f"<AgentSearch {self._discovery!r} waiting={len(self._demands)}>"
 
     @property
     def changed(self) -> asyncio.Event:

@@ -94,9 +94,6 @@ class ChaosProxy:
         self._live: set[_Connection] = set()
         self._tasks = TaskSet()
 
-    def __repr__(self) -> str:
-        return f"<ChaosProxy {self._target[0]}:{self._target[1]} live={len(self._live)}>"
-
     @property
     def port(self) -> int:
         """The port that the proxy listens on."""

@@ -62,9 +62,6 @@ class Child:
         self._stdout = stdout
         self._stderr = stderr
 
-    def __repr__(self) -> str:
-        return f"<Child {self.name} pid={self.pid} status={self._process.returncode}>"
-
     @classmethod
     async def start(
         cls, name: str, command: Sequence[str], *, logs: Path, cwd: Path, environment: Mapping[str, str]
@@ -150,9 +147,6 @@ class Sample:
         self.script = directory / "train.py"
         self._lines = self.script.read_text(encoding="utf-8").splitlines()
 
-    def __repr__(self) -> str:
-        return f"<Sample {self.script}>"
-
     def line_of(self, code: str) -> int:
         """Return the number of the only line that contains `code`.
 
@@ -220,9 +214,6 @@ class DemoEnvironment:
         self.relay_address = ""
         self.port = _free_port(port)
         """The local port that an editor attaches to."""
-
-    def __repr__(self) -> str:
-        return f"<DemoEnvironment port={self.port} {self.children}>"
 
     async def __aenter__(self) -> DemoEnvironment:
         try:

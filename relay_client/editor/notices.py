@@ -115,9 +115,6 @@ class PeerTimeoutNotices:
         """When the remaining lines are due."""
         self._is_stopped = False
 
-    def __repr__(self) -> str:
-        return f"<PeerTimeoutNotices {self._due_at}>"
-
     @property
     def next_deadline(self) -> float | None:
         """When the next line is due."""

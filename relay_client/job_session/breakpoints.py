@@ -145,9 +145,6 @@ class Breakpoints:
         self._found: dict[tuple[int, int], int] = {}
         """The session's ids of the ranks' breakpoints, by member and the rank's id."""
 
-    def __repr__(self) -> str:
-        return f"<Breakpoints files={len(self._sets)}>"
-
     # From the editor:
 
     def requested(self, request: Request, now: float) -> None:

@@ -101,9 +101,6 @@ class ConsoleLines:
         self._unfinished: Member | None = None
         """The member whose last output did not end with a line break."""
 
-    def __repr__(self) -> str:
-        return f"<ConsoleLines due={len(self._due)}>"
-
     def received(self, member: Member, body: Body, now: float) -> None:
         """Handle a rank's `output` event, which already contains the session's ids."""
         match body:

@@ -172,9 +172,6 @@ class Members:
     def __len__(self) -> int:
         return len(self._members)
 
-    def __repr__(self) -> str:
-        return f"<Members {len(self._members)}>"
-
     def add(self, number: int, name: RankName) -> Member:
         """Add a member, and return it."""
         member = Member(number, name)

@@ -72,9 +72,6 @@ class Leaving:
         self._request: Request | None = None
         self._deadline: float | None = None
 
-    def __repr__(self) -> str:
-        return f"<Leaving {'not requested' if self._request is None else f'by {self._deadline:.3f}'}>"
-
     def detach(self, *, ends: bool) -> None:
         """Detach from all ranks; they continue, or end if `ends` is true."""
         for member in self._members:
@@ -112,9 +109,6 @@ class ExitCodes:
 
     def __init__(self) -> None:
         self._found: dict[tuple[bool, int, str], int] = {}
-
-    def __repr__(self) -> str:
-        return f"<ExitCodes {list(self._found.values())}>"
 
     def __bool__(self) -> bool:
         return bool(self._found)

@@ -56,9 +56,6 @@ class Stepping:
         self._threads = threads
         self._wire = wire
 
-    def __repr__(self) -> str:
-        return f"<Stepping {self.group}>"
-
     def requested(self, request: Request, member: Member, arguments: Arguments, now: float) -> None:
         """Handle a request from the editor.
 

@@ -139,9 +139,6 @@ class Stops:
         self._is_looking = False
         """True while their places are awaited for that reason."""
 
-    def __repr__(self) -> str:
-        return f"<Stops awaited={sorted(self._awaited)}>"
-
     # Called by the session:
 
     def resumed_by_editor(self, members: list[Member], lead: Member, step_began: float | None) -> None:

@@ -62,9 +62,6 @@ class ThreadList:
         self._has_changed = False
         self._due_at: float | None = None
 
-    def __repr__(self) -> str:
-        return f"<ThreadList {len(self._shown)}>"
-
     @property
     def is_compact(self) -> bool:
         """True if the ranks at each place share an entry."""

@@ -32,9 +32,6 @@ class IdTable:
     def __len__(self) -> int:
         return len(self._given)
 
-    def __repr__(self) -> str:
-        return f"<IdTable {len(self._given)}>"
-
     def give(self, member: int, local: LocalId) -> int:
         """Return the session's id for a rank's id; the first call creates it."""
         key = (member, local)
@@ -65,9 +62,6 @@ class Ids:
         self.modules = IdTable()
         self.goto_targets = IdTable()
         self.step_targets = IdTable()
-
-    def __repr__(self) -> str:
-        return f"<Ids threads={len(self.threads)} frames={len(self.frames)} values={len(self.values)}>"
 
     @property
     def _of_stop(self) -> Iterable[IdTable]:
@@ -116,9 +110,6 @@ class Translation:
         }
         self._lists: dict[str, IdTable] = {"stackFrames": ids.frames, "threads": ids.threads, "modules": ids.modules}
         """Fields that contain lists of objects, each of which has its own id."""
-
-    def __repr__(self) -> str:
-        return f"<Translation of {len(self._fields)} fields>"
 
     def to_rank(self, command: str, arguments: Arguments) -> tuple[int | None, dict[str, object]]:
         """Return the connection of the rank that a request concerns, or None, and the arguments with the rank's ids.

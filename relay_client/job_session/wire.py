@@ -98,9 +98,6 @@ class Wire:
         self._to_ranks = itertools.count(1)
         self._pending: dict[tuple[int, int], tuple[str, OnResponse]] = {}
 
-    def __repr__(self) -> str:
-        return f"<Wire outputs={len(self._outputs)} pending={len(self._pending)}>"
-
     def take(self) -> list[Output]:
         """Return all outputs, and remove them."""
         outputs, self._outputs = self._outputs, []

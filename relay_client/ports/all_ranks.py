@@ -118,10 +118,6 @@ class RankLink:
         """Whether the stream accepts no more bytes at the moment, and whether the editor is reading too slowly."""
         self._is_closed = False
 
-    def __repr__(self) -> str:
-        state = "gone" if self._is_closed else "ended" if self.ended.is_set() else "open"
-        return f"<RankLink {state} unsent={len(self._unsent)}>"
-
     # Called by the session:
 
     def send(self, data: bytes) -> None:
@@ -300,9 +296,6 @@ class JobConnection:
         self._empty_since: float | None = None
         self._waiting: WaitingNotices | None = None
         """The lines that are shown until the first rank attaches."""
-
-    def __repr__(self) -> str:
-        return f"<JobConnection {self.session!r} links={len(self._links)}>"
 
     async def run(self) -> None:
         """Carry the connection until the editor disconnects or the job has ended."""

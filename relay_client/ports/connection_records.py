@@ -46,9 +46,6 @@ class ConnectionRecord:
         """Whether the editor has resumed the process since the tunnel was interrupted."""
         self._on_change = on_change
 
-    def __repr__(self) -> str:
-        return f"<ConnectionRecord {self.name} {self._state}>"
-
     @property
     def name(self) -> str:
         """The name of the connection in the log."""
@@ -134,9 +131,6 @@ class Connections:
 
     def __iter__(self) -> Iterator[ConnectionRecord]:
         return iter(list(self._records.values()))
-
-    def __repr__(self) -> str:
-        return f"<Connections {list(self._records.values())}>"
 
     def add(self, port: int, remote_port: int | None = None) -> ConnectionRecord:
         """Return a new record, for the caller to `remove` later. `remote_port` is as in `ConnectionRecord`."""

@@ -69,9 +69,6 @@ class JobViews:
         """The process that the stream leads to; it stays the same if another process takes the port later."""
         self._view = JobView(destination.port, tunnels.endpoint.path)
 
-    def __repr__(self) -> str:
-        return f"<JobViews of port {self._port}>"
-
     @property
     def agent_id(self) -> AgentId | None:
         """The agent of the stream."""
@@ -231,9 +228,6 @@ class EditorLink:
         """Running comparisons of source files, and questions to all ranks."""
         self._bridge: Bridge | None = None
         """The bridge to the current stream or, if there is none, to the last one."""
-
-    def __repr__(self) -> str:
-        return f"<EditorLink {self._name}: {self.session!r}>"
 
     async def carry(self, bridge: Bridge) -> None:
         """Carry the connection through one stream, and keep the session informed of changes.

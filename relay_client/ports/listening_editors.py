@@ -200,9 +200,6 @@ class ReverseForwarder:
         """Set when the editor has stopped listening, or its last connection has ended."""
         self._last_logged = ""
 
-    def __repr__(self) -> str:
-        return f"<ReverseForwarder port={self._port} streams={len(self._streams)}>"
-
     async def run(self) -> NoReturn:
         """Serve the editor whenever it is listening, until cancelled.
 

@@ -79,9 +79,6 @@ class DiscardingStream:
         self._handler: PeerHandler | None = None
         self._sent = 0
 
-    def __repr__(self) -> str:
-        return f"<DiscardingStream sent={self._sent}>"
-
     def deliver_to(self, handler: PeerHandler) -> None:
         """Set the handler, which is paused once it has sent `MAX_SENT` bytes."""
         self._handler = handler
@@ -345,9 +342,6 @@ class PortLog:
         self._is_forward = local.destination.is_forward
         self._last_problem = ""
         """The last logged problem with a forwarded port; "" once a connection to the port has succeeded."""
-
-    def __repr__(self) -> str:
-        return f"<PortLog {self._local}>"
 
     def accepted(self, name: str) -> None:
         """Log that a program has connected."""

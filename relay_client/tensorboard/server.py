@@ -60,9 +60,6 @@ class LiveFiles:
         self._includes = includes
         self._reported: set[str] = set()
 
-    def __repr__(self) -> str:
-        return f"<LiveFiles {self._directory}>"
-
     async def copy_always(self) -> NoReturn:
         """Copy new data until cancelled."""
         while True:

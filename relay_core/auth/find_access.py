@@ -175,9 +175,6 @@ class Search:
         self._environ = os.environ if environ is None else environ
         self._deadline = deadline
 
-    def __repr__(self) -> str:
-        return f"<Search {self._side} {self._settings!r}>"
-
     @cached_property
     def tokens(self) -> TokenSource:
         """The source of Entra ID tokens, for the relay and for Key Vault.

@@ -86,9 +86,6 @@ class KeyVault:
         self._tls = tls
         self._deadline = deadline
 
-    def __repr__(self) -> str:
-        return f"<KeyVault {self.host}>"
-
     async def read(self, name: str) -> str:
         """Return the current value of a secret.
 

@@ -97,9 +97,6 @@ class Examination:
         self._blocked: set[str] = set()
         """Checks that failed, and those that did not run because of them."""
 
-    def __repr__(self) -> str:
-        return f"<Examination {len(self.results)} checks, exit code {self.exit_code}>"
-
     @property
     def exit_code(self) -> int:
         """The exit code of the first failed check; 0 if none has failed."""

@@ -193,9 +193,6 @@ class SiblingOrder:
         self._size = size
         self._first = int(random() * size)
 
-    def __repr__(self) -> str:
-        return f"<SiblingOrder {self._first} of {self._size}>"
-
     def indexes(self) -> list[int]:
         """Return the numbers of all hybrid connections, starting with the one to try first."""
         return [(self._first + offset) % self._size for offset in range(self._size)]

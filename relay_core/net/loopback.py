@@ -37,9 +37,6 @@ class PeerCheck:
         self._tables = tables or shared_tables()
         self._logged: set[str] = set()
 
-    def __repr__(self) -> str:
-        return f"<PeerCheck allowed={sorted(self._allowed)}>"
-
     def admits(self, connection: socket.socket) -> bool:
         """Return True if an allowed user owns the other end of a connection that was just accepted."""
         try:

@@ -148,9 +148,6 @@ class HttpSender:
         else:
             self._next += early
 
-    def __repr__(self) -> str:
-        return f"<HttpSender {self.connection!r} unread={len(self._unread)}>"
-
     async def read(self) -> bytes:
         """Return a part of the body, which is b"" only at its end.
 

@@ -195,9 +195,6 @@ class Matchmaker:
         self._waiting: Counter[str] = Counter()
         """Number of senders that are waiting for a listener, by hybrid connection."""
 
-    def __repr__(self) -> str:
-        return f"<Matchmaker {self.registry!r} waiting={len(self.rendezvous)}>"
-
     async def delay(self) -> None:
         """Wait as long as the simulated service takes to choose a listener."""
         if self._delay:

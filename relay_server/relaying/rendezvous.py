@@ -94,9 +94,6 @@ class RelayedPair:
         self._ended = ended
         self._open = {self.sender, self.listener}
 
-    def __repr__(self) -> str:
-        return f"<RelayedPair {self.sender!r} {self.listener!r}>"
-
     @property
     def buffered(self) -> int:
         """Bytes waiting in the relay for either side."""
@@ -198,9 +195,6 @@ class HttpRendezvous:
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
-
-    def __repr__(self) -> str:
-        return f"<HttpRendezvous {self._websocket!r}>"
 
     # Called by the exchange:
 

@@ -51,9 +51,6 @@ class AdapterConnection:
         self._socket = connected
         self._descriptor = descriptor
 
-    def __repr__(self) -> str:
-        return f"<AdapterConnection {self._descriptor!r}>"
-
     def __getattr__(self, name: str) -> Any:
         """Return a function of the socket; callers look it up immediately before each call."""
         if self._has_just_been_lost():

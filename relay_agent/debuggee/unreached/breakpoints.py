@@ -156,9 +156,6 @@ class TracerWatch:
         self._probe = _MainThreadProbe()
         self._reported: set[str] = set()
 
-    def __repr__(self) -> str:
-        return f"<TracerWatch reported={sorted(self._reported)}>"
-
     def lines(self) -> Iterator[str]:
         """Yield a line for each trace function that was found since the last call."""
         places = self._places()
@@ -265,9 +262,6 @@ class CompiledWatch:
     def __init__(self) -> None:
         self._state: object = None
         self._names: dict[int, str] = {}
-
-    def __repr__(self) -> str:
-        return f"<CompiledWatch {sorted(set(self._names.values()))}>"
 
     def names(self, places: Mapping[int, Place]) -> dict[int, str]:
         """Return the names of the compiled functions that contain breakpoints, by the breakpoints' keys.

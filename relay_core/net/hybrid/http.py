@@ -169,9 +169,6 @@ class HttpService:
         self._tasks = tasks
         self._active = 0
 
-    def __repr__(self) -> str:
-        return f"<HttpService active={self._active}>"
-
     def serve(self, message: Request, body: bytes, control: ControlSender) -> None:
         """Start a task that answers a request from a control channel."""
         busy = self._active >= MAX_REQUESTS

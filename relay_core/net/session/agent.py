@@ -103,9 +103,6 @@ class AgentTunnels:
         self._grace = grace or Grace()
         self._drivers: dict[bytes, SessionDriver] = {}
 
-    def __repr__(self) -> str:
-        return f"<AgentTunnels {self.table!r}>"
-
     @property
     def statuses(self) -> list[Mapping[str, object]]:
         """The last status of each client that has sent one and whose session has not ended."""

@@ -86,9 +86,6 @@ class OpenStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def __repr__(self) -> str:
-        return f"<OpenStreams {sorted(self._streams)}>"
-
     # Called by the driver:
 
     def add(self, stream_id: int) -> SessionStream:

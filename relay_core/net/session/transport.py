@@ -37,9 +37,6 @@ class Transport:
         self._lost: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
         """Raises the error that ended `deliver_to`."""
 
-    def __repr__(self) -> str:
-        return f"<Transport {self._websocket!r} {self._channel!r}>"
-
     async def start(self) -> bytes:
         """Perform the TLS handshake; return plaintext that was received with its last message.
 

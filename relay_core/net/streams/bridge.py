@@ -207,9 +207,6 @@ class Bridge:
         self._local_ended = self._peer_ended = False
         """True if EOF was sent to that side."""
 
-    def __repr__(self) -> str:
-        return f"<Bridge {self._local!r} {self._peer!r} {self._layers!r}>"
-
     async def run(self, first: bytes = b"") -> None:
         """Carry bytes until both directions have ended.
 

@@ -56,9 +56,6 @@ class LocalServer:
         self._server: asyncio.Server | None = None
         """asyncio's server, with an event loop of Windows, which does not wait for sockets to become readable."""
 
-    def __repr__(self) -> str:
-        return f"<LocalServer port={self.port}>"
-
     @classmethod
     async def open(
         cls,
