@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relay_core.agent_api.usage import NodeUsage
 
-__all__ = ["COLUMNS", "EventLog", "append_usage", "scalars_of"]
+__all__ = ["COLUMNS", "EventLog", "append_usage", "process_values", "scalars_of"]
 
 
 # Writes usage as a TensorBoard event file, without TensorBoard.
@@ -98,17 +98,33 @@ def _scalars(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tupl
     for number, gpu in enumerate(usage.gpus):
         yield f"gpu_{number}/busy_percent", 100 * gpu.busy
         yield f"gpu_{number}/memory_gib", gpu.memory / GIB
+    yield from process_values(usage, ranks, cpu="cpu_percent", memory="memory", unit="gib", size=GIB)
+
+
+def process_values(
+    usage: NodeUsage, ranks: Mapping[int, int | None], *, cpu: str, memory: str, unit: str, size: float
+) -> Iterator[tuple[str, float]]:
+    """Yield the values of the processes of a sample by name.
+
+    Args:
+        usage: The sample.
+        ranks: The rank of each logical port.
+        cpu: Name of the processor usage, which is in per cent.
+        memory: Name of the memory usage, without its unit.
+        unit: Unit of memory, in names.
+        size: Bytes in that unit.
+    """
     for process in usage.processes:
         rank = ranks.get(process.port)
         name = f"port_{process.port}" if rank is None else f"rank_{rank}"
-        yield f"{name}/cpu_percent", 100 * process.cpu
-        yield f"{name}/memory_gib", process.memory / GIB
+        yield f"{name}/{cpu}", 100 * process.cpu
+        yield f"{name}/{memory}_{unit}", process.memory / size
         for share in process.gpus:
-            yield f"{name}/gpu_{share.number}_memory_gib", share.memory / GIB
+            yield f"{name}/gpu_{share.number}_{memory}_{unit}", share.memory / size
         if (torch := process.allocator) is not None:
-            yield f"{name}/torch_allocated_gib", torch.allocated / GIB
-            yield f"{name}/torch_reserved_gib", torch.reserved / GIB
-            yield f"{name}/torch_peak_gib", torch.peak / GIB
+            yield f"{name}/torch_allocated_{unit}", torch.allocated / size
+            yield f"{name}/torch_reserved_{unit}", torch.reserved / size
+            yield f"{name}/torch_peak_{unit}", torch.peak / size
             yield f"{name}/torch_ooms", torch.ooms
             yield f"{name}/torch_retries", torch.retries
 

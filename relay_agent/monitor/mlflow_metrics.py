@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
+from relay_agent.monitor.files import process_values
 from relay_core.agent_api.usage import NodeUsage
 
 __all__ = ["MlflowMetrics", "find_run", "metrics_of"]
@@ -51,9 +52,6 @@ class MlflowMetrics:
         self._run = run
         self._prefix = f"system/node_{node_rank}/"
         self._writer: subprocess.Popen[bytes] | None = None
-
-    def __repr__(self) -> str:
-        return f"<MlflowMetrics {self._run}>"
 
     def send(self, usage: NodeUsage, step: int, ranks: Mapping[int, int | None]) -> None:
         """Pass on a sample; do nothing once the writer has exited.
@@ -99,16 +97,6 @@ def _metrics(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tupl
         yield f"gpu_{number}_utilization_percentage", 100 * gpu.busy
         yield f"gpu_{number}_memory_usage_megabytes", gpu.memory / MEGABYTE
         yield f"gpu_{number}_memory_usage_percentage", 100 * gpu.memory / (gpu.total or 1)
-    for process in usage.processes:
-        rank = ranks.get(process.port)
-        name = f"port_{process.port}" if rank is None else f"rank_{rank}"
-        yield f"{name}/cpu_utilization_percentage", 100 * process.cpu
-        yield f"{name}/memory_usage_megabytes", process.memory / MEGABYTE
-        for share in process.gpus:
-            yield f"{name}/gpu_{share.number}_memory_usage_megabytes", share.memory / MEGABYTE
-        if (torch := process.allocator) is not None:
-            yield f"{name}/torch_allocated_megabytes", torch.allocated / MEGABYTE
-            yield f"{name}/torch_reserved_megabytes", torch.reserved / MEGABYTE
-            yield f"{name}/torch_peak_megabytes", torch.peak / MEGABYTE
-            yield f"{name}/torch_ooms", torch.ooms
-            yield f"{name}/torch_retries", torch.retries
+    yield from process_values(
+        usage, ranks, cpu="cpu_utilization_percentage", memory="memory_usage", unit="megabytes", size=MEGABYTE
+    )
