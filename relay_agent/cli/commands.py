@@ -24,6 +24,17 @@ PROGRAM = "relay-agent"
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 
 
+def _add_port_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--port`."""
+    parser.add_argument(
+        "--port",
+        type=argument_type(parse_port),
+        default=DEFAULT_PORT,
+        metavar="PORT",
+        help="logical port of rank 0 (default: %(default)s)",
+    )
+
+
 def explain(arguments: argparse.Namespace) -> int:
     """Run `--explain-auth`: print which credentials would be used, and return the exit status."""
     from relay_core.net.relay_tls import client_tls
@@ -46,13 +57,7 @@ def add_doctor(commands: Commands[argparse.ArgumentParser]) -> None:
         "0 if no check fails; otherwise, it is the exit code of the first failure.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--port",
-        type=argument_type(parse_port),
-        default=DEFAULT_PORT,
-        metavar="PORT",
-        help="logical port of rank 0 (default: %(default)s)",
-    )
+    _add_port_option(parser)
     add_access_options(parser)
     parser.set_defaults(command=run_doctor)
 
@@ -87,13 +92,7 @@ def add_env(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Prints the rank of a process started in this environment, and the launcher whose variables "
         "define it.",
     )
-    parser.add_argument(
-        "--port",
-        type=argument_type(parse_port),
-        default=DEFAULT_PORT,
-        metavar="PORT",
-        help="logical port of rank 0 (default: %(default)s)",
-    )
+    _add_port_option(parser)
     parser.set_defaults(command=run_env)
 
 
