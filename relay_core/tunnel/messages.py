@@ -28,7 +28,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from typing import ClassVar, TypeVar
 
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import (
@@ -52,12 +53,11 @@ _PREFACE = struct.Struct("!4sHHI")
 _LIMITS = struct.Struct("!III")
 _GREETING_SIZE = _PREFACE.size + _LIMITS.size
 _WELCOME = struct.Struct("!16s32s")
-_RESUME = struct.Struct("!16sQQ16s32s")
-_RESUMED = struct.Struct("!QQ32s")
 
 SESSION_ID_SIZE = 16
 SECRET_SIZE = 32
 NONCE_SIZE = 16
+T = TypeVar("T", bound="_ResumeMessage")
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,33 @@ class Welcome:
 
 
 @dataclass(frozen=True)
-class Resume:
+class _ResumeMessage:
+    """A first frame of which each field has a fixed size; a subclass names its type and the layout of its fields."""
+
+    frame_type: ClassVar[int]
+    layout: ClassVar[struct.Struct]
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return encode_frame(self.frame_type, _preface() + self.layout.pack(*astuple(self)))
+
+    @classmethod
+    def decode(cls: type[T], payload: bytes) -> T:  # noqa: PYI019 - `Self` needs Python 3.11
+        """Decode the payload.
+
+        Raises:
+            ProtocolBreach: The payload is malformed.
+        """
+        _unpack_preface(payload)
+        return cls(*unpack(cls.layout, payload, _PREFACE.size))
+
+
+@dataclass(frozen=True)
+class Resume(_ResumeMessage):
     """The client's request to continue a session on this transport."""
 
+    frame_type: ClassVar[int] = frames.RESUME
+    layout: ClassVar[struct.Struct] = struct.Struct("!16sQQ16s32s")
     session_id: bytes
     epoch: int
     """Number of this attempt. The agent accepts only increasing numbers, so that a RESUME cannot be replayed."""
@@ -169,26 +193,13 @@ class Resume:
         message = role.value.encode() + self.session_id + encode_u64(self.epoch) + encode_u64(received) + self.nonce
         return hmac.new(secret, message, hashlib.sha256).digest()
 
-    def encode(self) -> bytes:
-        """Return the frame."""
-        body = _RESUME.pack(self.session_id, self.epoch, self.received, self.nonce, self.proof)
-        return encode_frame(frames.RESUME, _preface() + body)
-
-    @classmethod
-    def decode(cls, payload: bytes) -> Resume:
-        """Decode a RESUME payload.
-
-        Raises:
-            ProtocolBreach: The payload is malformed.
-        """
-        _unpack_preface(payload)
-        return cls(*unpack(_RESUME, payload, _PREFACE.size))
-
 
 @dataclass(frozen=True)
-class Resumed:
+class Resumed(_ResumeMessage):
     """The agent's confirmation of a resume."""
 
+    frame_type: ClassVar[int] = frames.RESUMED
+    layout: ClassVar[struct.Struct] = struct.Struct("!QQ32s")
     epoch: int
     received: int
     """Sequence number of the last frame that the agent has received."""
@@ -204,20 +215,6 @@ class Resumed:
         # The proof covers the epoch of the request, so the copy in this message is compared.
         expected = resume.expected_proof(secret, Role.AGENT, self.received)
         return self.epoch == resume.epoch and hmac.compare_digest(expected, self.proof)
-
-    def encode(self) -> bytes:
-        """Return the frame."""
-        return encode_frame(frames.RESUMED, _preface() + _RESUMED.pack(self.epoch, self.received, self.proof))
-
-    @classmethod
-    def decode(cls, payload: bytes) -> Resumed:
-        """Decode a RESUMED payload.
-
-        Raises:
-            ProtocolBreach: The payload is malformed.
-        """
-        _unpack_preface(payload)
-        return cls(*unpack(_RESUMED, payload, _PREFACE.size))
 
 
 @dataclass(frozen=True)
