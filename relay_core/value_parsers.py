@@ -1,8 +1,9 @@
-"""Parsers of values in options, variables and files: ports, flags, durations, and lists of ranks or ports."""
+"""Parsers of values in options, variables, files and messages: ports, flags, durations, lists, enumerations."""
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import re
 from collections.abc import Iterable, Iterator
 
@@ -10,6 +11,7 @@ from relay_core.errors import UsageError
 
 __all__ = [
     "MAX_PORT",
+    "TolerantEnum",
     "closest",
     "escape_controls",
     "expand_ranges",
@@ -44,6 +46,14 @@ _RESEMBLANCE = 0.75
 """Minimum similarity of two words, as difflib measures it: that of two four-letter words that differ by two swapped
 letters."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class TolerantEnum(enum.Enum):
+    """An enumeration in which an unknown value, such as one that a later version introduced, is the first member."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> enum.Enum:
+        return next(iter(cls))
 
 
 @contextlib.contextmanager

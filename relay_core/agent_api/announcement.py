@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from relay_core.agent_api import VERSION
 from relay_core.agent_api.members import count, items, mapping, port
 from relay_core.agent_api.usage import NodeUsage
 from relay_core.records import Clean, Link, Path, Port, Wire, as_is, encode, parse, read_non_empty, read_port
-from relay_core.value_parsers import MAX_PORT
+from relay_core.value_parsers import MAX_PORT, TolerantEnum
 
 __all__ = [
     "COMMON_FIELDS",
@@ -212,7 +211,7 @@ AgentId = NewType("AgentId", str)
 """Identifies an agent for its lifetime; also the id of its listener at the relay."""
 
 
-class State(enum.Enum):
+class State(TolerantEnum):
     """The state of a target's process, regardless of whether a debugger is attached."""
 
     UNKNOWN = ""
@@ -222,10 +221,6 @@ class State(enum.Enum):
     """Blocked until a debugger attaches."""
     CRASHED = "crashed"
     """Held at an uncaught exception."""
-
-    @classmethod
-    def _missing_(cls, _value: object) -> State:
-        return cls.UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from relay_core.agent_api.members import Member, describe_ranks, selects_rank
 from relay_core.agent_api.questions import AgentRequest
 from relay_core.errors import UsageError
 from relay_core.records import Path, Wire, parse_or_none
+from relay_core.value_parsers import TolerantEnum
 
 __all__ = ["LEASE", "MAX_SOURCE", "NodePushed", "Phase", "Push", "Pushed", "State"]
 
@@ -59,7 +60,7 @@ ACTIVITIES = {
 """Descriptions of the phases, for the log."""
 
 
-class State(enum.Enum):
+class State(TolerantEnum):
     """The state of a process after a phase."""
 
     FAILED = ""
@@ -70,10 +71,6 @@ class State(enum.Enum):
     STOPPED = "stopped"
     """A debugger has stopped its main thread."""
     DONE = "done"
-
-    @classmethod
-    def _missing_(cls, _value: object) -> State:
-        return cls.FAILED
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 
 from relay_core.errors import ProtocolError, RelayDebugError
+from relay_core.value_parsers import TolerantEnum
 
 __all__ = ["Breach", "Death", "OverReason", "ProtocolBreach", "Refusal", "ResetCode", "Role", "StreamLimitReached"]
 
@@ -31,7 +32,7 @@ class Role(enum.Enum):
         return Role.AGENT if self is Role.CLIENT else Role.CLIENT
 
 
-class Refusal(enum.IntEnum):
+class Refusal(TolerantEnum, enum.IntEnum):
     """Reason why a HELLO or RESUME was refused."""
 
     UNSPECIFIED = 0
@@ -58,12 +59,8 @@ class Refusal(enum.IntEnum):
         """True if another attempt cannot succeed."""
         return self not in {Refusal.UNSPECIFIED, Refusal.STALE_EPOCH, Refusal.BUSY, Refusal.MALFORMED}
 
-    @classmethod
-    def _missing_(cls, _value: object) -> Refusal:
-        return cls.UNSPECIFIED
 
-
-class ResetCode(enum.IntEnum):
+class ResetCode(TolerantEnum, enum.IntEnum):
     """Reason why a stream was reset or its OPEN refused."""
 
     UNSPECIFIED = 0
@@ -87,10 +84,6 @@ class ResetCode(enum.IntEnum):
     """The peer sent a frame that is invalid in this stream's state."""
     CLOSED = 10
     """A user or program has ended the connection on purpose."""
-
-    @classmethod
-    def _missing_(cls, _value: object) -> ResetCode:
-        return cls.UNSPECIFIED
 
 
 class Breach(enum.Enum):
