@@ -30,7 +30,7 @@ async def behind_a_switch(relay: LocalRelay) -> AsyncIterator[tuple[Endpoint, Ca
 
 
 @contextlib.asynccontextmanager
-async def impostor(certificates: Path, answer: bytes, *names: str) -> AsyncIterator[int]:
+async def impostor(certificates: Path, answer: bytes, *names: str, host: str = "127.0.0.1") -> AsyncIterator[int]:
     """Give every TLS request the same answer, with a certificate of a directory, for localhost or these names."""
     context = server_context(prepare(TlsSettings(directory=certificates), list(names) or ["localhost"]))
 
@@ -41,6 +41,6 @@ async def impostor(certificates: Path, answer: bytes, *names: str) -> AsyncItera
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(serve, host, 0, ssl=context)
     async with server:
         yield server.sockets[0].getsockname()[1]

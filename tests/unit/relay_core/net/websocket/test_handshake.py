@@ -30,6 +30,7 @@ from relay_core.net.websocket.handshake import open_websocket
 from relay_core.net.websocket.opening_errors import HandshakeRefused
 from relay_server.config import certificates as relay_tls
 from relay_server.config.model import TlsSettings
+from tests.support.impostor import impostor
 from tests.support.ports import free_port
 from tests.support.streams import Handler, echo, local_server, pump
 
@@ -40,28 +41,11 @@ def trusted(tls_directory: Path) -> ssl.SSLContext:
     return client_tls(str(relay_tls.prepare(TlsSettings(directory=tls_directory), ["localhost"]).ca))
 
 
-@contextlib.asynccontextmanager
-async def tls_server(tls_directory: Path, answer: bytes, host: str = "127.0.0.1") -> AsyncIterator[int]:
-    """Serve TLS on a free port and send `answer` to whatever asks."""
-    context = relay_tls.server_context(relay_tls.prepare(TlsSettings(directory=tls_directory), ["localhost"]))
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(answer)
-            await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, host, 0, ssl=context)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-
-
 async def test_other_statuses_keep_their_reason(tls_directory: Path, trusted: ssl.SSLContext) -> None:
     """A response other than 101 raises an error with its status and reason phrase."""
     # language: keep - Azure's text
     answer = b"HTTP/1.1 404 There are no listeners. TrackingId:1\r\nContent-Length: 0\r\n\r\n"
-    async with tls_server(tls_directory, answer) as port:
+    async with impostor(tls_directory, answer) as port:
         with pytest.raises(HandshakeRefused) as caught:
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
     # language: keep - Azure's text
@@ -71,7 +55,7 @@ async def test_other_statuses_keep_their_reason(tls_directory: Path, trusted: ss
 async def test_redirects_are_not_followed(tls_directory: Path, trusted: ssl.SSLContext) -> None:
     """A redirect would carry the token to another host, so it is an answer like any other."""
     answer = b"HTTP/1.1 307 Elsewhere\r\nLocation: wss://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
-    async with tls_server(tls_directory, answer) as port:
+    async with impostor(tls_directory, answer) as port:
         with pytest.raises(HandshakeRefused) as caught:
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
     assert 307 == caught.value.status
@@ -88,7 +72,7 @@ async def test_redirects_are_not_followed(tls_directory: Path, trusted: ssl.SSLC
 )
 async def test_servers_that_are_not_relays(tls_directory: Path, trusted: ssl.SSLContext, answer: bytes) -> None:
     """A server that is not a relay results in one sentence or its status, whatever it sends."""
-    async with tls_server(tls_directory, answer) as port:
+    async with impostor(tls_directory, answer) as port:
         with pytest.raises((ProtocolError, HandshakeRefused, RelayUnreachable)):
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
 
@@ -180,14 +164,14 @@ async def test_an_unexpected_error_has_a_sentence(trusted: ssl.SSLContext, monke
 
 async def test_an_unknown_authority(tls_directory: Path) -> None:
     """A certificate of an unknown authority is refused before anything is sent."""
-    async with tls_server(tls_directory, b"") as port:
+    async with impostor(tls_directory, b"") as port:
         with pytest.raises(UntrustedCertificate, match="--ca-file"):
             await open_websocket(f"wss://localhost:{port}/x?y", tls=client_tls(environ={}))
 
 
 async def test_a_certificate_for_another_name(tls_directory: Path, trusted: ssl.SSLContext) -> None:
     """A certificate for another host is refused, even from a trusted authority."""
-    async with tls_server(tls_directory, b"", host="127.0.0.2") as port:
+    async with impostor(tls_directory, b"", host="127.0.0.2") as port:
         with pytest.raises(UntrustedCertificate):
             await open_websocket(f"wss://127.0.0.2:{port}/x?y", tls=trusted)
 
@@ -231,7 +215,7 @@ async def test_the_proxy_of_the_environment_is_used(
     tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTTPS_PROXY carries the connection, and TLS goes through it to the relay."""
-    async with connect_proxy() as (proxy, asked), tls_server(tls_directory, NOT_FOUND) as port:
+    async with connect_proxy() as (proxy, asked), impostor(tls_directory, NOT_FOUND) as port:
         use_proxy(monkeypatch, f"http://127.0.0.1:{proxy}")
         with pytest.raises(HandshakeRefused):
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
@@ -257,7 +241,7 @@ async def test_no_proxy_exempts_hosts(
     tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hosts of NO_PROXY are dialled directly."""
-    async with connect_proxy() as (proxy, asked), tls_server(tls_directory, NOT_FOUND) as port:
+    async with connect_proxy() as (proxy, asked), impostor(tls_directory, NOT_FOUND) as port:
         use_proxy(monkeypatch, f"http://127.0.0.1:{proxy}", exempt="localhost")
         with pytest.raises(HandshakeRefused):
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
