@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tests.support.jobs import suspend
 from tests.support.ports import consecutive_ports
 from tests.support.programs import Finished, run
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job, until_registered
+from tests.support.run_job import access, running_client, running_ranks
 
 pytestmark = pytest.mark.e2e
 
@@ -62,25 +61,14 @@ while True:
         (here / "hangs").touch()
         ctypes.PyDLL(None).sleep(3600)
 """
-LAUNCHER = f"""\
-for rank in $(seq 0 {{last}}); do
-  RELAY_WORLD_SIZE={{ranks}} RELAY_RANK=$rank {sys.executable} "$1" &
-done
-wait
-"""
 
 
 @contextlib.asynccontextmanager
 async def ranks(relay: LocalRelay, directory: Path, port: int, number: int = RANKS) -> AsyncIterator[None]:
     """Run some processes; the block begins when all of them train and a client finds them."""
-    script, launcher = directory / "train.py", directory / "launcher.sh"
+    script = directory / "train.py"
     script.write_text(SCRIPT)
-    launcher.write_text(LAUNCHER.format(last=number - 1, ranks=number))
-    options = ("--port", str(port), "--debug-ranks", "none")
-    async with running_job(relay, script, *options, launcher=["sh", str(launcher)]):
-        while not all((directory / f"ready-{rank}").exists() for rank in range(number)):
-            await asyncio.sleep(0.05)
-        await until_registered(relay, directory, number)
+    async with running_ranks(relay, script, number, "--port", str(port)):
         yield
 
 
@@ -213,45 +201,52 @@ async def console(editor: DapClient, thread: dict[str, int], text: str) -> str:
     return (await editor.request("evaluate", arguments, within=DEADLINE))["result"]
 
 
+@contextlib.asynccontextmanager
+async def stopped_editor(directory: Path, port: int) -> AsyncIterator[tuple[DapClient, dict[str, int], int]]:
+    """Attach an editor and stop at `return inner`; yields the editor, the stopped thread and the line."""
+    line = SCRIPT.splitlines().index("    return inner") + 1
+    async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
+        await editor.attach({str(directory / "train.py"): [{"line": line}]}, justMyCode=False, within=DEADLINE)
+        stopped = await editor.wait_for_event("stopped", within=DEADLINE)
+        yield editor, {"threadId": stopped["body"]["threadId"]}, line
+        await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+
+
 async def test_console_of_all_ranks(relay: LocalRelay, tmp_path: Path):
     """The debug console of the session of all ranks has the same commands."""
     port, *_, all_ranks = consecutive_ports(3)
-    script = tmp_path / "train.py"
-    async with ranks(relay, tmp_path, port, 2), running_client(relay, tmp_path, "--all-ranks", str(all_ranks)):
-        line = SCRIPT.splitlines().index("    return inner") + 1
-        async with await DapClient.connect("127.0.0.1", all_ranks, within=DEADLINE) as editor:
-            await editor.attach({str(script): [{"line": line}]}, justMyCode=False, within=DEADLINE)
-            thread = {"threadId": (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
-            assert "ranks 0-1  0.312" in await console(editor, thread, "@all loss")
-            assert "ranks 0-1  equal, checksum " in await console(editor, thread, "@diff weights")
-            assert "mean 3 of 2,048" in await console(editor, thread, "@stats weights['layers.3.weight']")
-            assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+    async with (
+        ranks(relay, tmp_path, port, 2),
+        running_client(relay, tmp_path, "--all-ranks", str(all_ranks)),
+        stopped_editor(tmp_path, all_ranks) as (editor, thread, _),
+    ):
+        assert "ranks 0-1  0.312" in await console(editor, thread, "@all loss")
+        assert "ranks 0-1  equal, checksum " in await console(editor, thread, "@diff weights")
+        assert "mean 3 of 2,048" in await console(editor, thread, "@stats weights['layers.3.weight']")
+        assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
 
 
 async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path):
     """An expression sees the names of the frame in which a rank is stopped or runs, and does not disturb the editor."""
     port = consecutive_ports(2)[0]
-    script = tmp_path / "train.py"
-    async with ranks(relay, tmp_path, port, 2), running_client(relay, tmp_path, "--ports", str(port)):
-        line = SCRIPT.splitlines().index("    return inner") + 1
-        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
-            await editor.attach({str(script): [{"line": line}]}, justMyCode=False, within=DEADLINE)
-            thread = {"threadId": (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
+    async with (
+        ranks(relay, tmp_path, port, 2),
+        running_client(relay, tmp_path, "--ports", str(port)),
+        stopped_editor(tmp_path, port) as (editor, thread, line),
+    ):
+        found = await groups(relay, tmp_path, "eval", "inner // step, rank")
+        while found[0]["error"]:  # rank 1 is between two calls of the function
             found = await groups(relay, tmp_path, "eval", "inner // step, rank")
-            while found[0]["error"]:  # rank 1 is between two calls of the function
-                found = await groups(relay, tmp_path, "eval", "inner // step, rank")
-            stopped, running = found
-            assert ([0], "(2, 0)", f"work train.py:{line}") == (stopped["ranks"], stopped["text"], stopped["place"])
-            assert ([1], "(2, 1)", "work train.py (running)") == (running["ranks"], running["text"], running["place"])
-            shown = await console(editor, thread, "@all nowhere if rank else (inner // step, rank)")
-            assert "rank 0  (2, 0)" in shown
-            assert "\nhint: 'nowhere' is neither a global variable of the program nor" in shown
-            assert "element 100: 0.5 instead of 17" not in await console(editor, thread, "@diff weights")
-            shown = await console(editor, thread, "@stats weights['layers.3.weight']")
-            assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
-            assert "ndarray[64, 32] float32: min 3 max 3 mean 3 of 2,048" == shown
-            await editor.request("next", thread, within=DEADLINE)
-            await editor.wait_for_event("stopped", within=DEADLINE)
-            assert "0" == (await groups(relay, tmp_path, "eval", "--ranks", "0", "rank"))[0]["text"]
-            await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        stopped, running = found
+        assert ([0], "(2, 0)", f"work train.py:{line}") == (stopped["ranks"], stopped["text"], stopped["place"])
+        assert ([1], "(2, 1)", "work train.py (running)") == (running["ranks"], running["text"], running["place"])
+        shown = await console(editor, thread, "@all nowhere if rank else (inner // step, rank)")
+        assert "rank 0  (2, 0)" in shown
+        assert "\nhint: 'nowhere' is neither a global variable of the program nor" in shown
+        assert "element 100: 0.5 instead of 17" not in await console(editor, thread, "@diff weights")
+        shown = await console(editor, thread, "@stats weights['layers.3.weight']")
+        assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
+        assert "ndarray[64, 32] float32: min 3 max 3 mean 3 of 2,048" == shown
+        await editor.request("next", thread, within=DEADLINE)
+        await editor.wait_for_event("stopped", within=DEADLINE)
+        assert "0" == (await groups(relay, tmp_path, "eval", "--ranks", "0", "rank"))[0]["text"]

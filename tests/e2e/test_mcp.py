@@ -20,7 +20,7 @@ from tests.support.hang_job import hang_job, line_of
 from tests.support.ports import consecutive_ports
 from tests.support.programs import REPOSITORY, environment, program
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job, until_registered
+from tests.support.run_job import access, running_client, running_ranks, until_registered
 from tests.support.torch_job import needs_torch
 
 if TYPE_CHECKING:
@@ -93,26 +93,14 @@ def main():
 main()
 """
 LINE = SCRIPT.splitlines().index("    time.sleep(0.02)") + 1
-LAUNCHER = f"""\
-for rank in $(seq 0 {RANKS - 1}); do
-  RELAY_WORLD_SIZE={RANKS} RELAY_RANK=$rank {sys.executable} "$1" &
-done
-wait
-"""
 
 
 @contextlib.asynccontextmanager
 async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
     """Run four ranks, and yield the port of the first; all of them train, and a client finds them."""
     port = consecutive_ports(RANKS)[0]
-    script, launcher = directory / "train.py", directory / "launcher.sh"
-    script.write_text(SCRIPT)
-    launcher.write_text(LAUNCHER)
-    options = ("--port", str(port), "--debug-ranks", "none")
-    async with running_job(relay, script, *options, launcher=["sh", str(launcher)]):
-        while not all((directory / f"ready-{rank}").exists() for rank in range(RANKS)):
-            await asyncio.sleep(0.05)
-        await until_registered(relay, directory, RANKS)
+    (script := directory / "train.py").write_text(SCRIPT)
+    async with running_ranks(relay, script, RANKS, "--port", str(port)):
         yield port
 
 

@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import json
 import re
-import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.support.fleet import KEY, Node, agent
 from tests.support.ports import consecutive_ports, free_port
 from tests.support.programs import Finished, Program, program, run, stop
 from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.run_job import access, running_client, running_job, until_registered
+from tests.support.run_job import access, running_client, running_job, running_ranks, until_registered
 
 pytestmark = pytest.mark.e2e
 
@@ -34,7 +33,6 @@ rank = int(os.environ["RELAY_RANK"])
 (Path(__file__).parent / f"ready-{rank}").touch()
 threading.Event().wait()
 """
-LAUNCHER = f'for rank in 0 1; do RELAY_WORLD_SIZE=2 RELAY_RANK=$rank {sys.executable} "$1" & done; wait\n'
 QUESTIONS = (
     ["targets"],
     ["stacks"],
@@ -58,14 +56,9 @@ QUESTIONS = (
 async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
     """Run two ranks, and return the first one's port; the block begins when a client finds them."""
     (directory / "model.py").write_text("def f():\n    return 1\n")
-    script, launcher, port = directory / "train.py", directory / "launcher.sh", consecutive_ports(2)[0]
+    script, port = directory / "train.py", consecutive_ports(2)[0]
     script.write_text(SCRIPT)
-    launcher.write_text(LAUNCHER)
-    options = ("--port", str(port), "--debug-ranks", "none", "--debug-allow-edit")
-    async with running_job(relay, script, *options, launcher=["sh", str(launcher)]):
-        while not all((directory / f"ready-{rank}").exists() for rank in range(2)):
-            await asyncio.sleep(0.05)
-        await until_registered(relay, directory, 2)
+    async with running_ranks(relay, script, 2, "--port", str(port), "--debug-allow-edit"):
         yield port
 
 

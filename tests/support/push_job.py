@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.programs import Finished, Program, program
 from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_job
+from tests.support.run_job import access, ranks_launcher, running_job
 
 RANKS = 4
 TRAIN = """\
@@ -88,12 +87,6 @@ FIXED = (
         "    def forward", "    def scaled(self, x):\n        return x * self.weight * int(LR * 50)\n\n    def forward"
     )
 )
-LAUNCHER = f"""\
-for rank in $(seq 0 {{last}}); do
-  RELAY_WORLD_SIZE={{ranks}} RELAY_RANK=$rank {sys.executable} "$1" &
-done
-wait
-"""
 
 
 @contextlib.asynccontextmanager
@@ -101,17 +94,15 @@ async def training(
     relay: LocalRelay, directory: Path, *options: str, ranks: int = RANKS, cwd: Path | None = None, **variables: str
 ) -> AsyncIterator[Program]:
     """Run some ranks until each has logged a step."""
-    script, launcher = directory / "train.py", directory / "launcher.sh"
-    script.write_text(TRAIN)
+    (script := directory / "train.py").write_text(TRAIN)
     (directory / "model.py").write_text(MODEL)
-    launcher.write_text(LAUNCHER.format(last=ranks - 1, ranks=ranks))
     async with running_job(
         relay,
         script,
         "--debug-ranks",
         "none",
         *options,
-        launcher=["sh", str(launcher)],
+        launcher=ranks_launcher(ranks),
         cwd=cwd or directory,
         **variables,
     ) as job:

@@ -1,5 +1,6 @@
 """What users start, on loopback: a job under `relay-agent run`, and a relay-client for it."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,7 +14,15 @@ from tests.support.jobs import gone
 from tests.support.programs import Program, program, run
 from tests.support.relay import HC, LocalRelay
 
-__all__ = ["access", "agents_on", "running_client", "running_job", "until_registered"]
+__all__ = [
+    "access",
+    "agents_on",
+    "ranks_launcher",
+    "running_client",
+    "running_job",
+    "running_ranks",
+    "until_registered",
+]
 
 
 def access(relay: LocalRelay, directory: Path, rule: str, **extra: str) -> dict[str, str]:
@@ -60,6 +69,22 @@ async def running_job(
             yield job
         finally:
             await _end_family(job.process.pid)
+
+
+def ranks_launcher(number: int) -> list[str]:
+    """Return a launcher for `running_job` that runs the script as ranks 0 to `number` - 1, and waits for them."""
+    rank = f'RELAY_WORLD_SIZE={number} RELAY_RANK=$rank {sys.executable} "$1"'
+    return ["sh", "-c", f"for rank in $(seq 0 {number - 1}); do {rank} & done; wait", "sh"]
+
+
+@contextlib.asynccontextmanager
+async def running_ranks(relay: LocalRelay, script: Path, number: int, *options: str) -> AsyncIterator[None]:
+    """Run a script as several ranks; the block begins when each has made `ready-RANK`, and a client finds them."""
+    async with running_job(relay, script, "--debug-ranks", "none", *options, launcher=ranks_launcher(number)):
+        while not all((script.parent / f"ready-{rank}").exists() for rank in range(number)):
+            await asyncio.sleep(0.05)
+        await until_registered(relay, script.parent, number)
+        yield
 
 
 @contextlib.asynccontextmanager

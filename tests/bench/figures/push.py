@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +20,7 @@ from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
 from tests.support.many_ranks import ports_in_a_row
 from tests.support.relay import local_relay
-from tests.support.run_job import running_job
+from tests.support.run_job import ranks_launcher, running_job
 from tests.support.tunnel import QUICK
 
 __all__ = ["push"]
@@ -56,12 +55,6 @@ def train_step():
     time.sleep(0.01)
     return {version}
 """
-LAUNCHER = f"""\
-for rank in $(seq 0 {RANKS - 1}); do
-  RELAY_WORLD_SIZE={RANKS} RELAY_RANK=$rank {sys.executable} "$1" &
-done
-wait
-"""
 
 
 async def push(_stage: Stage, *, quick: bool) -> list[Row]:
@@ -71,12 +64,10 @@ async def push(_stage: Stage, *, quick: bool) -> list[Row]:
         here = Path(directory)
         (here / "train.py").write_text(TRAIN)
         (here / "model.py").write_text(MODEL.format(version=0))
-        (here / "launcher.sh").write_text(LAUNCHER)
         options = ("--port", str(ports_in_a_row(RANKS)), "--debug-ranks", "none", "--debug-allow-edit")
-        launcher = ["sh", str(here / "launcher.sh")]
         async with (
             local_relay(here / "tls") as relay,
-            running_job(relay, here / "train.py", *options, launcher=launcher, cwd=here) as job,
+            running_job(relay, here / "train.py", *options, launcher=ranks_launcher(RANKS), cwd=here) as job,
             Tunnels(relay.endpoint, relay.sender, relay.tls, settings=QUICK) as client,
         ):
             await job.line("listening on")
