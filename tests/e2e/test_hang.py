@@ -22,29 +22,32 @@ pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_impor
 DEFAULT = "group 'default' (4 ranks): collective #6"
 
 
+async def hang_of(relay: LocalRelay, directory: Path, scenario: str, wanted: str, ranks: int = 4) -> str:
+    """Run a job until the verdict contains a text, and return the verdict; the exit status is that of a hang."""
+    async with hang_job(relay, directory, scenario, ranks=ranks) as job:
+        await job.until_ready()
+        status, text = await job.verdict_that(wanted)
+    assert status == 16
+    return text
+
+
 async def test_skipped_collective(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank that is elsewhere is named as missing, with its place."""
-    async with hang_job(relay, tmp_path, "skip") as job:
-        await job.until_ready()
-        status, text = await job.verdict_that("ranks 0-1,3 at")
+    text = await hang_of(relay, tmp_path, "skip", "ranks 0-1,3 at")
     assert (
         f"{DEFAULT} all_reduce [16] float32; entered by ranks 0-1,3 at {line_of('skip: all')} (N s ago); "
         f"missing rank 2, which is at {line_of('skip: elsewhere')} (blocked in a call)"
     ) == text
-    assert status == 16
 
 
 async def test_rank_that_has_returned_from_the_call(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank that waits elsewhere for an operation has the place of the call and the place of the wait."""
-    async with hang_job(relay, tmp_path, "later", ranks=2) as job:
-        await job.until_ready()
-        status, text = await job.verdict_that(f"entered by rank 0 at {line_of('later: calls')}")
+    text = await hang_of(relay, tmp_path, "later", f"entered by rank 0 at {line_of('later: calls')}", ranks=2)
     assert (
         "group 'default' (2 ranks): collective #6 all_reduce [16] float32; "
         f"entered by rank 0 at {line_of('later: calls')} (N s ago), now at {line_of('later: waits')} (blocked in a "
         f"call); missing rank 1, which is at {line_of('later: elsewhere')} (blocked in a call)"
     ) == text
-    assert status == 16
 
 
 async def test_rank_that_waits_for_a_debugger(relay: LocalRelay, tmp_path: Path) -> None:
@@ -61,48 +64,37 @@ async def test_rank_that_waits_for_a_debugger(relay: LocalRelay, tmp_path: Path)
 
 async def test_call_that_is_not_recorded(relay: LocalRelay, tmp_path: Path) -> None:
     """Ranks in a call that no recorder has, such as one that connects them, wait all the same."""
-    async with hang_job(relay, tmp_path, "group") as job:
-        await job.until_ready()
-        status, text = await job.verdict_that("ranks 0-1,3 are in new_group")
+    text = await hang_of(relay, tmp_path, "group", "ranks 0-1,3 are in new_group")
     assert (
         f"ranks 0-1,3 are in new_group at {line_of('group: all')}, which torch has not recorded as waiting: they "
         f"may be connecting to the other ranks; rank 2 is at {line_of('group: elsewhere')} (blocked in a call)"
     ) == text
-    assert status == 16
 
 
 async def test_other_operation(relay: LocalRelay, tmp_path: Path) -> None:
     """Ranks that call different operations are named, with their operations and places."""
-    async with hang_job(relay, tmp_path, "operation") as job:
-        await job.until_ready()
-        status, text = await job.verdict_that("ranks 0-1,3 entered")
+    text = await hang_of(relay, tmp_path, "operation", "ranks 0-1,3 entered")
     assert (
         f"{DEFAULT} differs between ranks: "
         f"ranks 0-1,3 entered all_reduce [16] float32 at {line_of('operation: all')}, "
         f"rank 2 entered broadcast [16] float32 at {line_of('operation: odd')} (N s ago)"
     ) == text
-    assert status == 16
 
 
 async def test_other_shape(relay: LocalRelay, tmp_path: Path) -> None:
     """Ranks that pass tensors of different shapes are named, with the shapes, beside the rank that is missing."""
-    async with hang_job(relay, tmp_path, "shape") as job:
-        await job.until_ready()
-        status, text = await job.verdict_that("rank 2 entered")
+    text = await hang_of(relay, tmp_path, "shape", "rank 2 entered")
     place = line_of("shape: all")
     assert (
         f"{DEFAULT} differs between ranks: ranks 0-1 entered broadcast [16] float32 at {place}, "
         f"rank 2 entered broadcast [17] float32 at {place} (N s ago); "
         f"missing rank 3, which is at {line_of('shape: root')} (blocked in a call)"
     ) == text
-    assert status == 16
 
 
 async def test_other_group_order(relay: LocalRelay, tmp_path: Path) -> None:
     """Two groups whose ranks call them in different orders are first named as waiting for each other."""
-    async with hang_job(relay, tmp_path, "order", ranks=2) as job:
-        await job.until_ready()
-        status, text = await job.verdict_that("are waiting for each other")
+    text = await hang_of(relay, tmp_path, "order", "are waiting for each other", ranks=2)
     place = line_of("order: all")
     cycle, *others = text.split("\n\n")
     first, second = sorted(others)
@@ -118,7 +110,6 @@ async def test_other_group_order(relay: LocalRelay, tmp_path: Path) -> None:
     ) == second
     assert " are waiting for each other: " in cycle
     assert cycle.endswith(" enter their collectives in different orders, or use the wrong group")
-    assert status == 16
 
 
 async def test_dead_rank(relay: LocalRelay, tmp_path: Path) -> None:
@@ -136,9 +127,7 @@ async def test_dead_rank(relay: LocalRelay, tmp_path: Path) -> None:
 
 async def test_endless_loop(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank in a loop of Python code is missing, and running Python."""
-    async with hang_job(relay, tmp_path, "loop") as job:
-        await job.until_ready()
-        status, text = await job.verdict_that("ranks 0,2-3 at")
+    text = await hang_of(relay, tmp_path, "loop", "ranks 0,2-3 at")
     place = line_of("loop: turns")
     before = place.replace(place.split(":")[1].split(" ")[0], str(int(place.split(":")[1].split(" ")[0]) - 1))
     assert text in {
@@ -146,21 +135,17 @@ async def test_endless_loop(relay: LocalRelay, tmp_path: Path) -> None:
         f"missing rank 1, which is at {where} (running Python)"
         for where in (place, before)
     }
-    assert status == 16
 
 
 async def test_two_groups(relay: LocalRelay, tmp_path: Path) -> None:
     """Two groups that hang at the same time have a paragraph each, with global ranks."""
-    async with hang_job(relay, tmp_path, "two") as job:
-        await job.until_ready()
-        status, text = await job.verdict_that("(ranks 1,3)")
+    text = await hang_of(relay, tmp_path, "two", "(ranks 1,3)")
     call = f"collective #1 all_reduce [16] float32; entered by rank {{}} at {line_of('two: all')} (N s ago)"
     where = f"is at {line_of('two: elsewhere')} (blocked in a call)"
     assert {
         f"group 'even' (ranks 0,2): {call.format(0)}; missing rank 2, which {where}",
         f"group '2' (ranks 1,3): {call.format(1)}; missing rank 3, which {where}",
     } == set(text.split("\n\n"))
-    assert status == 16
 
 
 async def test_job_that_runs_well(relay: LocalRelay, tmp_path: Path) -> None:

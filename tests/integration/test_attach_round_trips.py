@@ -17,23 +17,12 @@ from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import running_job
+from tests.support.stepper import LINE, TRAIN
 
 ONE_WAY = 0.5
 """Seconds between client and relay: a round trip takes so much longer than anything else that waits can be counted."""
 LIMIT = 3
 """Round trips."""
-SCRIPT = """\
-import time
-
-def work(number):
-    square = number * number
-    return square
-
-while True:
-    work(7)
-    time.sleep(0.01)
-"""
-LINE = 4
 T = TypeVar("T")
 
 
@@ -88,7 +77,7 @@ class CountingEditor:
 async def far_job(relay: LocalRelay, script: Path, *, prefetch: bool = True) -> AsyncIterator[int]:
     """Run a job whose debugger has started, behind a slow network; yields its local port."""
     port = free_port()
-    script.write_text(SCRIPT)  # noqa: ASYNC240 - nothing else runs yet
+    script.write_text(TRAIN)  # noqa: ASYNC240 - nothing else runs yet
     async with (
         running_job(relay, script, "--port", str(port)),
         ChaosProxy("127.0.0.1", relay.server.port) as chaos,

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,7 @@ from tests.support.debuggee import debuggee
 from tests.support.jobs import gone, suspend
 from tests.support.listening import listening_editor
 from tests.support.ports import free_port
+from tests.support.programs import Program
 from tests.support.relay import LocalRelay
 from tests.support.run_job import running_job
 from tests.support.tunnel import running_agent
@@ -43,15 +45,21 @@ BREAKPOINT = 9
 """The line of `number += 1`."""
 
 
-async def test_session_of_a_silent_debugger_ends(relay: LocalRelay, tmp_path: Path) -> None:
-    """The editor gets the reason, the job runs on and logs it, and the next editor stops at the same breakpoint."""
-    port, script = free_port(), tmp_path / "program.py"
+@contextlib.asynccontextmanager
+async def job_of(relay: LocalRelay, directory: Path) -> AsyncIterator[tuple[int, Path, Program, Tunnels]]:
+    """Run the program under the agent; yields its port, its file, the job and a client's tunnels."""
+    port, script = free_port(), directory / "program.py"
     script.write_text(PROGRAM)
     async with (
         running_job(relay, script, "--port", str(port)) as job,
         Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
-        Forwarder(tunnels, [port]),
     ):
+        yield port, script, job, tunnels
+
+
+async def test_session_of_a_silent_debugger_ends(relay: LocalRelay, tmp_path: Path) -> None:
+    """The editor gets the reason, the job runs on and logs it, and the next editor stops at the same breakpoint."""
+    async with job_of(relay, tmp_path) as (port, script, job, tunnels), Forwarder(tunnels, [port]):
         client, thread = await attach(port, script)
         before = await value(client, thread, "number")
         await value(client, thread, "hang()")
@@ -68,12 +76,7 @@ async def test_session_of_a_silent_debugger_ends(relay: LocalRelay, tmp_path: Pa
 
 async def test_session_of_a_listening_editor_ends_too(relay: LocalRelay, tmp_path: Path) -> None:
     """A job whose debugger hangs while it is connected to an editor that listens runs on, and can be attached to."""
-    port, script = free_port(), tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    async with (
-        running_job(relay, script, "--port", str(port)) as job,
-        Tunnels(relay.endpoint, relay.sender, relay.tls) as tunnels,
-    ):
+    async with job_of(relay, tmp_path) as (port, script, job, tunnels):
         async with (
             listening_editor(port, script, BREAKPOINT) as editor,
             Forwarder(tunnels, [port], may_reverse=True),

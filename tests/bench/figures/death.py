@@ -20,18 +20,10 @@ from tests.bench.programs import lines_of
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import HC, Stage
 from tests.support.ports import free_port
+from tests.support.stepper import LINE, TRAIN
 
 __all__ = ["death"]
 
-SCRIPT = """\
-import time
-
-number = 0
-while True:
-    number += 1
-    time.sleep(0.01)
-"""
-LINE = 5
 WITHIN = 60.0
 PROMISED_MS = 2000.0
 FIGURE = "the agent is killed at a breakpoint: since then"
@@ -56,7 +48,7 @@ async def _deaths(stage: Stage, count: int, options: tuple[str, ...]) -> list[tu
     own.relay = await own.start_relay(*options)
     port = free_port()
     script, node = stage.programs.directory / f"train-{port}.py", stage.programs.directory / f"node-{port}"
-    script.write_text(SCRIPT)
+    script.write_text(TRAIN)
     secrets = ["--hc", HC, "--connection-string-file", own.relay.connection_file("agent"), "--ca-file"]
     job = await stage.programs.start(
         *("job", "env", f"RELAY_NODE_DIR={node}", sys.executable, "-m", "relay_agent", "run", *secrets),

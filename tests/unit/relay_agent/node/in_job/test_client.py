@@ -27,8 +27,13 @@ def start(port=5678, answers=()):
     client = NodeClient(access, {{**target, "port": port}}, forwards=[], answers=dict(answers))
     client.start()
     return client
+def show_agent(client):
+    print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)
+def kill_agent(client):
+    client.attaching.report(State.UNREACHABLE)
+    os.kill(client.agent_pid, 9)
 """
-LISTEN = START + "client = start(); print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
+LISTEN = START + "client = start(); show_agent(client)\n"
 PATIENT = """\
 import sys
 
@@ -66,6 +71,13 @@ def agent_of(line: str) -> int:
     return int(pid)
 
 
+async def output_of(code: str, **environment: str) -> tuple[list[str], str]:
+    """Run a job to its end, which must have status 0, and return the lines of its stdout, and its stderr."""
+    status, out, err = await run_job(code, **environment)
+    assert status == 0
+    return out, err
+
+
 async def error_line(running: Job, part: str) -> None:
     """Read the job's stderr up to a line that contains `part`."""
     assert running.process.stderr is not None
@@ -75,8 +87,7 @@ async def error_line(running: Job, part: str) -> None:
 
 async def test_agent_listens_and_leaves_with_the_job(relay, node):
     """The agent listens, and exits without an error message and without leaving files after the job has ended."""
-    status, out, err = await run_job(LISTEN + "print(client)", **settings(relay, node))
-    assert status == 0
+    out, err = await output_of(LISTEN + "print(client)", **settings(relay, node))
     assert out[1] == "<NodeClient port 5678 listening>"
     assert "Traceback" not in err
     assert "Warning" not in err
@@ -96,10 +107,7 @@ async def test_agent_leaves_when_the_job_is_killed(relay, node, how):
 
 async def test_processes_of_a_node_share_an_agent(relay, node):
     """Those that come at the same time find one agent, which stays for as long as one of them lives."""
-    code = START + (
-        "client = start(int(sys.argv[1])); print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
-        "sys.stdin.readline()\n"
-    )
+    code = START + ("client = start(int(sys.argv[1])); show_agent(client)\nsys.stdin.readline()\n")
     environment = settings(relay, node)
     async with job(code, "5678", **environment) as one, job(code, "5679", **environment) as two:
         agents = {agent_of(await running.line()) for running in (one, two)}
@@ -152,8 +160,7 @@ async def test_agent_that_fails_at_its_start(node, tmp_path):
     code += "print(client.attaching.hopeless.wait(3600), client.attaching.obstacle)"
     (tmp_path / "python").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "python").chmod(0o755)
-    status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
-    assert status == 0
+    out, _ = await output_of(code, RELAY_NODE_DIR=str(node))
     assert out == ["True the agent process failed to start (status 3). hint: see the lines above"]
     assert not node.exists()
 
@@ -162,12 +169,11 @@ async def test_agent_that_is_killed(relay, node):
     """A process whose agent is killed continues, registers with the next, and draws the same random numbers."""
     code = LISTEN + (
         "import random; state = random.getstate()\n"
-        "client.attaching.report(State.UNREACHABLE); os.kill(client.agent_pid, 9)\n"
-        "print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
+        "kill_agent(client)\n"
+        "show_agent(client)\n"
         "assert random.getstate() == state\n"
     )
-    status, out, err = await run_job(code, **settings(relay, node))
-    assert status == 0
+    out, err = await output_of(code, **settings(relay, node))
     first, second = map(agent_of, out)
     assert first != second
     assert "Traceback" not in err
@@ -177,14 +183,8 @@ async def test_agent_that_is_killed(relay, node):
 
 async def test_agents_that_are_killed_again_and_again(relay, node):
     """A process never gives up agents that work until they are killed."""
-    code = LISTEN + (
-        "for _ in range(7):\n"
-        "    client.attaching.report(State.UNREACHABLE); os.kill(client.agent_pid, 9)\n"
-        "    print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
-        "print(client)"
-    )
-    status, out, _ = await run_job(code, **settings(relay, node))
-    assert status == 0
+    code = LISTEN + ("for _ in range(7):\n    kill_agent(client)\n    show_agent(client)\nprint(client)")
+    out, _ = await output_of(code, **settings(relay, node))
     assert len({agent_of(line) for line in out[:8]}) == 8
     assert out[8] == "<NodeClient port 5678 listening>"
 
@@ -230,7 +230,7 @@ async def test_agent_that_is_being_killed_is_not_alive(relay, node):
 async def test_certificate_that_is_not_trusted_after_the_agent_was_killed(relay, node, tmp_path):
     """An agent that replaces one that has listened retries where the first one would have ended."""
     code = LISTEN + (
-        "sys.stdin.readline(); client.attaching.report(State.UNREACHABLE); os.kill(client.agent_pid, 9)\n"
+        "sys.stdin.readline(); kill_agent(client)\n"
         "print(client.attaching.listening.wait(3600), client.attaching.hopeless.is_set(), flush=True)\n"
     )
     async with job(code, **settings(relay, node)) as running:
@@ -270,7 +270,7 @@ async def test_secrets_go_through_the_socket(relay, node):
     """A connection string that is given to the call shows neither in the agent's arguments nor in its environment."""
     code = START + (
         "access |= {'connection_string': sys.stdin.readline().strip(), 'ca_file': sys.argv[1]}\n"
-        "client = start(); print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)\n"
+        "client = start(); show_agent(client)\n"
         "sys.stdin.readline()\n"
     )
     async with job(code, str(relay.ca_file), RELAY_NODE_DIR=str(node)) as running:
@@ -292,8 +292,7 @@ async def test_failure_reaches_the_job(node):
         "print(hopeless, client.attaching.obstacle.sentence, client, sep='|')\n"
         "print(client.agent_pid)\n"
     )
-    status, out, err = await run_job(code, RELAY_NODE_DIR=str(node))
-    assert status == 0
+    out, err = await output_of(code, RELAY_NODE_DIR=str(node))
     assert await gone(int(out[1]))
     assert out[0] == "True|no connection string is configured|<NodeClient port 5678 hopeless>"
     assert "Warning" not in err
@@ -308,8 +307,7 @@ async def test_what_the_agent_asks_for(relay, node):
         "for what in ('one', 'two', 'three'): client._receive({'ask': what, 'id': what, 'body': {'x': what}})\n"
         "print(sent)"
     )
-    status, out, _ = await run_job(code, **settings(relay, node))
-    assert status == 0
+    out, _ = await output_of(code, **settings(relay, node))
     assert ast.literal_eval(out[0]) == [
         {"answer": "one", "result": "one"},
         {"answer": "two", "error": "ZeroDivisionError: division by zero", "hint": ""},
@@ -321,8 +319,7 @@ async def test_agent_is_not_debugged(relay, node):
     """An agent that is started under an active debugger is not made a debuggee of it."""
     code = "import debugpy; debugpy.listen(('127.0.0.1', 0))\n" + LISTEN
     code += "print(open(f'/proc/{client.agent_pid}/cmdline').read().split(chr(0))[1:4])"
-    status, out, _ = await run_job(code, PYDEVD_DISABLE_FILE_VALIDATION="1", **settings(relay, node))
-    assert status == 0
+    out, _ = await output_of(code, PYDEVD_DISABLE_FILE_VALIDATION="1", **settings(relay, node))
     assert out[1] == "['-m', 'relay_agent', 'node-agent']"
 
 
@@ -350,8 +347,7 @@ async def test_python_that_cannot_be_started(node, executable, sentence):
     """If no agent can be started, the failure has the reason, and no files are left."""
     code = f"{START}sys.executable = {executable!r}; client = start().attaching\n"
     code += "client.hopeless.wait(3600); print(client.obstacle)"
-    status, out, _ = await run_job(code, RELAY_NODE_DIR=str(node))
-    assert status == 0
+    out, _ = await output_of(code, RELAY_NODE_DIR=str(node))
     assert sentence in out[0]
     assert not node.exists()
 
@@ -360,8 +356,7 @@ async def test_python_that_cannot_be_started(node, executable, sentence):
 async def test_job_that_ends_while_its_agent_is_started(relay, node, milliseconds):
     """However early the job ends, soon after it neither an agent nor a file is left."""
     code = START + f"start(); time.sleep({milliseconds} / 1000)"
-    status, _, err = await run_job(code, **patient(node.parent), **settings(relay, node))
-    assert status == 0
+    _, err = await output_of(code, **patient(node.parent), **settings(relay, node))
     assert "Traceback" not in err
     async with timeout(DEADLINE):
         while node.exists():
@@ -378,7 +373,6 @@ async def test_agent_of_a_job_that_ends_before_it_registers(relay, node):
         connect._start(directory, directory.try_lock())
         os._exit(0)
     """
-    status, _, _ = await run_job(code, **patient(node.parent), **settings(relay, node))  # until its stderr has ended
-    assert status == 0
+    await output_of(code, **patient(node.parent), **settings(relay, node))  # until its stderr has ended
     assert agents_on(node) == []
     assert not node.exists()

@@ -22,6 +22,18 @@ def sink_of(stream: MemoryStream) -> Sink:
     return sink
 
 
+async def lost_while_paused(data: bytes) -> tuple[MemoryStream, Sink]:
+    """Return a stream whose handler had paused reading when bytes and then the loss came."""
+    ours, theirs = stream_pair()
+    sink = sink_of(theirs)
+    theirs.pause_reading()
+    ours.send(data)
+    ours.abort()
+    await settle()
+    assert (b"", []) == (sink.data, sink.happened)
+    return theirs, sink
+
+
 async def test_what_came_early_comes_first() -> None:
     """What came before there was a handler is handed over first, then what comes, then the end."""
     ours, theirs = stream_pair()
@@ -132,25 +144,14 @@ async def test_a_write_waits_for_room() -> None:
 
 async def test_a_loss_comes_behind_what_was_received() -> None:
     """The peer's last bytes are delivered before the loss, when the handler resumes reading."""
-    ours, theirs = stream_pair()
-    sink = sink_of(theirs)
-    theirs.pause_reading()
-    ours.send(b"last words")
-    ours.abort()
-    await settle()
-    assert [] == sink.happened
+    theirs, sink = await lost_while_paused(b"last words")
     theirs.resume_reading()
     assert (b"last words", ["lost"]) == (sink.data, sink.happened)
 
 
 async def test_who_still_writes_to_a_lost_stream_learns_it() -> None:
     """A handler that has paused reading and still writes is informed of the loss instead of blocking forever."""
-    ours, theirs = stream_pair()
-    sink = sink_of(theirs)
-    theirs.pause_reading()
-    ours.send(b"nobody takes this")
-    ours.abort()
-    await settle()
+    theirs, sink = await lost_while_paused(b"nobody takes this")
     theirs.send(b"hello?")
     assert (b"", ["lost"]) == (sink.data, sink.happened)
 
