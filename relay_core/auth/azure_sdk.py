@@ -24,7 +24,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +192,7 @@ async def _open(
     remote: dict[str, Any] = {"retry_total": 2}
     local: dict[str, Any] = {"retry_total": 2, "retry_connect": 0}
     # Computed here, because the imports above can take a second; the SDK takes whole seconds only.
-    process_timeout = max(1, int(ends_at - PROGRAM_MARGIN - time.monotonic()))
+    seconds = max(1, int(ends_at - PROGRAM_MARGIN - time.monotonic()))
     async with contextlib.AsyncExitStack() as stack:
         transport = None
         if not identity.program:
@@ -201,13 +201,13 @@ async def _open(
         openers: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
             "environment": lambda: aio.EnvironmentCredential(transport=transport, **remote),
             "workload": lambda: aio.WorkloadIdentityCredential(transport=transport, **remote),
-            "on-behalf-of": lambda: OnBehalfOfCredential(environ["OBO_ENDPOINT"]),
+            "on-behalf-of": lambda: nullcontext(OnBehalfOfCredential(environ["OBO_ENDPOINT"])),
             "managed": lambda: aio.ManagedIdentityCredential(
                 client_id=managed_client_id(environ), transport=transport, **local
             ),
-            "azure-cli": lambda: _InThread(blocking.AzureCliCredential(process_timeout=process_timeout)),
-            "azd": lambda: _InThread(blocking.AzureDeveloperCliCredential(process_timeout=process_timeout)),
-            "powershell": lambda: _InThread(blocking.AzurePowerShellCredential(process_timeout=process_timeout)),
+            "azure-cli": lambda: nullcontext(_InThread(blocking.AzureCliCredential(process_timeout=seconds))),
+            "azd": lambda: nullcontext(_InThread(blocking.AzureDeveloperCliCredential(process_timeout=seconds))),
+            "powershell": lambda: nullcontext(_InThread(blocking.AzurePowerShellCredential(process_timeout=seconds))),
         }
         yield await stack.enter_async_context(openers[identity.name]())
 
@@ -217,12 +217,6 @@ class _InThread:
 
     def __init__(self, credential: TokenCredential) -> None:
         self._credential = credential
-
-    async def __aenter__(self) -> _InThread:
-        return self
-
-    async def __aexit__(self, *_exc_info: object) -> None:
-        return None
 
     async def get_token(self, scope: str, **options: Any) -> AccessToken:
         return await asyncio.to_thread(self._credential.get_token, scope, **options)

@@ -30,12 +30,6 @@ class OnBehalfOfCredential:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def __aenter__(self) -> OnBehalfOfCredential:
-        return self
-
-    async def __aexit__(self, *_exc_info: object) -> None:
-        return None
-
     async def get_token(self, scope: str, **_options: Any) -> AccessToken:
         """Return a token; `_options` is ignored, because tenant and claims are fixed by the job.
 
