@@ -103,8 +103,7 @@ class Session:
         self._tasks = TaskSet()
 
     def __repr__(self) -> str:
-        state = self.end_reason or ("running" if self.running else f"stopped in thread {self.thread}")
-        return f"<Session {state}>"
+        return f"<Session {self.end_reason or ('running' if self.running else f'stopped in thread {self.thread}')}>"
 
     async def __aenter__(self) -> Session:
         return self

@@ -144,8 +144,7 @@ class FrameDecoder:
         self._mask = b""  # rotated so that its first byte applies to the next payload byte; empty for a server's frames
 
     def __repr__(self) -> str:
-        state = "finished" if self._finished else f"{self._remaining} bytes of payload missing"
-        return f"<FrameDecoder {state}>"
+        return f"<FrameDecoder {'finished' if self._finished else f'{self._remaining} bytes of payload missing'}>"
 
     def feed(self, data: bytes | memoryview) -> list[Event]:
         """Return the events that `data` completes; they own their bytes, so the caller may overwrite `data` later."""

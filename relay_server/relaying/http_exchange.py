@@ -67,7 +67,6 @@ class HttpExchange:
         self._request = request
         self._sender = sender
         self._host = host
-        self._limits = limits
         self._timeout = limits.http_timeout
 
     async def small_body(self) -> bytes | None:

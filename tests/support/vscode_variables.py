@@ -22,7 +22,6 @@ class VariablesPane(DapClient):
     def __init__(self, *arguments: Any) -> None:
         self.received: list[str] = []
         """`stopped`, `continued`, and `variables` for a response, from the last step on."""
-        self._shown: dict[str, str] = {}
         super().__init__(*arguments)
 
     async def _dispatch(self, message: Message) -> None:

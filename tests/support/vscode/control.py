@@ -29,10 +29,6 @@ class Report:
     """started, sent (by the editor), received, ended or error."""
     message: Any
 
-    def is_event(self, name: str) -> bool:
-        """Whether it is a debug adapter's event of that name."""
-        return self.what == "received" and self.message.get("event") == name
-
     def is_request(self, command: str) -> bool:
         """Whether it is a request of the editor."""
         return self.what == "sent" and self.message.get("command") == command
