@@ -70,19 +70,11 @@ async def running_agent(
 
 
 @contextlib.asynccontextmanager
-async def tunnelled(
-    relay: LocalRelay,
-    handler: Handler = echo,
-    *,
-    encrypted: bool = True,
-    settings: Settings = QUICK,
-    grace: Grace | None = None,
-    seed: int = 0,
-) -> AsyncIterator[TunnelPath]:
-    """Carry a free port to a local server that runs `handler`."""
+async def tunnelled(relay: LocalRelay, handler: Handler = echo, **options: Any) -> AsyncIterator[TunnelPath]:
+    """Carry a free port to a local server that runs `handler`, with options of `tunnelled_to`."""
     async with (
         local_server(handler) as (target_port, connections),
-        tunnelled_to(relay, target_port, encrypted=encrypted, settings=settings, grace=grace, seed=seed) as path,
+        tunnelled_to(relay, target_port, **options) as path,
     ):
         path.target_connections = connections
         yield path
