@@ -11,6 +11,7 @@ link.resume()
 import random
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from relay_core.tunnel import (
     ENTROPY_SIZE,
@@ -292,16 +293,9 @@ class Link:
         return bool(waiting)
 
 
-def connected(
-    client: Settings | None = None,
-    agent: Settings | None = None,
-    *,
-    info: dict | None = None,
-    client_info: dict | None = None,
-    now: float = 1000.0,
-) -> Link:
+def connected(client: Settings | None = None, agent: Settings | None = None, **options: Any) -> Link:
     """A link with a session on its first wire; everything that both sides send at the beginning has arrived."""
-    link = Link(client, agent, info=info, client_info=client_info, now=now)
+    link = Link(client, agent, **options)
     assert isinstance(link.connect(), Attached)
     link.settle()
     return link

@@ -16,6 +16,10 @@ def inner(): return 1
 def outer(): return inner()
 CODES = {id(outer.__code__): "outer", id(inner.__code__): "inner"}
 stop = threading.Event()
+counts = []
+
+def body():
+    counts.append(outer())
 
 def hold(**options):
     return Push("1", Phase.HOLD, seconds=30.0, **options)
@@ -48,9 +52,6 @@ def output(code: str) -> str:
 def test_held_at_the_outermost_call():
     """The main thread is held at the outermost changed function, and then continues without a profile function."""
     code = """
-counts = []
-def body():
-    counts.append(outer())
 def test():
     held = Hold(CODES, time.monotonic() + 3600)
     print(held.wait(hold(), time.monotonic() + 3600).value, held.place)
@@ -83,7 +84,6 @@ outer_loop()
 def test_next_call():
     """A held main thread continues to its next call, or to that of a given function."""
     code = """
-counts = []
 def body():
     counts.append(1)
     outer()
@@ -126,9 +126,6 @@ run(body)
 def test_nobody_extends_the_hold():
     """A main thread continues at the end of its time, and the code cannot be swapped then."""
     code = """
-counts = []
-def body():
-    counts.append(outer())
 def test():
     until = time.monotonic() + 0.5
     held = Hold(CODES, until)
