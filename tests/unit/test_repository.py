@@ -6,9 +6,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
@@ -31,6 +37,20 @@ HEAVY = {
 """What a job does not pay for by `import relay_agent`."""
 MAX_MODULES = 60
 """That `import relay_agent` loads, the standard library's included; it was 43 when this was written."""
+EXTRAS = ("server", "client", "fast", "mcp")
+"""Which users install."""
+OTHER_IMPORTS = {
+    "_pydev_bundle": "debugpy",
+    "_pydevd_bundle": "debugpy",
+    "_pydevd_frame_eval": "debugpy",
+    "pydevd": "debugpy",
+    "pydevd_file_utils": "debugpy",
+    "pydevd_tracing": "debugpy",
+    "_relay_debug_programs": "relay_agent/inject",
+    "mlflow": "the job, or the user's environment",
+    "pydantic": "mcp",
+}
+"""What comes with something else."""
 RUNS_WHEN_IMPORTED = (
     "relay_agent/inject/",
     "relay_agent/debuggee/pydevd_patches/child_plugin/",
@@ -126,6 +146,27 @@ def test_only_exported_names_are_imported() -> None:
         if alias.name not in _exported(trees[node.module]) and f"{node.module}.{alias.name}" not in trees
     }
     assert set() == wrong
+
+
+def test_imported_packages_are_dependencies() -> None:
+    """What the product imports is in pyproject.toml, apart from what comes with a dependency or with the job."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = (each for extra in EXTRAS for each in project["optional-dependencies"][extra])
+    wanted = {_normal(re.split(r"[^\w-]", text)[0]) for text in (*project["dependencies"], *extras)}
+    imported = {
+        name.partition(".")[0]
+        for path in source_files(*PACKAGES)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    others = imported - sys.stdlib_module_names - {*PACKAGES, *OTHER_IMPORTS}
+    distributions = packages_distributions()
+    assert [] == [name for name in sorted(others) if wanted.isdisjoint(map(_normal, distributions.get(name, [name])))]
+
+
+def _normal(distribution: str) -> str:
+    return distribution.replace("_", "-").lower()
 
 
 def _exported(tree: ast.Module) -> set[str]:
