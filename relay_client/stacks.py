@@ -415,7 +415,8 @@ def _colored(lines: Sequence[tuple[str, str]]) -> str:
     from rich.console import Console  # noqa: PLC0415 - needed only on a terminal
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    console = Console(force_terminal=True, soft_wrap=True)
+    # A relay-client that answers a command is in another environment than the terminal of the command.
+    console = Console(force_terminal=True, soft_wrap=True, color_system="standard", no_color=False)
     with console.capture() as capture:
         for text, style in lines:
             console.print(Text(text, style=style))

@@ -285,7 +285,8 @@ def terminal_table(lines: Sequence[Row], width: int, *, color: bool) -> str:
         from rich.console import Console  # noqa: PLC0415 - on a terminal only
     except ImportError:  # rich is optional
         return plain_table(lines)
-    console = Console(width=width, force_terminal=True, color_system="standard" if color else None)
+    # A relay-client that answers a command is in another environment than the terminal of the command.
+    console = Console(width=width, force_terminal=True, color_system="standard" if color else None, no_color=False)
     with console.capture() as captured:
         console.print(rich_table(lines, width))
     return captured.get().rstrip("\n")

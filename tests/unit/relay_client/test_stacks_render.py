@@ -201,17 +201,19 @@ def test_json():
     assert found[0]["threads"][0]["frames"][1] == frame("/job/dataset.py", 51, "read") | {"locals": {}}
 
 
-def test_colours(monkeypatch):
-    """On a terminal headings are bold, unless NO_COLOR is set; the text is the same."""
-    monkeypatch.delenv("NO_COLOR", raising=False)
+@pytest.mark.parametrize("environ", [{}, {"NO_COLOR": "1", "TERM": "dumb"}, {"COLORTERM": "truecolor"}])
+def test_colours(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+    """On a terminal, headings are bold, variables cyan and the text is the same, in whichever process it is made."""
+    for name in ("NO_COLOR", "TERM", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     replies = [reply(waiting(0), loading(1))]
-    colored = show_stacks(replies, color=True)
+    colored = show_stacks(replies, locals=True, color=True)
     assert "\x1b[1m" in colored
-    monkeypatch.setenv("NO_COLOR", "1")
-    plain = show_stacks(replies, color=True)
-    assert "\x1b[3" not in plain
-    assert [line.rstrip() for line in show_stacks(replies).splitlines()] == [
-        line.rstrip() for line in _without_codes(plain).splitlines()
+    assert "\x1b[36m" in colored
+    assert [line.rstrip() for line in show_stacks(replies, locals=True).splitlines()] == [
+        line.rstrip() for line in _without_codes(colored).splitlines()
     ]
 
 
