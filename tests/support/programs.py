@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 
+from relay_client.user_directory import DIRECTORY_VARIABLE
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
@@ -20,10 +23,19 @@ PY_SPY = Path(sys.executable).with_name("py-spy")
 """Prints the stacks of a Python program; optional."""
 
 
+@functools.cache
+def _client_directory() -> TemporaryDirectory[str]:
+    """Return the directory of the relay-clients that this process starts.
+
+    Commands look for running relay-clients there, and must not find those of the user, or of tests in other processes.
+    """
+    return TemporaryDirectory(prefix="relay-clients-")
+
+
 def environment(**extra: str) -> dict[str, str]:
-    """Return this environment without the variables that our programs read."""
+    """Return this environment without the variables that our programs read, and with this process's own clients."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "AZRELAY_"))}
-    return {**kept, "PYTHONUNBUFFERED": "1", **extra}
+    return {**kept, "PYTHONUNBUFFERED": "1", DIRECTORY_VARIABLE: _client_directory().name, **extra}
 
 
 @dataclass
