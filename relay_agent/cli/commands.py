@@ -59,10 +59,10 @@ def add_doctor(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     _add_port_option(parser)
     add_access_options(parser)
-    parser.set_defaults(command=run_doctor)
+    parser.set_defaults(command=_run_doctor)
 
 
-def run_doctor(arguments: argparse.Namespace) -> int:
+def _run_doctor(arguments: argparse.Namespace) -> int:
     """Run the checks, print the results and return the exit status."""
     import asyncio
 
@@ -93,10 +93,10 @@ def add_env(commands: Commands[argparse.ArgumentParser]) -> None:
         "define it.",
     )
     _add_port_option(parser)
-    parser.set_defaults(command=run_env)
+    parser.set_defaults(command=_run_env)
 
 
-def run_env(arguments: argparse.Namespace) -> int:
+def _run_env(arguments: argparse.Namespace) -> int:
     """Print the rank and the variables that define it."""
     from relay_agent.ranks import explain
 
@@ -121,10 +121,10 @@ def add_node_agent(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("name", help="this agent's name in the directory")
     parser.add_argument("listener", type=int, help="file descriptor of the socket for the node's processes")
     parser.add_argument("lock", type=int, help="file descriptor that holds the agent's lock")
-    parser.set_defaults(command=run_node_agent)
+    parser.set_defaults(command=_run_node_agent)
 
 
-def run_node_agent(arguments: argparse.Namespace) -> int:
+def _run_node_agent(arguments: argparse.Namespace) -> int:
     """Run the node's agent, in a child of this process, until its last process has exited."""
     _leave_process_tree()
     _receive_signals()
@@ -187,10 +187,10 @@ def add_serve(commands: Commands[argparse.ArgumentParser]) -> None:
         "probe the ports",
     )
     add_access_options(parser)
-    parser.set_defaults(command=run_serve)
+    parser.set_defaults(command=_run_serve)
 
 
-def run_serve(arguments: argparse.Namespace) -> int:
+def _run_serve(arguments: argparse.Namespace) -> int:
     """Serve until stopped."""
     from relay_agent.agent.agent import Agent
     from relay_agent.agent.port_targets import parse_targets

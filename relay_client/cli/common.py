@@ -7,11 +7,12 @@ import contextlib
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay_core.errors import UsageError
 from relay_core.program.options import access_settings, add_access_options, argument_type
-from relay_core.value_parsers import named, parse_duration
+from relay_core.value_parsers import parse_duration
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -24,13 +25,13 @@ __all__ = [
     "Commands",
     "add_allow_terminate_option",
     "add_command",
+    "add_folder",
     "add_idle_exit_option",
     "add_json",
     "add_prefetch_option",
     "add_quiet",
     "add_ranks",
     "add_verbose",
-    "chosen_ranks",
     "make_tunnels",
     "parse_positive_duration",
     "quiet_logging",
@@ -77,16 +78,15 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", default="all", metavar="LIST", help="global ranks, such as 3 or 0-7 (default: all)")
 
 
-def chosen_ranks(arguments: argparse.Namespace) -> set[int] | None:
-    """Return the ranks that `--ranks` names, or None for all.
-
-    Raises:
-        UsageError: the list is invalid.
-    """
-    from relay_client.ui.text import parse_chosen_ranks
-
-    with named("--ranks"):
-        return parse_chosen_ranks(arguments.ranks)
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    """Add `--folder`."""
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="folder that the editor opens (default: the current directory)",
+    )
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
-from relay_client.cli.common import Commands, add_command, add_json, add_ranks, chosen_ranks
+from relay_client.cli.common import Commands, add_command, add_folder, add_json, add_ranks
 from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings
 from relay_core.value_parsers import named
@@ -33,13 +32,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="LIST",
         help="local ports that launch.json must contain (default: those of the registered processes)",
     )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path(),
-        metavar="DIR",
-        help="folder that the editor opens (default: the current directory)",
-    )
+    add_folder(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,15 +40,18 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from relay_client.doctor import examine
-    from relay_client.ui.text import parse_ports
+    from relay_client.ui.text import parse_chosen_ranks, parse_ports
     from relay_core.diagnosis.checks import as_json, as_text
 
     with named("--ports"):
         ports = parse_ports(arguments.ports) if arguments.ports else None
-    ranks, folder = chosen_ranks(arguments), arguments.folder.absolute()
+    with named("--ranks"):
+        ranks = parse_chosen_ranks(arguments.ranks)
     if not arguments.verbose:
         log_errors_only()
-    examination = asyncio.run(examine(access_settings(arguments), ranks=ranks, ports=ports, folder=folder))
+    examination = asyncio.run(
+        examine(access_settings(arguments), ranks=ranks, ports=ports, folder=arguments.folder.absolute())
+    )
     if arguments.json:
         print(json.dumps(as_json(examination.results, examination.exit_code), indent=2))
     else:

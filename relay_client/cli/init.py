@@ -12,7 +12,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay_client.cli.common import PROGRAM, Commands, add_command, add_verbose, quiet_logging, run_with_tunnels
+from relay_client.cli.common import (
+    PROGRAM,
+    Commands,
+    add_command,
+    add_folder,
+    add_verbose,
+    quiet_logging,
+    run_with_tunnels,
+)
 from relay_client.cli.forward import add_options
 from relay_client.ui.text import parse_ports, parse_ranks
 from relay_core.errors import ConfigurationError, UsageError
@@ -64,13 +72,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         default=False,
         help="use the ports and ranks of the currently registered processes",
     )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path(),
-        metavar="DIR",
-        help="folder that the editor opens (default: the current directory)",
-    )
+    add_folder(parser)
     parser.add_argument("--write", action="store_true", default=False, help="write the changes to VS Code's files")
 
 
