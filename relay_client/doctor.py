@@ -108,6 +108,8 @@ class AgentChecks:
         self._ranks = ranks
         self._agents: list[AgentInfo] = []
         self._descriptions: list[str] = []
+        self._search_seconds = 0.0
+        """From the first dial until all sessions with agents had begun."""
         self._error: RelayDebugError | None = None
         """Why the search found no usable agent."""
 
@@ -132,10 +134,12 @@ class AgentChecks:
     async def _search(self) -> None:
         access = self._access
         async with Tunnels(access.endpoint, access.credential, self._tls, tunnel_key=access.tunnel_key) as tunnels:
+            started = time.monotonic()
             try:
                 await tunnels.discover_all(waits=False)
             except RelayDebugError as error:
                 self._error = error
+            self._search_seconds = time.monotonic() - started
             self._agents = list(tunnels.roster)
             if self._agents:  # the search may still end with an error: other listeners may be unusable or closing
                 self._error = None
@@ -152,7 +156,9 @@ class AgentChecks:
         if isinstance(self._error, NoListener):
             raise self._error
         # Senders learn from the relay whether there is a listener, but not how many listeners there are.
-        return f"{len(self._agents)} with a usable agent" if self._agents else "at least one"
+        if not self._agents:
+            return "at least one"
+        return f"{len(self._agents)} with a usable agent, found within {self._search_seconds:.3f} s"
 
     async def _tunnel_key(self) -> str:
         if isinstance(self._error, (TunnelKeyMissing, WrongTunnelKey)):

@@ -16,11 +16,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, LocalPortInUse
 from relay_core.hyco.address import Endpoint
 from relay_core.net.tasks import TaskSet
+from relay_core.net.tls import TlsMachine, TlsTransport
 from relay_server.access import Authorizer, JwtVerifier, SasVerifier, TokenVerifier
 from relay_server.config import certificates
 from relay_server.config.model import RelayConfig, is_loopback
@@ -229,24 +231,22 @@ class RelayServer:
         task.add_done_callback(clean_up)
 
     async def _shake_hands(self, unowned: list[socket.socket], connection: Connection) -> bool:
-        """Return True when TLS is established.
-
-        asyncio allocates 256 KiB for each connection with TLS, so a connection that has sent nothing must not use TLS
-        yet.
-        """
+        """Return True when TLS is established; a connection that sends nothing needs 10 KiB until the time limit."""
+        transport: asyncio.BaseTransport | None = None
         try:
             async with timeout(TLS_HANDSHAKE_TIMEOUT):
-                await _until_readable(unowned[0])
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection,
-                unowned.pop(),
-                ssl=self._context,
-                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT,
-            )
+                tls = TlsTransport(connection, TlsMachine(cast("ssl.SSLContext", self._context), server_side=True))
+                transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: tls, unowned.pop())
+                await tls.established
         except (OSError, *TIMEOUT_ERRORS) as error:  # includes TLS errors
             logger.debug("a TLS handshake failed: %s", error)
             return False
-        return True
+        else:
+            transport = None
+            return True
+        finally:
+            if transport is not None:
+                cast("asyncio.Transport", transport).abort()
 
     def _free_descriptor(self) -> bool:
         return (
@@ -281,17 +281,3 @@ def _bind_error(error: OSError, host: str, port: int) -> Exception:
         )
     reason = error.strerror or "the address is not usable"
     return ConfigurationError(f"cannot listen on {host} port {port}: {reason}", hint="check 'bind' and 'port'")
-
-
-async def _until_readable(connection: socket.socket) -> None:
-    """Return when a connection has sent something or has been closed; immediately if the event loop cannot wait."""
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    try:
-        loop.add_reader(connection, readable.set)
-    except NotImplementedError:  # Windows
-        return
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(connection)

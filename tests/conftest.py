@@ -14,6 +14,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from relay_core.program.run import VARIABLE
 from tests.support import secrets
 from tests.support.azure.cli import RealAz, is_installed, loaded_az
 from tests.support.deadline import DEADLINE
@@ -47,6 +48,17 @@ def pytest_configure() -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)  # handlers are not inherited, as ignoring is
+
+
+if os.environ.get(VARIABLE) == "asyncio":
+    # Programs use asyncio's event loop in such a run, and uvloop in others. The tests' own loop is the other one each
+    # time, so that both runs together cover all code with both.
+    import uvloop
+
+    @pytest.fixture(scope="session")
+    def event_loop_policy() -> uvloop.EventLoopPolicy:
+        """Select the event loop of tests (pytest-asyncio)."""
+        return uvloop.EventLoopPolicy()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -406,8 +406,10 @@ class Tunnels:
     async def _begin(self, websocket: WebSocket) -> Begun:
         """Begin a session with the agent at the other end, unless there already is one with that agent."""
         info = encode(ClientInfo(self._client_id, _user()))
+        started = time.monotonic()
         attached, transport = await ClientTunnel.begin(websocket, self._identity, settings=self._settings, info=info)
         agent_id = AgentInfo.parse(attached.session.peer.info).id
+        logger.debug("began a session with agent %s in %.3f s", agent_id, time.monotonic() - started)
         if not _AGENT_ID.fullmatch(agent_id):
             agent_id = AgentId(attached.session.id.hex())
         if (known := self._tunnels.get(agent_id)) is not None:

@@ -214,7 +214,7 @@ class ServerChecks:
         status = self._answer.status or 0
         if status >= 500:
             raise refused_listen(status, "", self._endpoint)
-        return f"HTTP status {status} (the request had no token)"
+        return f"HTTP status {status} (the request had no token); {self._answer.steps}"
 
     async def _compare_clocks(self) -> str:
         try:

@@ -95,17 +95,22 @@ class AttemptBudget:
 
     A connection without a token waits for a calm delay. That is enough, because the first connection to succeed makes
     the others connect at once.
+
+    Args:
+        rate: Tokens per second.
+        burst: Maximum number of tokens.
     """
 
-    def __init__(self) -> None:
-        self._tokens = BUDGET_BURST
+    def __init__(self, *, rate: float = BUDGET_RATE, burst: float = BUDGET_BURST) -> None:
+        self._rate = rate
+        self._burst = self._tokens = burst
         self._counted_at: float | None = None
 
     def __repr__(self) -> str:
-        return f"<AttemptBudget {self._tokens:.1f} of {BUDGET_BURST:g}>"
+        return f"<AttemptBudget {self._tokens:.1f} of {self._burst:g}>"
 
     def take(self, now: float) -> bool:
-        """Take a token for one prompt attempt; return False if none is left.
+        """Take a token for one attempt; return False if none is left.
 
         Args:
             now: Monotonic seconds.
@@ -113,7 +118,7 @@ class AttemptBudget:
         # Tokens are added when they are needed, so the bucket requires no timer.
         since = 0.0 if self._counted_at is None else now - self._counted_at
         self._counted_at = now
-        self._tokens = min(BUDGET_BURST, self._tokens + since * BUDGET_RATE)
+        self._tokens = min(self._burst, self._tokens + since * self._rate)
         if self._tokens < 1.0:
             return False
         self._tokens -= 1.0

@@ -1,4 +1,4 @@
-"""Memory of transfers: the buffer that all connections read into, and a setting of the memory allocator.
+"""Memory of transfers: the buffers that all connections read into, and a setting of the memory allocator.
 
 The setting keeps freed memory in the process for reuse. By default, glibc returns free memory at the top of its heap to
 the system when it exceeds 128 KiB. A bulk transfer allocates and frees that much a thousand times per second. Each
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["READ_BUFFER_SIZE", "keep_freed_memory", "shared_read_buffer"]
+__all__ = ["READ_BUFFER_SIZE", "keep_freed_memory", "shared_ciphertext_buffer", "shared_read_buffer"]
 
 READ_BUFFER_SIZE = 256 * 1024
 """Bytes: the amount that a fast writer puts into a socket while this process is busy."""
+
+CIPHERTEXT_BUFFER_SIZE = 128 * 1024
+"""Bytes: as much as a WebSocket reads at a time, so that one read of a socket is decrypted and processed in one go."""
 
 KEPT = 4 * 1024 * 1024
 """Size in bytes: a few times the data that one stream has in flight."""
@@ -33,7 +36,16 @@ _of_thread = threading.local()
 
 def shared_read_buffer() -> memoryview:
     """Return the read buffer that all connections of a thread share; each read is processed before the next one."""
-    if not hasattr(_of_thread, "buffer"):
-        _of_thread.buffer = memoryview(bytearray(READ_BUFFER_SIZE))
-    buffer: memoryview = _of_thread.buffer
+    return _shared_buffer("plaintext", READ_BUFFER_SIZE)
+
+
+def shared_ciphertext_buffer() -> memoryview:
+    """Return the buffer that all TLS connections of a thread read into; it is decrypted into the other one."""
+    return _shared_buffer("ciphertext", CIPHERTEXT_BUFFER_SIZE)
+
+
+def _shared_buffer(name: str, size: int) -> memoryview:
+    if not hasattr(_of_thread, name):
+        setattr(_of_thread, name, memoryview(bytearray(size)))
+    buffer: memoryview = getattr(_of_thread, name)
     return buffer

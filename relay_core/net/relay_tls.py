@@ -23,8 +23,7 @@ def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None 
         ConfigurationError: The file cannot be read or contains no certificate.
     """
     path = ca_file or (os.environ if environ is None else environ).get(CA_FILE_VARIABLE)
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = _new_context()
     if path:
         try:
             context.load_verify_locations(cafile=path)
@@ -40,7 +39,14 @@ def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None 
 
 def unverified_tls() -> ssl.SSLContext:
     """Return a context that accepts any certificate, to show who issued an untrusted one; never send a secret on it."""
-    context = ssl.create_default_context()
+    context = _new_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _new_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # during a renegotiation, OpenSSL refuses to write
     return context

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 from relay_core.errors import RelayDebugError
 
-__all__ = ["DeadlineTimer", "Deferred", "TaskSet", "cancel_and_wait", "first_completed", "frames_of", "run_together"]
+__all__ = [
+    "DeadlineTimer",
+    "Deferred",
+    "TaskSet",
+    "cancel_and_wait",
+    "first_completed",
+    "first_success",
+    "frames_of",
+    "run_together",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +31,7 @@ logger = logging.getLogger(__name__)
 #     run_together       tasks that succeed or fail together: the first error cancels the others and is raised
 #     first_completed    a race: the winner's result is returned or its error is raised, and the other coroutines are
 #     cancelled
+#     first_success      the same attempt again while the first one has not ended; the others are cancelled
 #
 # `run_together` replaces asyncio.TaskGroup, which requires Python 3.11. It is simpler, because all tasks are known at
 # the start.
@@ -108,6 +118,48 @@ async def first_completed(
             if task is not winner:
                 _log_loser(task)
     return None if winner is None else winner.result()
+
+
+async def first_success(
+    attempt: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    again_after: Sequence[float],
+    may_repeat: Callable[[], bool],
+    is_final: Callable[[BaseException], bool],
+    discard: Callable[[T], object],
+) -> T:
+    """Return the first result of an attempt that is started again, in parallel, each time it has not ended in time.
+
+    Args:
+        attempt: Safe to run several times at once.
+        again_after: Seconds from one start to the next; their number limits the attempts.
+        may_repeat: Asked before each further start.
+        is_final: Whether an error ends the other attempts too.
+        discard: Called with the result of an attempt that succeeded at the same moment as another.
+
+    Raises:
+        Exception: An error that is final, or the last one if no attempt is left.
+    """
+    tasks = [_start(attempt())]
+    running, delays = set(tasks), iter(again_after)
+    winner: asyncio.Task[T] | None = None
+    try:
+        while True:
+            done, running = await asyncio.wait(running, timeout=next(delays, None), return_when=asyncio.FIRST_COMPLETED)
+            winner = next((task for task in done if task.exception() is None), None)
+            if winner is not None:
+                return winner.result()
+            errors = [error for task in done if (error := task.exception()) is not None]
+            if final := [error for error in errors if not running or is_final(error)]:
+                raise final[0]
+            if not done and may_repeat():
+                tasks.append(_start(attempt()))
+                running = running | {tasks[-1]}
+    finally:
+        await cancel_and_wait(*tasks)
+        for task in tasks:
+            if task is not winner and not task.cancelled() and task.exception() is None:
+                discard(task.result())
 
 
 async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:

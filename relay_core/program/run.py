@@ -56,8 +56,9 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 async def _without_false_errors(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine without reports from uvloop's TLS code about a TCP connection that has just been closed.
 
-    At the end of a program, uvloop sometimes writes a last TLS message to such a connection, and reports the exception
-    with a traceback. In any case, the owner of the connection is informed that it has been closed.
+    Connections to a relay do not use that code (`relay_core.net.tls`), but those to Key Vault and Entra ID do. At the
+    end of a program, uvloop sometimes writes a last TLS message to such a connection, and reports the exception with a
+    traceback. In any case, the owner of the connection is informed that it has been closed.
     """
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

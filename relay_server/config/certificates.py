@@ -91,6 +91,7 @@ def server_context(certificates: Certificates) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # during a renegotiation, OpenSSL refuses to write
     context.set_alpn_protocols(["http/1.1"])
     try:
         # Without a callback, OpenSSL would ask for a passphrase on the terminal.

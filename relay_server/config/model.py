@@ -172,7 +172,7 @@ class Limits:
     max_unauthenticated: int = 1024
     """Maximum number of connections whose token or rendezvous secret has not been checked yet. When this number is
     reached, a new connection replaces the oldest connection from the address that has the most connections. Each
-    connection occupies up to 275 KiB, about 280 MiB in total. Addresses of connected listeners have a second budget of
+    connection occupies up to 90 KiB, about 90 MiB in total. Addresses of connected listeners have a second budget of
     this size, so that others cannot displace an agent's rendezvous.
     """
     max_unauthenticated_per_address: int = 512

@@ -15,8 +15,8 @@ __all__ = ["MAX_EARLY_BYTES", "Discarding", "Handshake", "HttpSender"]
 MAX_EARLY_BYTES = 64 * 1024
 """Maximum number of bytes that a client may send before the response; a correct client sends none."""
 MAX_EARLY_BODY = 512 * 1024
-"""Maximum number of bytes of an HTTP request body that are buffered: what TLS may still deliver after reading was
-paused (256 KiB)."""
+"""Maximum number of bytes of an HTTP request body that are buffered: more than one read of a connection, which is
+delivered as a whole even if reading is paused in the middle of it."""
 
 
 class Handshake:

@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 
 # Limits the connections that are not authenticated yet, per address and in total.
 #
-# Anyone who can reach the port can open connections and send nothing. Each occupies a descriptor and, from its TLS
-# handshake on, about 275 KiB. Their number is therefore limited, and a new connection replaces the oldest one, which
-# has had the most time to authenticate. A connection leaves the budget when its token or rendezvous secret has been
-# accepted.
+# Anyone who can reach the port can open connections and send nothing. Each occupies a descriptor and 15 KiB and, from
+# its TLS handshake on, about 90 KiB. Their number is therefore limited, and a new connection replaces the oldest one,
+# which has had the most time to authenticate. A connection leaves the budget when its token or rendezvous secret has
+# been accepted.
 
 IPV6_SOURCE_BITS = 64
 """An IPv6 host usually has a network of this size to choose its addresses from."""

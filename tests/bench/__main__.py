@@ -26,6 +26,7 @@ from tests.bench.figures.death import death
 from tests.bench.figures.discovery import discovery
 from tests.bench.figures.ending import ending
 from tests.bench.figures.families import families
+from tests.bench.figures.first_byte import first_byte
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.frames import frames
 from tests.bench.figures.interactive import interactive
@@ -79,7 +80,7 @@ LOOPBACK: list[Figure] = [
     ),
 ]
 WITH_DELAYS: list[Figure] = [
-    *(opening, attach, stepping, all_ranks, throughput, resuming),
+    *(opening, first_byte, attach, stepping, all_ranks, throughput, resuming),
     *(outage, death, ending, discovery, families, verdict, asking, vscode),
 ]
 PROFILES = {"loopback": LOOPBACK, "Azure-like delays": WITH_DELAYS}

@@ -9,7 +9,7 @@ from relay_core.hyco.address import Endpoint
 from relay_server.config.certificates import prepare, server_context
 from relay_server.config.model import TlsSettings
 from tests.support.relay import HC, LocalRelay
-from tests.support.streams import local_server, pump
+from tests.support.streams import carry_to, local_server
 
 
 @contextlib.asynccontextmanager
@@ -18,8 +18,7 @@ async def behind_a_switch(relay: LocalRelay) -> AsyncIterator[tuple[Endpoint, Ca
     backend = relay.server.port
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", backend)
-        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+        await carry_to(backend, reader, writer)
 
     def switch(port: int) -> None:
         nonlocal backend

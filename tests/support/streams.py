@@ -8,7 +8,7 @@ from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Output, ToLocal, ToPeer
 from relay_core.net.session.stream import SessionStream, StreamOwner
 from relay_core.net.streams.bridge import ByteStream
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, run_together
 from relay_core.tunnel.outcomes import ResetCode
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -115,6 +115,15 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
             writer.write(data)
             await writer.drain()
     writer.close()
+
+
+async def carry_to(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carry a connection to another port of this machine, as a proxy does."""
+    up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        await run_together(pump(reader, up_writer), pump(up_reader, writer))
+    finally:
+        up_writer.transport.abort()
 
 
 async def read_all(stream: ByteStream) -> bytes:

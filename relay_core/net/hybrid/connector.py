@@ -1,4 +1,8 @@
-"""The sender's side of a hybrid connection."""
+"""The sender's side of a hybrid connection.
+
+A dial that takes long is repeated (`relay_core.net.websocket.handshake`), so the listener may get several offers for
+one `connect`. It accepts each, and sees all but one close before they are used.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +57,7 @@ async def connect(
             headers=request_headers,
             subprotocols=subprotocols,
             timeout=timeout,
+            is_repeatable=True,
         )
     except HandshakeRefused as refusal:
         if refusal.status in {401, 403}:

@@ -7,7 +7,7 @@ has its own keys (forward secrecy), and a tunnel key that leaks later cannot dec
         |                           |
         +--- any error     --------+--> FAILED      (`data_to_send` still has the alert for the peer)
 
-TLS itself runs without I/O in `ssl.MemoryBIO`; this module adds the pinning, and an error message for the most likely
+TLS itself is `relay_core.net.tls.TlsMachine`; this module adds the pinning, and an error message for the most likely
 mistake: only one side has a tunnel key. The first byte shows this, because no first frame of the tunnel protocol looks
 like a TLS record; see `relay_core.tunnel.frames`.
 
@@ -37,6 +37,7 @@ from cryptography.x509.oid import NameOID
 
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.connection_string import TUNNEL_KEY_BYTES
+from relay_core.net.tls import TlsMachine
 from relay_core.tunnel.frames import FIRST_FRAMES, Buffer
 from relay_core.tunnel.messages import Refused
 from relay_core.tunnel.outcomes import Refusal, Role
@@ -150,9 +151,6 @@ NO_TUNNEL_KEY = (
 """The warning for a side without a tunnel key."""
 _TLS_RECORDS = frozenset({0x14, 0x15, 0x16, 0x17})
 """First bytes of TLS records: change_cipher_spec, alert, handshake, application_data (RFC 8446, section 5.1)."""
-RECORD_SIZE = 16 * 1024
-"""Maximum number of bytes of plaintext in a TLS record. One read returns one record; a larger buffer is a third
-slower."""
 
 
 class TunnelKeyMissing(ConfigurationError):
@@ -202,11 +200,9 @@ class SecureChannel:
     def __init__(self, identity: TunnelIdentity) -> None:
         self.state = ChannelState.HANDSHAKE
         self._identity = identity
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
         self._reply = b""
         """An unencrypted refusal, for a peer that does not use TLS."""
-        self._ssl = identity.context.wrap_bio(self._incoming, self._outgoing, server_side=identity.role is Role.AGENT)
+        self._tls = TlsMachine(identity.context, server_side=identity.role is Role.AGENT)
         self._first_byte_checked = False
         self._peer_verified_us = False
         """True if the peer has sent application data, and so has accepted this side's certificate."""
@@ -224,7 +220,7 @@ class SecureChannel:
     def data_to_send(self) -> bytes:
         """Return bytes to send (handshake messages, alerts, or an unencrypted refusal); call it after an error too."""
         reply, self._reply = self._reply, b""
-        return reply + self._outgoing.read()
+        return reply + self._tls.data_to_send()
 
     def feed(self, data: Buffer) -> bytes:
         """Decrypt received bytes and return the plaintext; call `data_to_send` after that.
@@ -239,7 +235,7 @@ class SecureChannel:
         # OpenSSL reports plain frames only as "wrong version number", which would hide that a tunnel key is missing.
         if not self._first_byte_checked:
             self._check_first_byte(data[0])
-        self._incoming.write(data)
+        self._tls.receive_data(data)
         if self.state is _HANDSHAKE:
             self._do_handshake()
         return self._read() if self.state is _OPEN else b""
@@ -266,16 +262,14 @@ class SecureChannel:
         # One record for each small frame would cost 22 bytes and one OpenSSL call each.
         plaintext = b"".join(buffers)
         if plaintext:
-            self._ssl.write(plaintext)
+            self._tls.write(plaintext)
         return self.data_to_send()
 
     def close(self) -> bytes:
         """Return a close_notify to send, which lets the peer distinguish an orderly end from a truncation."""
         if self.state is ChannelState.OPEN:
             self.state = ChannelState.CLOSED
-            # `unwrap` writes this side's close_notify and then raises, because the peer's has not arrived.
-            with contextlib.suppress(ssl.SSLError):
-                self._ssl.unwrap()
+            self._tls.close()
         return self.data_to_send()
 
     def _check_first_byte(self, first: int) -> None:
@@ -283,7 +277,7 @@ class SecureChannel:
         if first in _TLS_RECORDS:
             return
         self.state = ChannelState.FAILED
-        self._outgoing.read()  # a peer without TLS cannot read TLS handshake messages or alerts
+        self._tls.data_to_send()  # a peer without TLS cannot read TLS handshake messages or alerts
         if first in FIRST_FRAMES:
             error = TunnelKeyMissing(self._identity.role.other)
             if self._identity.role is Role.AGENT:
@@ -293,32 +287,25 @@ class SecureChannel:
 
     def _do_handshake(self) -> None:
         try:
-            self._ssl.do_handshake()
-        except ssl.SSLWantReadError:
-            return
+            if not self._tls.shake_hands():
+                return
         except ssl.SSLError as error:
             raise self._failed(error) from error
         # OpenSSL accepts any chain that ends at the trusted certificate; only that exact certificate is accepted here.
-        if self._ssl.getpeercert(binary_form=True) != self._identity.peer_certificate:
+        if self._tls.peer_certificate != self._identity.peer_certificate:
             self.state = ChannelState.FAILED
             raise WrongTunnelKey
         self.state = ChannelState.OPEN
 
     def _read(self) -> bytes:
-        records: list[bytes] = []
         try:
-            while self._incoming.pending:
-                record = self._ssl.read(RECORD_SIZE)
-                if not record:  # close_notify
-                    self.state = ChannelState.CLOSED
-                    break
-                records.append(record)
-        except ssl.SSLWantReadError:
-            pass
+            plaintext = self._tls.read()
         except ssl.SSLError as error:
             raise self._failed(error) from error
-        self._peer_verified_us = self._peer_verified_us or bool(records)
-        return b"".join(records)
+        if self._tls.close_received:
+            self.state = ChannelState.CLOSED
+        self._peer_verified_us = self._peer_verified_us or bool(plaintext)
+        return plaintext
 
     def _failed(self, error: ssl.SSLError) -> RelayDebugError:
         """Return this package's error for an SSLError.

@@ -24,18 +24,27 @@ from websockets.exceptions import (
     ProxyError,
 )
 from websockets.http11 import Response
-from websockets.uri import parse_uri
+from websockets.uri import WebSocketURI, parse_uri
 
 try:
-    from websockets.proxy import get_proxy, parse_proxy
+    from websockets.proxy import Proxy, get_proxy, parse_proxy
 except ImportError:  # up to websockets 15
-    from websockets.uri import get_proxy, parse_proxy  # type: ignore[attr-defined, no-redef]
+    from websockets.uri import Proxy, get_proxy, parse_proxy  # type: ignore[attr-defined, no-redef]
 
 from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.errors import ConfigurationError, ProtocolError, RelayDebugError, RelayUnreachable
 from relay_core.untrusted_certificates import untrusted_certificate
 
-__all__ = ["OPEN_TIMEOUT", "HandshakeRefused", "ProxyAddress", "ProxyRefused", "opening_mapped", "proxy_for"]
+__all__ = [
+    "OPEN_TIMEOUT",
+    "HandshakeRefused",
+    "Proxy",
+    "ProxyAddress",
+    "ProxyRefused",
+    "chosen_proxy",
+    "opening_mapped",
+    "proxy_for",
+]
 
 OPEN_TIMEOUT = 10.0
 """Seconds; some gateways never answer an upgrade request."""
@@ -73,6 +82,16 @@ class ProxyAddress:
         return f"{self.scheme}://{self.host}:{self.port}"
 
 
+def chosen_proxy(uri: WebSocketURI) -> Proxy | None:
+    """Return the proxy for a server, or None: that of `HTTPS_PROXY`, unless `NO_PROXY` excludes the server.
+
+    Raises:
+        InvalidProxy, ValueError: The proxy's address is unusable.
+    """
+    address = get_proxy(uri)
+    return None if address is None else parse_proxy(address)
+
+
 def proxy_for(url: str) -> ProxyAddress | None:
     """Return the proxy that a connection to `url` uses, or None if it is direct.
 
@@ -80,10 +99,9 @@ def proxy_for(url: str) -> ProxyAddress | None:
         ConfigurationError: The proxy's address is unusable.
     """
     with opening_mapped(url.split("/", 3)[2], OPEN_TIMEOUT):
-        text = get_proxy(parse_uri(url))
-        if text is None:
+        proxy = chosen_proxy(parse_uri(url))
+        if proxy is None:
             return None
-        proxy = parse_proxy(text)
         if proxy.scheme.startswith("socks"):
             importlib.import_module("python_socks")  # only to see whether it is installed
     return ProxyAddress(proxy.scheme, proxy.host, proxy.port)
@@ -221,8 +239,8 @@ def _sign_in_hint(host: str, schemes: set[str]) -> str:
 
 
 def _has_password(host: str) -> bool:
-    address = get_proxy(parse_uri(f"wss://{host}"))
-    return address is not None and parse_proxy(address).username is not None
+    proxy = chosen_proxy(parse_uri(f"wss://{host}"))
+    return proxy is not None and proxy.username is not None
 
 
 def _proxy_text(host: str) -> str:

@@ -1,8 +1,6 @@
 """Facts about connections that ask nothing: whoever opens many does not keep others out."""
 
-import gc
 import socket
-from asyncio.sslproto import SSLProtocol
 from contextlib import AsyncExitStack
 
 import pytest
@@ -60,24 +58,16 @@ async def test_connections_without_tls_block_nobody(relay):
             connection.close()
 
 
-async def test_silent_connections_occupy_no_tls_buffers(relay):
-    """A connection that has sent nothing costs a descriptor, without the 256 KiB that TLS needs, and ends in time."""
-    before = tls_connections()
+async def test_silent_connections_occupy_places(relay):
+    """Connections that have sent nothing count as unauthenticated until they are closed, and hold nobody up."""
     connections = [connect_from("127.0.0.1", relay.target) for _ in range(3)]
     try:
         await eventually(lambda: relay.server.metrics().unauthenticated == 3)
-        assert before == tls_connections()
         await relay.pair()
     finally:
         for connection in connections:
             connection.close()
     await eventually(lambda: relay.server.metrics().unauthenticated == 0)
-
-
-def tls_connections() -> int:
-    """Return the number of connections for which asyncio has TLS buffers."""
-    gc.collect()
-    return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
 
 
 async def test_what_has_proved_itself_is_never_dropped(relay):

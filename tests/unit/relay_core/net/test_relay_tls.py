@@ -21,8 +21,9 @@ def issuers(context: ssl.SSLContext) -> int:
 
 
 def test_certificates_are_checked() -> None:
-    """A context verifies chain and host name, with TLS 1.2 or newer."""
+    """A context verifies chain and host name, with TLS 1.2 or newer, and refuses to renegotiate."""
     context = client_tls(environ={})
+    assert context.options & ssl.OP_NO_RENEGOTIATION
     assert (ssl.CERT_REQUIRED, True) == (context.verify_mode, context.check_hostname)
     assert ssl.TLSVersion.TLSv1_2 == context.minimum_version
 

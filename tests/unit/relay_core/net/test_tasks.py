@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from relay_core.errors import ConnectionLost
-from relay_core.net.tasks import TaskSet, first_completed, run_together
+from relay_core.net.tasks import TaskSet, first_completed, first_success, run_together
 
 
 async def crash() -> None:
@@ -132,3 +132,99 @@ async def test_a_cancelled_race_ends_what_it_started() -> None:
     with pytest.raises(asyncio.CancelledError):
         await race
     assert ended.is_set()
+
+
+class Attempts:
+    """Attempts that end when the test decides, each with a result or an error."""
+
+    def __init__(self, *, may_repeat: bool = True) -> None:
+        self.futures: list[asyncio.Future[str]] = []
+        self.discarded: list[str] = []
+        self._may_repeat = may_repeat
+        self._started = asyncio.Event()
+
+    def run(self, again_after: list[float]) -> asyncio.Task[str]:
+        """Start the first attempt."""
+        attempt = first_success(
+            self._attempt,
+            again_after=again_after,
+            may_repeat=lambda: self._may_repeat,
+            is_final=lambda error: isinstance(error, PermissionError),
+            discard=self.discarded.append,
+        )
+        return asyncio.get_running_loop().create_task(attempt)
+
+    async def started(self, number: int) -> None:
+        """Return when so many attempts have been started."""
+        while len(self.futures) < number:
+            self._started.clear()
+            await self._started.wait()
+
+    async def _attempt(self) -> str:
+        self.futures.append(asyncio.get_running_loop().create_future())
+        self._started.set()
+        return await self.futures[-1]
+
+
+@pytest.mark.parametrize("winner", [0, 1, 2])
+async def test_any_of_several_attempts_may_succeed(winner: int) -> None:
+    """An attempt that has not ended in time is repeated beside it; one result is used, and the others are cancelled."""
+    attempts = Attempts()
+    task = attempts.run([0, 0])
+    await attempts.started(3)
+    attempts.futures[winner].set_result("open")
+    assert "open" == await task
+    assert [number != winner for number in range(3)] == [future.cancelled() for future in attempts.futures]
+
+
+async def test_an_attempt_that_ends_in_time_is_not_repeated() -> None:
+    """Without a delay, and without permission, there is one attempt."""
+    for attempts, delays in ((Attempts(), []), (Attempts(may_repeat=False), [0, 0])):
+        task = attempts.run(delays)
+        await attempts.started(1)
+        attempts.futures[0].set_result("open")
+        assert "open" == await task
+        assert 1 == len(attempts.futures)
+
+
+async def test_an_attempt_that_fails_leaves_the_others() -> None:
+    """An error counts only if no attempt is left; the last one is raised."""
+    attempts = Attempts()
+    task = attempts.run([0])
+    await attempts.started(2)
+    attempts.futures[0].set_exception(OSError("first"))
+    await asyncio.wait({task}, timeout=0.01)
+    attempts.futures[1].set_exception(OSError("second"))
+    with pytest.raises(OSError, match="second"):
+        await task
+
+
+async def test_a_final_error_ends_all_attempts() -> None:
+    """An error that a repetition cannot change is raised at once."""
+    attempts = Attempts()
+    task = attempts.run([0])
+    await attempts.started(2)
+    attempts.futures[1].set_exception(PermissionError("refused"))
+    with pytest.raises(PermissionError, match="refused"):
+        await task
+    assert attempts.futures[0].cancelled()
+
+
+async def test_a_second_success_is_discarded() -> None:
+    """Of two attempts that succeed at the same moment, one result is returned, and the other one discarded."""
+    attempts = Attempts()
+    task = attempts.run([0])
+    await attempts.started(2)
+    for number, future in enumerate(attempts.futures):
+        future.set_result(str(number))
+    assert {"0", "1"} == {await task, *attempts.discarded}
+
+
+async def test_a_cancelled_attempt_cancels_all() -> None:
+    """Who is cancelled leaves no attempt behind."""
+    attempts = Attempts()
+    task = attempts.run([0])
+    await attempts.started(2)
+    task.cancel()
+    await asyncio.wait({task})
+    assert all(future.cancelled() for future in attempts.futures)

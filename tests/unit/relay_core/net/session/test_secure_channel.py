@@ -101,13 +101,13 @@ def test_a_key_of_another_length_is_refused():
 def test_it_is_tls_1_3_without_tickets():
     """Nothing older is offered, and no key outlives its transport."""
     client, _ = open_pair()
-    assert client._ssl.version() == "TLSv1.3"
+    assert client._tls.ssl_object.version() == "TLSv1.3"
     for identity in (CLIENT, AGENT):
         assert identity.context.minimum_version is ssl.TLSVersion.TLSv1_3
         assert identity.context.verify_mode is ssl.CERT_REQUIRED
         assert identity.context.options & ssl.OP_NO_TICKET
     assert AGENT.context.num_tickets == 0
-    assert not client._ssl.session_reused
+    assert not client._tls.ssl_object.session_reused
 
 
 @given(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+import re
 import socket
 import ssl
 import struct
@@ -24,15 +25,17 @@ from relay_core.errors import (
     RelayUnreachable,
     UntrustedCertificate,
 )
+from relay_core.hyco.backoff import AttemptBudget
 from relay_core.net.relay_tls import client_tls
-from relay_core.net.tasks import run_together
-from relay_core.net.websocket.handshake import open_websocket
+from relay_core.net.websocket import handshake
+from relay_core.net.websocket.handshake import ServerAnswer, ask_server, open_websocket
 from relay_core.net.websocket.opening_errors import HandshakeRefused
 from relay_server.config import certificates as relay_tls
+from relay_server.config.certificates import server_context
 from relay_server.config.model import TlsSettings
 from tests.support.impostor import impostor
 from tests.support.ports import free_port
-from tests.support.streams import Handler, echo, local_server, pump
+from tests.support.streams import Handler, carry_to, echo, local_server
 
 
 @pytest.fixture
@@ -191,12 +194,7 @@ async def connect_proxy(status: bytes = b"200 OK") -> AsyncIterator[tuple[int, l
         if not status.startswith(b"200"):
             return
         port = int(head.split(b" ")[1].rpartition(b":")[2])
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
-
-        try:
-            await run_together(pump(reader, up_writer), pump(up_reader, writer))
-        finally:
-            up_writer.transport.abort()
+        await carry_to(port, reader, writer)
 
     handler: Handler = serve
     async with local_server(handler) as (port, _):
@@ -293,3 +291,95 @@ async def test_connection_of_websockets_is_an_asyncio_protocol() -> None:
         assert connection.transport is transport
         transport.abort()
         await connection.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def slow_for(number: int, then_to: int) -> AsyncIterator[tuple[int, list[int]]]:
+    """Never answer the first connections, and carry later ones to a port; yields a port and what has connected."""
+    seen: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(len(seen))
+        if len(seen) <= number:
+            await reader.read()  # until it is closed
+            return
+        await carry_to(then_to, reader, writer)
+
+    async with local_server(serve) as (port, _):
+        yield port, seen
+
+
+@pytest.mark.parametrize("is_repeatable", [True, False])
+@pytest.mark.parametrize("hanging", [1, 2])
+async def test_a_dial_that_hangs_is_repeated(
+    tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, hanging: int, is_repeatable: bool
+) -> None:
+    """Connections that do not get as far as TLS hold nobody up; the next one is used."""
+    monkeypatch.setitem(handshake._repeated.keywords, "again_after", (0.01, 0.01))
+    async with impostor(tls_directory, NOT_FOUND) as server, slow_for(hanging, server) as (port, seen):
+        with pytest.raises(HandshakeRefused):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted, is_repeatable=is_repeatable)
+    assert hanging < len(seen) <= 3
+
+
+@pytest.mark.parametrize(("is_repeatable", "requests"), [(True, 3), (False, 1)])
+async def test_only_a_repeatable_request_is_repeated(
+    tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, is_repeatable: bool, requests: int
+) -> None:
+    """A request without an answer is sent again, twice, only if it may be: an address of a rendezvous works once."""
+    monkeypatch.setitem(handshake._repeated.keywords, "again_after", (0.05, 0.05))
+    received: list[bytes] = []
+
+    async def never_answer(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.readuntil(b"\r\n\r\n"))
+        await reader.read()
+
+    context = server_context(relay_tls.prepare(TlsSettings(directory=tls_directory), ["localhost"]))
+    server = await asyncio.start_server(never_answer, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        with pytest.raises(RelayUnreachable, match="did not answer within 1 s"):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted, timeout=1, is_repeatable=is_repeatable)
+    finally:
+        server.close()
+    assert requests == len(received)
+
+
+async def test_further_dials_have_a_budget(trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When every dial is slow, because the relay is, few are repeated."""
+    monkeypatch.setitem(handshake._repeated.keywords, "again_after", (0.01, 0.01))
+    monkeypatch.setattr(handshake, "_further_dials", AttemptBudget(rate=0.0, burst=5.0))
+    async with slow_for(1000, 0) as (port, seen):
+        dials = (open_websocket(f"wss://localhost:{port}/x?y", tls=trusted, timeout=0.5) for _ in range(20))
+        errors = await asyncio.gather(*dials, return_exceptions=True)
+    assert all(isinstance(error, RelayUnreachable) for error in errors)
+    assert 25 == len(seen)
+
+
+async def test_the_steps_of_an_opening_are_logged(
+    tls_directory: Path, trusted: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With --verbose, the log shows how long each step of a connection took, or for which one it waited."""
+    caplog.set_level("DEBUG", "relay_core.net.websocket.handshake")
+    async with impostor(tls_directory, NOT_FOUND) as port:
+        with pytest.raises(HandshakeRefused):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+    assert re.search(
+        rf"dialled localhost:{port} for \d.\d\d\d s: DNS .* s, TCP .* s, TLS .* s, response \d.\d\d\d s", caplog.text
+    )
+    async with slow_for(1, 0) as (port, _):
+        with pytest.raises(RelayUnreachable):
+            await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted, timeout=0.1)
+    assert "waiting for TLS" in caplog.text
+
+
+async def test_a_server_is_asked_without_credentials(tls_directory: Path, trusted: ssl.SSLContext) -> None:
+    """The answer has the certificate, the status, the date and the time of each step."""
+    dated = b"HTTP/1.1 404 No\r\nDate: Sat, 28 Nov 2026 17:00:00 GMT\r\nContent-Length: 0\r\n\r\n"
+    answer = ServerAnswer()
+    async with impostor(tls_directory, dated) as port:
+        await ask_server(f"wss://localhost:{port}/", answer, tls=trusted)
+    assert (404, "Sat, 28 Nov 2026 17:00:00 GMT") == (answer.status, answer.date)
+    assert answer.is_connected
+    assert answer.certificate is not None
+    assert ["DNS", "TCP", "TLS", "response"] == list(answer.steps.seconds)

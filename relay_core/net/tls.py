@@ -1,0 +1,294 @@
+"""TLS of all connections: a machine without I/O, and a transport that runs it on TCP or inside another TLS connection.
+
+Each end of a tunnel decrypts twice: the path to the relay, and the tunnel inside it. `TlsMachine` is used for both;
+`relay_core.net.session.secure_channel` adds what only the inner one needs. For outer connections, `TlsTransport` takes
+the place of asyncio's own TLS transport:
+
+- It needs a third less CPU time for a small message on asyncio's event loop, where `sslproto` ends each read with an
+  exception, and as much as uvloop's. docs/benchmarks.md has the figures of the whole path.
+- All connections of a process share one buffer for received bytes, because nothing is kept in it between two calls.
+  asyncio allocates 256 KiB for each TLS connection.
+- It is the same code with every event loop. asyncio's and uvloop's transports differ when a connection closes.
+- TLS inside TLS, as behind a proxy with an https URL, is two of these transports, one on top of the other, without
+  `start_tls`.
+
+What is given up: asyncio's limits on the time for handshake and closing. The owner of a transport has limits of its own
+(`handshake`, `relay_server.connection.tcp`), which include these.
+
+What was rejected: a protocol class of our own for the receiver. As an `asyncio.Transport`, this one accepts the same
+protocols as a TCP transport, so they can be tested without TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from typing import Any, cast
+
+from relay_core.net.memory import shared_ciphertext_buffer
+from relay_core.tunnel.frames import Buffer
+
+__all__ = ["TlsMachine", "TlsTransport"]
+
+RECORD_SIZE = 16 * 1024
+"""Maximum number of bytes of plaintext in a TLS record. One read returns one record; a larger buffer is a third
+slower."""
+
+
+class TlsMachine:
+    """One end of a TLS connection, sans-IO.
+
+    Args:
+        context: Certificates and limits.
+        server_side: Whether the peer starts the handshake.
+        server_hostname: Name for SNI and for the verification of the server's certificate.
+    """
+
+    def __init__(self, context: ssl.SSLContext, *, server_side: bool, server_hostname: str | None = None) -> None:
+        self.is_open = False
+        """True if the handshake is complete."""
+        self.close_received = False
+        """True if the peer has sent close_notify; no plaintext follows."""
+        self.close_sent = False
+        """True if this side has sent close_notify."""
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self.ssl_object = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname
+        )
+
+    def __repr__(self) -> str:
+        closes = "".join(f" close-{what}" for what in ("sent", "received") if getattr(self, f"close_{what}"))
+        return f"<TlsMachine {'open' if self.is_open else 'handshake'}{closes}>"
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate (DER), if it has sent one."""
+        return self.ssl_object.getpeercert(binary_form=True)
+
+    def receive_data(self, data: Buffer) -> None:
+        """Store bytes from the peer, for `shake_hands` and `read_into`."""
+        self._incoming.write(data)
+
+    def shake_hands(self) -> bool:
+        """Continue the handshake, and return whether it is complete; call `data_to_send` after that.
+
+        Raises:
+            ssl.SSLError: the handshake has failed; `data_to_send` has the alert for the peer.
+        """
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.ssl_object.do_handshake()
+            self.is_open = True
+        return self.is_open
+
+    def read(self) -> bytes:
+        """Return all plaintext that has been received; raises the same errors as `read_into`."""
+        records: list[bytes] = []
+        try:
+            while self._incoming.pending and not self.close_received:
+                record = self.ssl_object.read(RECORD_SIZE)
+                self.close_received = not record
+                records.append(record)
+        except ssl.SSLWantReadError:
+            pass
+        return b"".join(records)
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Write received plaintext into a buffer and return its size; call it again after it has filled the buffer.
+
+        Raises:
+            ssl.SSLError: the peer violates the protocol; `data_to_send` has the alert for it.
+        """
+        read, size, end = self.ssl_object.read, 0, len(buffer)
+        try:
+            # A record that did not fit into the last buffer is in OpenSSL's own memory.
+            while size < end and not self.close_received and (self._incoming.pending or self.ssl_object.pending()):
+                received = cast("int", read(RECORD_SIZE, buffer[size:]))
+                self.close_received = not received
+                size += received
+        except ssl.SSLWantReadError:
+            pass
+        return size
+
+    def write(self, data: Buffer) -> None:
+        """Encrypt plaintext for `data_to_send`; only while open."""
+        self.ssl_object.write(data)
+
+    def close(self) -> None:
+        """Add a close_notify to `data_to_send`, unless there was one or the handshake is not complete."""
+        if self.is_open and not self.close_sent:
+            self.close_sent = True
+            # `unwrap` writes this side's close_notify, and then raises if the peer's has not arrived.
+            with contextlib.suppress(ssl.SSLError):
+                self.ssl_object.unwrap()
+
+    def data_to_send(self) -> bytes:
+        """Return bytes for the peer: handshake messages, records and alerts; call it after an error too."""
+        return self._outgoing.read()
+
+
+class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
+    """A TLS connection: the protocol of a transport below it, and the transport of `protocol`.
+
+    `protocol.connection_made` is called when the handshake is complete.
+
+    Args:
+        protocol: Receives the plaintext.
+        machine: A machine that has not been used yet.
+    """
+
+    def __init__(self, protocol: asyncio.BufferedProtocol, machine: TlsMachine) -> None:
+        super().__init__()
+        self.established: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the handshake is complete or has failed, with the ssl.SSLError or OSError."""
+        self._protocol = protocol
+        self._machine = machine
+        self._below = cast("asyncio.Transport", None)  # set by connection_made, before anything else is called
+        self._buffer = shared_ciphertext_buffer()
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return f"<TlsTransport {self._machine!r}{' closing' if self._is_closing else ''}>"
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate (DER)."""
+        return self._machine.peer_certificate
+
+    # Called by the protocol above:
+
+    def write(self, data: Buffer) -> None:
+        """Encrypt and send bytes, or drop them if the connection is closing."""
+        if not self.is_closing():
+            self._machine.write(data)
+            self._below.write(self._machine.data_to_send())
+
+    def close(self) -> None:
+        """Send what has been written and a close_notify, and close TCP when the peer has answered it.
+
+        Until then, received data is dropped. The time for this is the owner's to limit, with `abort`.
+        """
+        if not self._machine.is_open:
+            self.abort()
+        elif not self.is_closing():
+            self._is_closing = True
+            self._machine.close()
+            self._flush()
+
+    def abort(self) -> None:
+        """Drop the connection, if there is one, without a close_notify."""
+        self._is_closing = True
+        if self._below is not None:
+            self._below.abort()
+
+    def is_closing(self) -> bool:
+        """Return True if nothing can be sent any more."""
+        return self._is_closing or self._below.is_closing()
+
+    def pause_reading(self) -> None:
+        """Stop reading; no more bytes are delivered."""
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Start reading again."""
+        self._below.resume_reading()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the limits, in encrypted bytes, at which the protocol is paused and resumed."""
+        if not self._below.is_closing():  # uvloop raises if the connection is closed
+            self._below.set_write_buffer_limits(high=high, low=low)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of encrypted bytes that the kernel has not accepted yet."""
+        return self._below.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return `ssl_object`, or information about the connection below."""
+        return self._machine.ssl_object if name == "ssl_object" else self._below.get_extra_info(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Deliver to another protocol from now on."""
+        self._protocol = cast("asyncio.BufferedProtocol", protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return the protocol above."""
+        return self._protocol
+
+    # Called by the transport below:
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the handshake; a server waits for the client, because OpenSSL allocates 30 KiB at its start."""
+        self._below = cast("asyncio.Transport", transport)
+        if not self._machine.ssl_object.server_side:
+            self._continue_handshake()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Return the buffer for received bytes."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Decrypt received bytes and deliver them."""
+        self._machine.receive_data(self._buffer[:nbytes])
+        if self._machine.is_open or self._continue_handshake():
+            self._deliver()
+
+    def eof_received(self) -> None:
+        """Let the transport below close itself: without a close_notify, nothing can be sent any more either."""
+
+    def pause_writing(self) -> None:
+        """Pause the protocol."""
+        if self._machine.is_open:
+            self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Resume the protocol."""
+        if self._machine.is_open:
+            self._protocol.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end to the protocol, or to whoever waits for the handshake."""
+        self._is_closing = True
+        if not self.established.done():
+            self.established.set_exception(exc or ConnectionResetError("the connection was closed"))
+        if self._machine.is_open:
+            self._protocol.connection_lost(exc)
+
+    def _continue_handshake(self) -> bool:
+        try:
+            is_open = self._machine.shake_hands()
+        except ssl.SSLError as error:
+            self._flush()  # the alert
+            if not self.established.done():
+                self.established.set_exception(error)
+            self.abort()
+            return False
+        self._flush()
+        if is_open:
+            self._protocol.connection_made(self)
+            if not self.established.done():
+                self.established.set_result(None)
+        return is_open
+
+    def _deliver(self) -> None:
+        machine = self._machine
+        try:
+            while True:
+                buffer = cast("memoryview", self._protocol.get_buffer(-1))
+                size = machine.read_into(buffer)
+                if size and not self._is_closing:
+                    self._protocol.buffer_updated(size)
+                if size < len(buffer):
+                    break
+        except ssl.SSLError:
+            self._flush()
+            self.abort()
+            return
+        self._flush()  # the answer to a key update, for example
+        if machine.close_received:
+            self.close()
+            self._below.close()
+
+    def _flush(self) -> None:
+        if (data := self._machine.data_to_send()) and not self._below.is_closing():
+            self._below.write(data)

@@ -1,0 +1,147 @@
+"""Facts about dialling: addresses, proxies and the time of each step."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from relay_core.net.relay_tls import client_tls
+from relay_core.net.websocket.dialing import OpeningSteps
+from relay_core.net.websocket.handshake import open_websocket
+from relay_core.net.websocket.opening_errors import HandshakeRefused, ProxyRefused
+from relay_server.config.certificates import Certificates, prepare, server_context
+from relay_server.config.model import TlsSettings
+from tests.support.impostor import impostor
+from tests.support.streams import carry_to, local_server
+
+NOT_FOUND = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.fixture
+def certificates(tls_directory: Path) -> Certificates:
+    """The certificates of localhost."""
+    return prepare(TlsSettings(directory=tls_directory), ["localhost"])
+
+
+@pytest.fixture
+def trusted(certificates: Certificates) -> ssl.SSLContext:
+    """A client context that trusts the test CA."""
+    return client_tls(str(certificates.ca))
+
+
+def test_steps() -> None:
+    """Complete steps have a time; a step that was interrupted is what the connection waited for."""
+    steps = OpeningSteps()
+    with steps.step("DNS"):
+        pass
+    assert steps.has_reached("DNS")
+    assert not steps.has_reached("TLS")
+    with contextlib.suppress(ZeroDivisionError), steps.step("TLS"):
+        raise ZeroDivisionError
+    assert steps.has_reached("TLS")
+    assert str(steps).startswith("DNS 0.0")
+    assert str(steps).endswith(", waiting for TLS")
+
+
+@pytest.mark.parametrize("dead", ["refuses", "never answers"])
+async def test_the_next_address_is_tried(
+    tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, dead: str
+) -> None:
+    """If the first address of a name refuses connections or does not answer, the next one is used."""
+    with contextlib.ExitStack() as sockets:
+        listening = sockets.enter_context(socket.create_server(("127.0.0.2", 0), backlog=0))
+        if dead == "refuses":
+            listening.shutdown(socket.SHUT_RDWR)
+        else:  # a full queue: Linux ignores further requests to connect
+            for _ in range(3):
+                filler = sockets.enter_context(socket.socket())
+                filler.setblocking(False)
+                filler.connect_ex(listening.getsockname())
+        async with impostor(tls_directory, NOT_FOUND) as port:
+            addresses = [listening.getsockname(), ("127.0.0.1", port)]
+
+            async def resolved(*_arguments: object, **_options: object) -> list[object]:
+                return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", each) for each in addresses]
+
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
+            with pytest.raises(HandshakeRefused):
+                await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted)
+
+
+@contextlib.asynccontextmanager
+async def proxy(
+    answer: bytes = b"HTTP/1.1 200 OK\r\n\r\n", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Run a CONNECT proxy for loopback that gives one answer; yields its port and the heads of its requests."""
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+        if b" 200 " in answer:
+            port = int(heads[-1].split(b" ")[1].rpartition(b":")[2])
+            await carry_to(port, reader, writer)
+        writer.close()
+
+    if tls is None:
+        async with local_server(serve) as (port, _):
+            yield port, heads
+    else:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+        try:
+            yield server.sockets[0].getsockname()[1], heads
+        finally:
+            server.close()
+
+
+async def test_the_request_to_a_proxy(
+    tls_directory: Path, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names host and port, this program, and the user and password of the proxy's URL, decoded."""
+    async with proxy() as (port, heads), impostor(tls_directory, NOT_FOUND) as server:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://alice:s%40cret@127.0.0.1:{port}")
+        with pytest.raises(HandshakeRefused):
+            await open_websocket(f"wss://localhost:{server}/x?y", tls=trusted)
+    assert heads == [
+        f"CONNECT localhost:{server} HTTP/1.1\r\nHost: localhost:{server}\r\nUser-Agent: relay-debug\r\n"
+        "Proxy-Authorization: Basic YWxpY2U6c0BjcmV0\r\n\r\n".encode()
+    ]
+
+
+async def test_a_proxy_with_tls(
+    tls_directory: Path,
+    certificates: Certificates,
+    trusted: ssl.SSLContext,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection to a proxy with an https URL has TLS of its own, and the server's runs inside it."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
+    async with proxy(tls=server_context(certificates)) as (port, heads), impostor(tls_directory, NOT_FOUND) as server:
+        monkeypatch.setenv("HTTPS_PROXY", f"https://localhost:{port}")
+        with pytest.raises(HandshakeRefused):
+            await open_websocket(f"wss://localhost:{server}/x?y", tls=trusted)
+    assert 1 == len(heads)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9\r\n\r\n",
+        b"HTTP/1.1 OK\r\n\r\n",
+        b"HTTP/1.1 2000 OK\r\n\r\n",
+        b"x" * 100_000,
+    ],
+)
+async def test_a_proxy_that_does_not_answer_like_one(
+    trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    """Whatever else is behind the proxy's address, the error names the proxy."""
+    async with proxy(answer) as (port, _):
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        with pytest.raises(ProxyRefused, match="the proxy did not connect to localhost:1"):
+            await open_websocket("wss://localhost:1/x?y", tls=trusted)
