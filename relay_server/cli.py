@@ -115,7 +115,9 @@ def make_parser() -> argparse.ArgumentParser:
         help="write the port, address and ca_file to this file, as JSON, once the relay is serving",
     )
     serve.add_argument(
-        "--delay-profile", choices=["azure"], help="simulate a cloud service's latencies, for measurements"
+        "--delay-profile",
+        choices=["azure", "azure-tail"],
+        help="simulate a cloud service's latencies, for measurements; azure-tail adds slow and unanswered connects",
     )
     serve.add_argument(
         "--ignore-listener-selection",

@@ -316,6 +316,7 @@ class Gateway:
                 remote=handshake.connection.remote,
             )
             timed_out = accept_timed_out(limits.accept_timeout_status)
+            await self.matchmaker.hold(pending, limits.accept_timeout, timed_out)
             outcome = await self.matchmaker.offer(candidates, message, pending, limits.accept_timeout, timed_out)
         if isinstance(outcome, Rejection):
             self.counters.of(hybrid_connection.path).rejected += 1

@@ -137,6 +137,7 @@ def _keep_fixed_settings(config: RelayConfig, current: RelayConfig) -> RelayConf
 # SIGHUP, or a change to one of the relay's files, reloads the configuration.
 
 FORCED = 130
+DELAY_PROFILES = {"azure": DelayProfile.azure, "azure-tail": DelayProfile.azure_tail}
 
 
 def serve_until_stopped(
@@ -154,7 +155,7 @@ def serve_until_stopped(
         port: Overrides the port in the configuration.
         ready_file: File to which JSON with `port`, `address` and `ca_file` is written once the relay accepts
             connections; removed at the end.
-        delay_profile: `azure` or None.
+        delay_profile: A name in DELAY_PROFILES, or None.
         ignore_selection: Ignore the listener selection headers, whatever the configuration.
 
     Raises:
@@ -165,8 +166,8 @@ def serve_until_stopped(
     def adjust(config: RelayConfig) -> RelayConfig:
         if port is not None:
             config = replace(config, port=port)
-        if delay_profile == "azure":
-            config = replace(config, delays=DelayProfile.azure())
+        if delay_profile is not None:
+            config = replace(config, delays=DELAY_PROFILES[delay_profile]())
         if ignore_selection:
             config = replace(config, honour_listener_selection=False)
         return config

@@ -80,8 +80,8 @@ class Served:
 
 
 @pytest.fixture
-def served(home):
-    process = Served(home)
+def served(request, home):
+    process = Served(home, *getattr(request, "param", ()))
     try:
         process.wait_for("ready on wss://localhost:")
         yield process
@@ -265,6 +265,12 @@ def test_a_wrong_command_line_ends_with_2(arguments):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert 2 == caught.value.code
+
+
+@pytest.mark.parametrize("served", [["--delay-profile", name] for name in ("azure", "azure-tail")], indirect=True)
+def test_it_serves_with_each_delay_profile(served):
+    """The relay knows the profiles that the command line offers."""
+    assert served.process.poll() is None
 
 
 def test_init_prints_the_next_commands_and_no_key(tmp_path, capfd):
