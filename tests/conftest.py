@@ -1,12 +1,13 @@
 """What holds for every test: nothing it starts outlives it, and nothing it writes shows a secret."""
 
+import asyncio
 import gc
 import logging
 import os
 import signal
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -55,10 +56,9 @@ if os.environ.get(VARIABLE) == "asyncio":
     # time, so that both runs together cover all code with both.
     import uvloop
 
-    @pytest.fixture(scope="session")
-    def event_loop_policy() -> uvloop.EventLoopPolicy:
-        """Select the event loop of tests (pytest-asyncio)."""
-        return uvloop.EventLoopPolicy()
+    def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+        """Return the event loop for tests, by name (pytest-asyncio)."""
+        return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="module", autouse=True)

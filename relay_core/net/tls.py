@@ -249,8 +249,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end to the protocol, or to whoever waits for the handshake."""
         self._is_closing = True
-        if not self.established.done():
-            self.established.set_exception(exc or ConnectionResetError("the connection was closed"))
+        self._fail(exc or ConnectionResetError("the connection was closed"))
         if self._machine.is_open:
             self._protocol.connection_lost(exc)
 
@@ -259,8 +258,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             is_open = self._machine.shake_hands()
         except ssl.SSLError as error:
             self._flush()  # the alert
-            if not self.established.done():
-                self.established.set_exception(error)
+            self._fail(error)
             self.abort()
             return False
         self._flush()
@@ -269,6 +267,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             if not self.established.done():
                 self.established.set_result(None)
         return is_open
+
+    def _fail(self, error: Exception) -> None:
+        if not self.established.done():
+            self.established.set_exception(error)
+            self.established.exception()  # whoever waited for it may have been cancelled, which is no reason for a log
 
     def _deliver(self) -> None:
         machine = self._machine

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from relay_core.errors import ConnectionLost
@@ -75,7 +76,7 @@ def stream_pair(window: int = 256 * 1024) -> tuple[MemoryStream, MemoryStream]:
 
 
 @contextlib.asynccontextmanager
-async def local_server(handler: Handler) -> AsyncIterator[tuple[int, list[int]]]:
+async def local_server(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[int]]]:
     """Serve `handler` on a free port of 127.0.0.1; yields the port and a list that grows with each connection."""
     connections: list[int] = []
 
@@ -85,7 +86,7 @@ async def local_server(handler: Handler) -> AsyncIterator[tuple[int, list[int]]]
                 await handler(reader, writer)
         finally:
             writer.close()
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(OSError):  # includes TLS errors
                 await writer.wait_closed()
 
     async with TaskSet() as tasks:
@@ -94,7 +95,7 @@ async def local_server(handler: Handler) -> AsyncIterator[tuple[int, list[int]]]
             connections.append(len(connections) + 1)
             tasks.spawn(serve(reader, writer), name="local server connection")
 
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
         try:
             yield server.sockets[0].getsockname()[1], connections
         finally:

@@ -11,8 +11,9 @@ import importlib
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
+from urllib.parse import unquote, urlsplit
 
 from websockets.exceptions import (
     InvalidHandshake,
@@ -89,7 +90,13 @@ def chosen_proxy(uri: WebSocketURI) -> Proxy | None:
         InvalidProxy, ValueError: The proxy's address is unusable.
     """
     address = get_proxy(uri)
-    return None if address is None else parse_proxy(address)
+    if address is None:
+        return None
+    proxy, parts = parse_proxy(address), urlsplit(address)
+    if proxy.username is None:
+        return proxy
+    # up to version 16, `websockets` does not decode them
+    return replace(proxy, username=unquote(parts.username or ""), password=unquote(parts.password or ""))
 
 
 def proxy_for(url: str) -> ProxyAddress | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from relay_core.hyco import ConnectionString, mint
+from relay_core.program.run import VARIABLE
 from relay_server.cli import main
 from tests.integration.relay_server.waiting import eventually
 from tests.support.deadline import DEADLINE
@@ -80,6 +81,13 @@ class Served:
 
 
 @pytest.fixture
+def uvloop_wanted(monkeypatch):
+    """Let programs use uvloop, even in a run of the tests with asyncio's event loop."""
+    pytest.importorskip("uvloop", reason="uvloop is not installed")
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.fixture
 def served(request, home):
     process = Served(home, *getattr(request, "param", ()))
     try:
@@ -103,9 +111,8 @@ async def listen(served: Served) -> RawWebSocket:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_it_runs_in_uvloop(served):
+def test_it_runs_in_uvloop(uvloop_wanted, served):
     """relay-server has loaded uvloop, which is installed with the client."""
-    pytest.importorskip("uvloop", reason="uvloop is not installed")
     assert "/uvloop/" in Path(f"/proc/{served.process.pid}/maps").read_text()
 
 

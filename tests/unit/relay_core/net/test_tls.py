@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -130,18 +130,6 @@ async def dialled(port: int, protocol: asyncio.BufferedProtocol, context: ssl.SS
 
 
 @contextlib.asynccontextmanager
-async def asyncio_server(
-    context: ssl.SSLContext, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], object] = echo
-) -> AsyncIterator[int]:
-    """Serve with asyncio's own TLS."""
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-
-
-@contextlib.asynccontextmanager
 async def own_server(context: ssl.SSLContext, protocol: asyncio.BufferedProtocol) -> AsyncIterator[int]:
     """Serve one connection with `TlsTransport`."""
     server = await asyncio.get_running_loop().create_server(
@@ -159,7 +147,7 @@ async def test_a_client_of_other_servers(
 ) -> None:
     """A megabyte goes to a server that uses asyncio's TLS and back, and both sides then close."""
     server_tls.maximum_version = version
-    async with asyncio_server(server_tls) as port:
+    async with local_server(echo, tls=server_tls) as (port, _):
         protocol = Recorder()
         transport = await dialled(port, protocol, trusted)
         await transport.established
@@ -194,9 +182,8 @@ async def test_data_that_arrives_after_close_is_dropped(server_tls: ssl.SSLConte
         writer.write(await reader.readexactly(1))
         writer.write(BULK)
         await reader.read()
-        writer.close()
 
-    async with asyncio_server(server_tls, serve) as port:
+    async with local_server(serve, tls=server_tls) as (port, _):
         protocol = Recorder()
         transport = await dialled(port, protocol, trusted)
         await transport.established
@@ -212,7 +199,7 @@ async def test_a_peer_that_closes_without_close_notify(server_tls: ssl.SSLContex
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
-    async with asyncio_server(server_tls, serve) as port:
+    async with local_server(serve, tls=server_tls) as (port, _):
         protocol = Recorder()
         await (await dialled(port, protocol, trusted)).established
         await asyncio.wait_for(protocol.lost, DEADLINE)
@@ -224,7 +211,7 @@ async def test_a_closed_connection_can_be_used(server_tls: ssl.SSLContext, trust
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    async with asyncio_server(server_tls, serve) as port:
+    async with local_server(serve, tls=server_tls) as (port, _):
         protocol = Recorder()
         transport = await dialled(port, protocol, trusted)
         await transport.established
@@ -247,7 +234,7 @@ async def test_a_slow_peer_pauses_the_writer(server_tls: ssl.SSLContext, trusted
         await reader.readexactly(16 * len(BULK))
         writer.write(b"!")
 
-    async with asyncio_server(server_tls, serve) as port:
+    async with local_server(serve, tls=server_tls) as (port, _):
         protocol = Recorder()
         transport = await dialled(port, protocol, trusted)
         await transport.established
@@ -278,7 +265,6 @@ async def test_a_peer_that_leaves_during_the_handshake(trusted: ssl.SSLContext) 
 
     async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100_000)
-        writer.close()
 
     async with local_server(leave) as (port, _):
         with pytest.raises(ConnectionResetError):
@@ -288,7 +274,7 @@ async def test_a_peer_that_leaves_during_the_handshake(trusted: ssl.SSLContext) 
 async def test_bytes_that_are_not_tls_end_the_connection(server_tls: ssl.SSLContext, trusted: ssl.SSLContext) -> None:
     """After the handshake, a record that cannot be decrypted drops the connection, and nothing of it is delivered."""
     protocol = Recorder()
-    async with asyncio_server(server_tls) as port:
+    async with local_server(echo, tls=server_tls) as (port, _):
         transport = await dialled(port, protocol, trusted)
         await transport.established
         buffer = transport.get_buffer(-1)

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,11 @@ async def test_the_next_address_is_tried(
         async with impostor(tls_directory, NOT_FOUND) as port:
             addresses = [listening.getsockname(), ("127.0.0.1", port)]
 
-            async def resolved(*_arguments: object, **_options: object) -> list[object]:
+            resolve = asyncio.get_running_loop().getaddrinfo
+
+            async def resolved(host: str, *arguments: Any, **options: Any) -> list[object]:
+                if host != "localhost":  # uvloop resolves addresses too
+                    return await resolve(host, *arguments, **options)
                 return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", each) for each in addresses]
 
             monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
@@ -85,17 +90,9 @@ async def proxy(
         if b" 200 " in answer:
             port = int(heads[-1].split(b" ")[1].rpartition(b":")[2])
             await carry_to(port, reader, writer)
-        writer.close()
 
-    if tls is None:
-        async with local_server(serve) as (port, _):
-            yield port, heads
-    else:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-        try:
-            yield server.sockets[0].getsockname()[1], heads
-        finally:
-            server.close()
+    async with local_server(serve, tls=tls) as (port, _):
+        yield port, heads
 
 
 async def test_the_request_to_a_proxy(

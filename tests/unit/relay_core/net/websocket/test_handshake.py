@@ -335,13 +335,9 @@ async def test_only_a_repeatable_request_is_repeated(
         await reader.read()
 
     context = server_context(relay_tls.prepare(TlsSettings(directory=tls_directory), ["localhost"]))
-    server = await asyncio.start_server(never_answer, "127.0.0.1", 0, ssl=context)
-    port = server.sockets[0].getsockname()[1]
-    try:
+    async with local_server(never_answer, tls=context) as (port, _):
         with pytest.raises(RelayUnreachable, match="did not answer within 1 s"):
             await open_websocket(f"wss://localhost:{port}/x?y", tls=trusted, timeout=1, is_repeatable=is_repeatable)
-    finally:
-        server.close()
     assert requests == len(received)
 
 
