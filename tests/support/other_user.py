@@ -21,6 +21,7 @@ __all__ = [
     "listening_stranger",
     "lying_stranger",
     "needs_owners",
+    "needs_queries",
     "needs_second_user",
     "use_tables",
 ]
@@ -28,9 +29,23 @@ __all__ = [
 OTHER_UID = 65534
 """`nobody`; it owns nothing and may do nothing."""
 
+
+def _answers_queries() -> bool:
+    """Return whether this system offers sock_diag(7)."""
+    queries = socket_tables.SocketQueries()
+    try:
+        queries.find_connection(("127.0.0.1", 1), ("127.0.0.1", 1))
+    except OSError:
+        return False
+    finally:
+        queries.close()
+    return True
+
+
 needs_owners = pytest.mark.skipif(
     not socket_tables.shared_tables().shows_owners, reason="this system does not show who owns a socket"
 )
+needs_queries = pytest.mark.skipif(not _answers_queries(), reason="this system does not offer sock_diag")
 needs_second_user = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can start a program as another user"
 )

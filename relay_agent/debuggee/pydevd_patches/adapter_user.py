@@ -25,6 +25,9 @@ __all__ = ["install"]
 ACCEPT_TIMEOUT = 10.0
 """Timeout in seconds for a program to accept a connection, if it is unknown whose program can do so; pydevd's timeout
 for the connection itself has the same value."""
+LISTENER_AFTER = 0.05
+"""Seconds after which the listener of the port is looked up. An adapter usually accepts at once, and for a listener,
+all sockets of the machine have to be read."""
 POLL_INTERVAL = 0.005
 ESTABLISHED = 1
 """TCP_ESTABLISHED in the kernel's `enum` of states (include/net/tcp_states.h), the first byte of TCP_INFO."""
@@ -84,12 +87,12 @@ def _until_accepted(connection: Any) -> None:
     own, peer = connection.getsockname()[:2], connection.getpeername()[:2]
     if own[0] != peer[0]:  # the adapter is on another machine
         return
-    deadline = time.monotonic() + ACCEPT_TIMEOUT
+    started = time.monotonic()
     with SocketTables() as tables:  # closed at the end: the job may expect that it has only its own descriptors
         try:
-            while not _is_accepted(tables, own, peer):
+            while not _is_accepted(tables, own, peer, looks_for_listener=time.monotonic() >= started + LISTENER_AFTER):
                 _check_open(connection)
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= started + ACCEPT_TIMEOUT:
                     raise TimeoutError(f"no program has accepted the connection within {ACCEPT_TIMEOUT:g} s")
                 time.sleep(POLL_INTERVAL)
         except OwnersNotShown:
@@ -97,17 +100,27 @@ def _until_accepted(connection: Any) -> None:
     _check_open(connection)
 
 
-def _is_accepted(tables: SocketTables, own: tuple[str, int], peer: tuple[str, int]) -> bool:
+def _is_accepted(
+    tables: SocketTables, own: tuple[str, int], peer: tuple[str, int], *, looks_for_listener: bool
+) -> bool:
     """Return whether a process of this user has accepted a connection, or is the only one that can still do so.
 
     A connection that waits in the queue of a listener is reset when the listener is closed, so no other listener on the
     same port can accept it.
 
+    Args:
+        tables: The sockets of this machine.
+        own: The address of this end.
+        peer: The address of the other end.
+        looks_for_listener: Whether to look for a process that can still accept the connection.
+
     Raises:
         PermissionError: another user's program has accepted it.
     """
-    has_own_listener = _has_own_listener(tables, peer[1])
-    owner = tables.peer_owner(own, peer)  # after the listener: meanwhile, another user's may have accepted
+    owner = tables.peer_owner(own, peer)
+    has_own_listener = owner is None and looks_for_listener and _has_own_listener(tables, peer[1])
+    if has_own_listener:
+        owner = tables.peer_owner(own, peer)  # once more: meanwhile, another user's program may have accepted
     if owner not in {None, own_user()}:
         raise PermissionError("another user's program has accepted the connection")
     return owner is not None or has_own_listener

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from relay_core.socket_tables import DiagSocket, SocketQueries
+from relay_core.socket_tables import DiagSocket, SocketQueries, SocketTables, own_user
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
-from tests.support.other_user import OTHER_UID, needs_second_user
+from tests.support.other_user import OTHER_UID, needs_queries, needs_second_user
 
 
 def find_connection(local: tuple[str, int], remote: tuple[str, int]) -> DiagSocket | None:
@@ -23,16 +24,7 @@ def find_connection(local: tuple[str, int], remote: tuple[str, int]) -> DiagSock
         queries.close()
 
 
-def is_available() -> bool:
-    """Return whether this system offers such queries."""
-    try:
-        find_connection(("127.0.0.1", 1), ("127.0.0.1", 1))
-    except OSError:
-        return False
-    return True
-
-
-pytestmark = pytest.mark.skipif(not is_available(), reason="this system does not offer sock_diag")
+pytestmark = needs_queries
 
 
 @dataclass
@@ -53,6 +45,21 @@ def connected(request: pytest.FixtureRequest) -> Iterator[Connected]:
         accepted, _ = listener.accept()
         with client, accepted:
             yield Connected(client, accepted, listener)
+
+
+def test_tables_are_not_read(connected: Connected) -> None:
+    """The owner of a connection is found without reading all sockets of the machine, the first time as well."""
+    before = open_tables()  # of other tests in this process
+    with SocketTables() as tables:
+        assert own_user() == tables.peer_owner(*addresses(connected.accepted))
+        assert tables.shows_owners
+        assert before == open_tables()
+
+
+def open_tables() -> list[str]:
+    """Return the numbers of this process's descriptors of the tables."""
+    open_files = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return [path.name for path in open_files if "/net/tcp" in str(path.readlink())]
 
 
 def addresses(end: socket.socket) -> tuple[tuple[str, int], tuple[str, int]]:

@@ -6,9 +6,10 @@ import socket
 import psutil
 import pytest
 
+from relay_agent.debuggee.pydevd_patches.adapter_user import _until_accepted
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import Job, gone, job
-from tests.support.other_user import listening_stranger, needs_owners, needs_second_user
+from tests.support.jobs import Job, gone, job, run_job
+from tests.support.other_user import listening_stranger, needs_owners, needs_queries, needs_second_user
 
 PARENT = """
     import multiprocessing, os, subprocess, threading
@@ -59,6 +60,29 @@ async def child_runs(running: Job) -> str:
     assert "netlink" not in printed[2]
     assert "/net/tcp" not in printed[2]
     return stderr
+
+
+@needs_queries
+async def test_sockets_of_the_machine_are_not_listed():
+    """A job whose adapter accepts the connection has not read the table of all sockets, which may be long."""
+    code = """
+        sys.addaudithook(lambda event, args: event == "open" and "/net/tcp" in str(args[0]) and print(args[0]))
+        from relay_agent.debuggee.debugger import debugger
+        from relay_agent.debuggee.pydevd_patches import adapter_user
+        adapter_user.LISTENER_AFTER = 3600
+        print(debugger.arm() > 0)
+    """
+    assert (0, ["True"], "") == await run_job(code)
+
+
+@needs_owners
+def test_adapter_that_has_not_accepted_yet():
+    """A connection is used as soon as only a process of this user can accept it."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        _until_accepted(connection)
 
 
 @in_every_way
