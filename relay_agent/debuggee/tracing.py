@@ -16,7 +16,7 @@ called `debugpy.listen` (`make bench BENCH="--only footprint"`).
 What was rejected:
 
   * To end debugpy and start it again: its adapter, sockets, threads and the patches of the standard library have no way
-    back, and each attach would take as long as the first one, 0.6 s more.
+    back, and each attach would take as long as the first one, 0.3 s more.
   * To write to the structures of other threads by `ctypes`: their layout differs between versions of Python, and an
     error there crashes the job.
   * To call `sys.settrace(None)` only: it affects the calling thread, and frames keep their own trace functions, which

@@ -46,6 +46,7 @@ __all__ = [
     "RESTART",
     "SENDING",
     "SHOWING",
+    "STARTING",
     "STATE",
     "STOPPED_THREADS",
     "THREAD_STATE",
@@ -314,6 +315,16 @@ JOB_PORT = Feature(
     "the port of a debugger that the job itself has started is unknown",
     Internal("debugpy.server.api:_adapter_process", "read", "the adapter's command line contains the port"),
 )
+STARTING = Feature(
+    "the first attach takes longer, by 0.1 s and more if many packages are installed",
+    Internal(
+        "debugpy.common.log:describe_environment",
+        "replaced",
+        "does not list the installed packages for a log that is off",
+    ),
+    Internal("debugpy.common.log:_levels", "read", "whether the log is on"),
+    Internal("pydevd:time", "replaced", "skips a pause after the start of the connection's threads"),
+)
 STATE = Feature(
     "a debugger that the job itself has started is not found, and a debugger that has ended cannot be started again",
     DEBUGGER,
@@ -495,6 +506,7 @@ FEATURES = (
     DIALLING,
     JOB_LISTEN,
     JOB_PORT,
+    STARTING,
     BREAK_HERE,
     COMPILED_CALLER,
     UNCAUGHT,

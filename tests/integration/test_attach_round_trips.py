@@ -74,8 +74,10 @@ class CountingEditor:
 
 
 @contextlib.asynccontextmanager
-async def far_job(relay: LocalRelay, script: Path, *, prefetch: bool = True) -> AsyncIterator[int]:
-    """Run a job whose debugger has started, behind a slow network; yields its local port."""
+async def far_job(
+    relay: LocalRelay, script: Path, *, prefetch: bool = True, has_started: bool = True
+) -> AsyncIterator[int]:
+    """Run a job, usually one whose debugger has started, behind a slow network; yields its local port."""
     port = free_port()
     script.write_text(TRAIN)  # noqa: ASYNC240 - nothing else runs yet
     async with (
@@ -84,9 +86,12 @@ async def far_job(relay: LocalRelay, script: Path, *, prefetch: bool = True) -> 
         Tunnels(Endpoint("localhost", chaos.port, HC), relay.sender, relay.tls, prefetch=prefetch) as tunnels,
         Forwarder(tunnels, [port]),
     ):
-        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as first:
-            await first.attach({}, within=DEADLINE)
-            await first.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        if has_started:
+            async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as first:
+                await first.attach({}, within=DEADLINE)
+                await first.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        else:
+            await tunnels.search.wait_for(lambda: tunnels.reachable_targets() or None, lambda _why: None)
         chaos.up.latency = chaos.down.latency = ONE_WAY
         yield port
 
@@ -100,6 +105,18 @@ async def test_at_most_three(
     async with far_job(relay, script) as port, await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
         editor = CountingEditor(client, script)
         await attach(editor)
+        assert editor.round_trips <= LIMIT
+
+
+async def test_first_attach(relay: LocalRelay, tmp_path: Path) -> None:
+    """The same holds for the first editor of a job, in which debugpy is started."""
+    script = tmp_path / "working.py"
+    async with (
+        far_job(relay, script, has_started=False) as port,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client,
+    ):
+        editor = CountingEditor(client, script)
+        await editor.as_vscode()
         assert editor.round_trips <= LIMIT
 
 

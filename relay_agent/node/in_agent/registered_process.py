@@ -55,7 +55,7 @@ class MonitorSettings(NamedTuple):
 
 
 ARM_TIMEOUT = 30.0
-"""Timeout in seconds for a process to start debugpy, which usually takes 0.3 s, but longer while C code is holding the
+"""Timeout in seconds for a process to start debugpy, which usually takes 0.2 s, but longer while C code is holding the
 GIL."""
 DEBUGGER_END_TIMEOUT = 3.0
 """Seconds for debugpy's adapter to send the last output of a process that has exited and to end the session; the

@@ -20,7 +20,7 @@ from tests.support.ports import free_port
 __all__ = ["JOB", "attach", "client_of", "direct_job", "job_with_agent"]
 
 FIGURE = "attaching"
-FIRST_TIME = Limit(1000)
+FIRST_TIME = Limit(350)
 """Milliseconds more than once debugpy runs."""
 JOB = """\
 import sys, time

@@ -86,8 +86,8 @@ def features_with(name: str) -> list[Feature]:
     return [feature for feature in table.FEATURES if any(name == use.attribute for use in feature.internals)]
 
 
-NOT_RENAMED = {"listen", "os"}
-"""A public function, and a module that debugpy imports: these keep their names."""
+NOT_RENAMED = {"listen", "os", "time"}
+"""A public function, and modules that debugpy imports: these keep their names."""
 USED = [name for name in NAMES if name not in NOT_RENAMED and not NOT_USED.issuperset(features_with(name))]
 """What this job needs, and of what it does not need, names that both have."""
 

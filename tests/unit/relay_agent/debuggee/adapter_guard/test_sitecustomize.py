@@ -73,6 +73,23 @@ async def test_adapter_without_resources(tmp_path):
         assert (0, [], "") == await running.finish()
 
 
+async def test_installed_packages_are_not_read(tmp_path):
+    """The adapter does not read the metadata of the installed packages for its log, which is off."""
+    listed = tmp_path / "listed"
+    guard = changed_guard(
+        tmp_path, f"import importlib.metadata as m\nm.distributions = lambda **_: open({str(listed)!r}, 'w') and []"
+    )
+    code = f"""
+        from pathlib import Path
+        from relay_agent.debuggee import debugpy_start
+        from relay_agent.debuggee.debugger import debugger
+        debugpy_start.ADAPTER_GUARD = Path({str(guard)!r})
+        print(debugger.arm() > 0)
+    """
+    assert (0, ["True"], "") == await run_job(code)
+    assert not listed.exists()
+
+
 def null_descriptors(pid: int) -> list[str]:
     """Return the numbers of the descriptors that refer to the null device (proc(5))."""
     return [path.name for path in Path(f"/proc/{pid}/fd").iterdir() if path.readlink() == Path(os.devnull)]
