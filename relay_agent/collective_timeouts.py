@@ -6,7 +6,7 @@ To its peers, a rank at a breakpoint looks dead: torch.distributed times out aft
     --debug-timeouts        when the timeouts are raised
     (not given)             while a rank of the job is held: a debugger is attached to it, it waits for one, or it has
                             crashed. The agent of each node requests this from its processes, and restores the timeouts
-                            after the last hold (`relay_core.agent_api.announcement.held_jobs`)
+                            after the last hold (`relay_core.agent_api.announcement.AgentInfo.held_jobs`)
     TIME                    from the start of each rank to its end
     off                     never
 

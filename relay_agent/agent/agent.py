@@ -21,7 +21,7 @@ from relay_agent.agent.responses import Answer, respond_on_stream, respond_to_me
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_agent.paths import current_directory
-from relay_core.agent_api.announcement import AgentInfo, State, count_targets, fit, held_jobs
+from relay_core.agent_api.announcement import AgentInfo, State, count_targets, fit
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import (
     Listen,
@@ -236,7 +236,7 @@ class Agent:
 
     def _update_held_jobs(self) -> None:
         elsewhere = (parse(ClientStatus, status).held_jobs for status in self._tunnels.statuses)
-        self._provider.set_held_jobs(held_jobs(self._announcement().targets).union(*elsewhere))
+        self._provider.set_held_jobs(self._announcement().held_jobs.union(*elsewhere))
 
     def _status_received(self, status: Mapping[str, object]) -> None:
         self._provider.status_received(parse(ClientStatus, status))

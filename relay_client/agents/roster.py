@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relay_client.ui.rank_view import how_ended
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, TargetInfo, held_jobs
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, TargetInfo
 from relay_core.agent_api.metadata import PortConflict
 from relay_core.value_parsers import MAX_PORT
 
@@ -132,6 +132,8 @@ class Roster:
         self.removed = 0
         """Number of agents removed so far."""
         self._entries: dict[AgentId, _Entry] = {}
+        self._claimants: dict[int, dict[AgentId, _Entry]] = {}
+        """By claimed port: the agents that claim it."""
         self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
@@ -142,7 +144,7 @@ class Roster:
 
     def ports(self) -> tuple[int, ...]:
         """Return the logical ports of all targets, in order."""
-        return tuple(sorted({target.port for agent in self for target in agent.targets}))
+        return tuple(sorted(self._claimants))
 
     def put(self, info: AgentInfo, now: float) -> AgentInfo | None:
         """Store an announcement and return the agent's previous one, or None if the agent is new."""
@@ -154,8 +156,17 @@ class Roster:
         claims = {target.port: self._claim(entry, info, target, now) for target in info.targets}
         ended = {port: claim.target for port, claim in entry.claims.items()}
         entry.former = {port: target for port, target in {**entry.former, **ended}.items() if port not in claims}
-        entry.claims = claims
+        self._set_claims(entry, claims)
         return before
+
+    def _set_claims(self, entry: _Entry, claims: dict[int, Claim]) -> None:
+        for port in entry.claims.keys() - claims.keys():
+            del self._claimants[port][entry.info.id]
+            if not self._claimants[port]:
+                del self._claimants[port]
+        for port in claims.keys() - entry.claims.keys():
+            self._claimants.setdefault(port, {})[entry.info.id] = entry
+        entry.claims = claims
 
     def _claim(self, entry: _Entry, info: AgentInfo, target: TargetInfo, now: float) -> Claim:
         old = entry.claims.get(target.port)
@@ -175,9 +186,11 @@ class Roster:
 
     def remove(self, agent_id: AgentId) -> AgentInfo | None:
         """Remove an agent whose session has ended, and return its last announcement."""
-        entry = self._entries.pop(agent_id, None)
-        self.removed += entry is not None
-        return entry.info if entry else None
+        if (entry := self._entries.pop(agent_id, None)) is None:
+            return None
+        self._set_claims(entry, {})
+        self.removed += 1
+        return entry.info
 
     @property
     def reachable(self) -> int:
@@ -201,50 +214,48 @@ class Roster:
 
     def conflicts(self, now: float) -> list[Conflict]:
         """Return the conflicts between reachable agents, by port."""
-        found: list[Conflict] = []
-        for port in self._claimed():
-            kept, *others = self._ranked(port, now)
-            found += [
-                Conflict(port, kept, other)
-                for other in others
-                if self._is_reachable(kept) and self._is_reachable(other)
-            ]
-        return found
+        return [
+            Conflict(port, kept, other)
+            for port, kept, others in self._contested(now)
+            for other in others
+            if self._is_reachable(kept) and self._is_reachable(other)
+        ]
 
     def port_owners(self, now: float) -> PortOwners:
         """Return who owns the port of each target that is unreachable because another target owns the port."""
-        ranked = ((port, self._ranked(port, now)) for port in self._claimed())
-        return {(other.agent.id, port): kept.owner for port, (kept, *others) in ranked for other in others}
+        return {(other.agent.id, port): kept.owner for port, kept, others in self._contested(now) for other in others}
 
     def targets(self, now: float) -> list[Claim]:
         """Return the owning claim of each claimed port, by port."""
-        owners = (self.owner(port, now) for port in self._claimed())
+        owners = (self.owner(port, now) for port in self.ports())
         return [owner for owner in owners if owner is not None]
 
     def route(self, destination: Destination, now: float) -> AgentId | None:
         """Return the id of the agent that a destination leads to, or None."""
+        wanted = destination.node_rank
         serving = self._serving(destination, now)
-        if destination.node_rank is not None:
-            serving = [info for info in serving if info.node_rank == destination.node_rank]
-        return serving[0].id if serving else None
+        return next((info.id for info in serving if wanted is None or info.node_rank == wanted), None)
 
-    def _serving(self, destination: Destination, now: float) -> list[AgentInfo]:
-        """Return the agents that serve a destination, the preferred one first."""
+    def _serving(self, destination: Destination, now: float) -> Iterator[AgentInfo]:
+        """Yield the agents that serve a destination, the preferred one first."""
         port = destination.port
-        forwards = sorted(
-            (entry for entry in self._entries.values() if port in entry.info.forwards),
-            key=lambda entry: (entry.away_since is not None, _node(entry.info)),
-        )
-        as_forward = [entry.info for entry in forwards]
-        as_target = [claim.agent for claim in self._ranked(port, now)]
-        return as_forward + as_target if destination.is_forward else as_target + as_forward
+        if not destination.is_forward:
+            yield from (claim.agent for claim in self._ranked(port, now))
+        forwards = (entry for entry in self._entries.values() if port in entry.info.forwards)
+        by_preference = sorted(forwards, key=lambda entry: (entry.away_since is not None, _node(entry.info)))
+        yield from (entry.info for entry in by_preference)
+        if destination.is_forward:
+            yield from (claim.agent for claim in self._ranked(port, now))
 
-    def _claimed(self) -> list[int]:
-        return sorted({port for entry in self._entries.values() for port in entry.claims})
+    def _contested(self, now: float) -> Iterator[tuple[int, Claim, list[Claim]]]:
+        """Yield each port with several claims, in order: the port, its owner, and the other claims."""
+        for port in sorted(port for port, claimants in self._claimants.items() if len(claimants) > 1):
+            kept, *others = self._ranked(port, now)
+            yield port, kept, others
 
     def _ranked(self, port: int, now: float) -> list[Claim]:
         """Return the claims to a port, the owner first."""
-        claims = [(entry, entry.claims[port]) for entry in self._entries.values() if port in entry.claims]
+        claims = [(entry, entry.claims[port]) for entry in self._claimants.get(port, {}).values()]
         reachable = [claim for entry, claim in claims if entry.away_since is None]
 
         def is_superseded(entry: _Entry) -> bool:
@@ -314,12 +325,11 @@ def held_elsewhere(agents: Iterable[AgentInfo]) -> dict[AgentId, tuple[int, ...]
     agents = list(agents)
     holders: dict[int, set[AgentId]] = {}
     for agent in agents:
-        for job in held_jobs(agent.targets):
+        for job in agent.held_jobs:
             holders.setdefault(job, set()).add(agent.id)
-    jobs = {agent.id: {target.base_port for target in agent.targets} for agent in agents}
     return {
-        each: tuple(sorted(job for job in found & holders.keys() if holders[job] != {each}))
-        for each, found in jobs.items()
+        each.id: tuple(sorted(job for job in each.jobs & holders.keys() if holders[job] != {each.id}))
+        for each in agents
     }
 
 

@@ -26,7 +26,6 @@ __all__ = [
     "TargetInfo",
     "count_targets",
     "fit",
-    "held_jobs",
     "shared_labels",
     "targets_of_runs",
 ]
@@ -299,11 +298,6 @@ class TargetInfo:
         return attached.stopped_since if attached.is_stopped else attached.resumed_since or self.since
 
 
-def held_jobs(targets: Iterable[TargetInfo]) -> frozenset[int]:
-    """Return the base ports of the jobs of which a rank is held."""
-    return frozenset(target.base_port for target in targets if target.is_held)
-
-
 class _Labelled(Protocol):
     @property
     def port(self) -> int: ...
@@ -359,6 +353,16 @@ class AgentInfo:
     def shared_labels(self) -> frozenset[str]:
         """Labels that several of the targets have."""
         return shared_labels(self.targets)
+
+    @cached_property
+    def jobs(self) -> frozenset[int]:
+        """Base ports of the jobs of the targets."""
+        return frozenset(target.base_port for target in self.targets)
+
+    @cached_property
+    def held_jobs(self) -> frozenset[int]:
+        """Base ports of the jobs of which a target is held."""
+        return frozenset(target.base_port for target in self.targets if target.is_held)
 
     def ending(self, port: int, pid: int | None) -> Ending | None:
         """Return how the target with this logical port and process id ended, or None if that is not announced."""

@@ -1,9 +1,10 @@
 """Agents on the hybrid connections of a family, beside as many as one hybrid connection accepts.
 
-The relay has its quota of 25 listeners. All agents share one process. The figures are the seconds from the start of
-`relay-client --ports` until it has printed a line for each agent, and the time to open a connection to an agent, from
-before the connect until the first byte has been echoed. The CPU time of each program until all are found shows what
-the seconds are spent on: with fewer cores than programs, they cannot be shorter than the sum divided by the cores.
+The relay has its quota of 25 listeners. All agents belong to one job, have eight ranks each and share one process. The
+figures are the seconds from the start of `relay-client --ports` for the first 200 ranks until it has printed a line for
+each agent, and the time to open a connection to a rank, from before the connect until the first byte has been echoed.
+The CPU time of each program until all are found shows what the seconds are spent on: with fewer cores than programs,
+they cannot be shorter than the sum divided by the cores.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from tests.bench.stage import HC, Stage
 __all__ = ["families"]
 
 PER_HC = 25
+RANKS = 8
+"""Ranks of an agent."""
+PORTS = PER_HC * RANKS
 MOST = 10.0
 """Seconds until all agents of a family are found."""
 
@@ -45,7 +49,7 @@ async def families(stage: Stage, *, quick: bool) -> list[Row]:
     size = 2 if quick else 8
     alone = await _measure(stage, 1, 3 if quick else 20)
     family = await _measure(stage, size, 3 if quick else 20)
-    what = f"{PER_HC} agents, and {size * PER_HC} on {size} hybrid connections"
+    what = f"{PER_HC} agents with {RANKS} ranks each, and {size * PER_HC} on {size} hybrid connections"
     peers = {"one": alone, "family": family}
     limits = {"family": Limit(MOST)} if stage.delays else {}
 
@@ -69,9 +73,9 @@ async def _measure(stage: Stage, size: int, opens: int) -> _Measured:
     own = Stage(stage.programs, delays=stage.delays)
     own.relay = await own.start_relay(hc=f"{HC}:{size}")
     count = size * PER_HC
-    first = free_range(count)
+    first = free_range(PORTS)
     secrets = (own.relay.connection_file("agent"), own.relay.ca_file)
-    numbers = (str(number) for number in (count, first, stage.target_port))
+    numbers = (str(number) for number in (count, RANKS, first, stage.target_port))
     agents = await stage.programs.python("agents", "tests.bench.many_agents", *numbers, *secrets)
     line = await lines_of(agents, lambda text: "listening after" in text)
     listening = float(line.split("listening after ")[1].split()[0])
@@ -79,7 +83,7 @@ async def _measure(stage: Stage, size: int, opens: int) -> _Measured:
     client, found = await _until_found(own, count, first)
     cpu = {"relay-client": sum(psutil.Process(client.pid).cpu_times()[:2]), **usage.seconds()}
     times: list[float] = []
-    for port in range(first, first + count, count // opens):
+    for port in range(first, first + PORTS, PORTS // opens):
         await load("open", port, "--count", 1)
         times += (await load("open", port, "--count", 3))["times"]
     measured = _Measured(listening, found, median_ms(times), memory(client) / MIB, cpu)
@@ -90,6 +94,6 @@ async def _measure(stage: Stage, size: int, opens: int) -> _Measured:
 
 async def _until_found(stage: Stage, count: int, first: int) -> tuple[Child, float]:
     started = time.monotonic()
-    client = await stage.begin_client("--ports", f"{first}-{first + count - 1}")
+    client = await stage.begin_client("--ports", f"{first}-{first + PORTS - 1}")
     await asyncio.wait_for(lines_of(client, lambda text: text.count("found ") >= count), 120)
     return client, time.monotonic() - started

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relay_client.ui.text import printable
 from relay_core.agent_api import VERSION
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo, held_jobs
+from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
 from relay_core.records import encode, parse_or_none
 from relay_core.tunnel.frames import decode_json, encode_json
 from tests.unit.relay_core.agent_api.strategies import AGENTS, JSON, TARGETS
@@ -117,13 +117,14 @@ def test_since_when_a_process_does_what_it_does(state: State, attachment: Attach
 def test_jobs_of_which_a_rank_is_held() -> None:
     """A rank is held by a debugger, at a crash, or while it waits for a debugger; its job is known by its base port."""
     running = TargetInfo(5680, rank=2, state=State.RUNNING)
-    assert frozenset() == held_jobs([running, TargetInfo(5678)])
+    assert frozenset() == AgentInfo(AgentId("a"), targets=(running, TargetInfo(5678))).held_jobs
     for held in (
         replace(running, attachment=Attachment("bob@laptop")),
         replace(running, state=State.WAITING),
         replace(running, state=State.CRASHED),
     ):
-        assert {5678} == held_jobs([held, replace(running, port=6002)])
+        agent = AgentInfo(AgentId("a"), targets=(held, replace(running, port=6002)))
+        assert ({5678}, {5678, 6000}) == (agent.held_jobs, agent.jobs)
 
 
 def test_a_full_announcement() -> None:
