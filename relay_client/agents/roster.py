@@ -197,6 +197,11 @@ class Roster:
         """Number of reachable agents."""
         return sum(entry.away_since is None for entry in self._entries.values())
 
+    def missing_agents(self) -> int:
+        """Return how many agents are missing, estimated from the world sizes of the known jobs."""
+        ranks = sum(max(0, (world_of(found.values()) or 0) - len(found)) for found in _jobs(self).values())
+        return -(-ranks // max((len(agent.targets) for agent in self if agent.targets), default=1))
+
     def agent(self, agent_id: AgentId) -> AgentInfo | None:
         """Return the last announcement of an agent, or None."""
         entry = self._entries.get(agent_id)

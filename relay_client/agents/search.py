@@ -160,6 +160,25 @@ class AgentSearch:
         finally:
             self._demands.remove(demand)
 
+    async def find_first(self, found: Callable[[], T | None]) -> T:
+        """Search for all agents until `found` returns a result, and return it while the search continues.
+
+        The caller will search for all agents next. If the search ended in between on one hybrid connection of a family,
+        the agents there would be found only by the next search.
+
+        Raises:
+            The same errors as `find`.
+        """
+        everything = _Demand(lambda: None, THOROUGH)
+        self._demands.append(everything)
+        try:
+            return await self.find(found)
+        finally:
+            if self._running is None:
+                self._demands.remove(everything)
+            else:
+                self._running.add_done_callback(lambda _done: self._demands.remove(everything))
+
     async def find_all(self, *, waits: bool = True) -> None:
         """Search for all agents once.
 

@@ -215,6 +215,7 @@ class Tunnels:
             self._begin,
             lambda: self._tunnels,
             client_id=self._client_id,
+            missing=self.roster.missing_agents,
             on_missed=self._search_now,
             on_moved=lambda agent: self._tunnels[AgentId(agent)].hurry(),
         )
@@ -331,13 +332,13 @@ class Tunnels:
         return tunnel.status if tunnel is not None else None
 
     async def discover(self) -> None:
-        """Search until there is a tunnel to an agent.
+        """Search until there is a tunnel to an agent; the search for the others continues.
 
         Raises:
             NoListener: no agent was found.
             RelayDebugError: the relay, the credentials or the tunnel key are unusable.
         """
-        await self.search.find(lambda: next(iter(self._tunnels), None))
+        await self.search.find_first(lambda: next(iter(self._tunnels), None))
 
     async def discover_once_permitted(self) -> None:
         """Search as `discover` does; retry while the relay refuses an identity whose role may still be propagating."""

@@ -119,6 +119,32 @@ async def test_few_agents_cost_few_probes(count: int, probes: int) -> None:
     assert (count, probes) == (len(relay.known), relay.probes)
 
 
+async def test_missing_agents_are_probed_for_at_once() -> None:
+    """If the first agent shows how many others there are, as many probes begin together, up to the limit."""
+    relay = Relay(names(9), selects=True)
+    discovery = relay.discovery(missing=lambda: 9 - len(relay.known))
+    most: dict[int, int] = {}
+
+    def wanted() -> SearchEffort:
+        most.setdefault(len(relay.known), relay.max_probes)
+        return THOROUGH
+
+    await discovery.search(wanted)
+    assert 9 == len(relay.known)
+    assert [0, 1, MAX_PROBES] == list(most.values())[:3]
+
+
+async def test_an_agent_with_which_a_session_is_being_begun() -> None:
+    """Its answer to another probe requests no further search; an unknown agent's answer to a resume does."""
+    relay = Relay(names(1), selects=True)
+    requests: list[int] = []
+    discovery = relay.discovery(missing=lambda: 8, on_missed=lambda: requests.append(relay.probes))
+    relay.connecting = set(relay.agents)
+    await discovery.search(lambda: THOROUGH)
+    assert relay.probes > 1
+    assert not requests
+
+
 async def test_a_later_search_at_a_selecting_relay_is_one_probe() -> None:
     """A relay without a new agent answers the first probe with NoListener."""
     relay = Relay(names(5), selects=True)

@@ -137,6 +137,22 @@ def test_ports_and_forwards_fall_back_to_each_other() -> None:
     assert "forward" == roster.route(Destination(6006), 101)
 
 
+def test_missing_agents() -> None:
+    """Their number follows from the world sizes, if each missing agent has as many ranks as the largest known one."""
+    roster = Roster()
+    assert 0 == roster.missing_agents()
+    for name, ranks, base, missing in [
+        ("a", range(8), 5678, 8),
+        ("b", range(8, 12), 5678, 7),
+        ("c", range(4), 7000, 15),
+    ]:
+        targets = tuple(TargetInfo(base + rank, rank=rank, world=65) for rank in ranks)
+        roster.put(AgentInfo(name, host=name, targets=targets), 100)
+        assert missing == roster.missing_agents()
+    roster.put(agent("d", *range(9000, 9080)), 100)
+    assert 2 == roster.missing_agents()
+
+
 NAMES = st.sampled_from("abcd")
 
 

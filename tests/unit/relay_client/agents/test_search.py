@@ -7,7 +7,7 @@ import pytest
 
 from relay_client.agents.discovery import SearchEffort
 from relay_client.agents.roster import Roster
-from relay_client.agents.search import START_INTERVAL, AgentSearch
+from relay_client.agents.search import START_INTERVAL, THOROUGH, AgentSearch
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.errors import NoListener, RelayDebugError
 from relay_core.net.tasks import TaskSet
@@ -39,6 +39,38 @@ async def test_agent_that_is_missed_again_at_once() -> None:
         assert searches.times.empty()
         search.start()
         assert await asyncio.wait_for(searches.times.get(), DEADLINE) - begun >= 2 * START_INTERVAL - 0.01
+
+
+class Finding:
+    """Stands for a Discovery that finds one agent and can be ended."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.ended = asyncio.Event()
+        self.wanted: Callable[[], SearchEffort | None] = lambda: None
+        self.announce: Callable[[], None] = lambda: None
+
+    async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
+        """Find an agent at once, and end when the test wants it."""
+        self.wanted = wanted
+        self.found.append("a")
+        self.announce()
+        await self.ended.wait()
+        return NoListener("no other agent")
+
+
+async def test_first_agent() -> None:
+    """Whoever waits for one agent has it as soon as it is found, and the search continues until it has ended."""
+    discovery = Finding()
+    async with TaskSet() as tasks:
+        search = AgentSearch(discovery, tasks)
+        discovery.announce = search.announce_change
+        first = await asyncio.wait_for(search.find_first(lambda: next(iter(discovery.found), None)), DEADLINE)
+        assert ("a", THOROUGH) == (first, discovery.wanted())
+        discovery.ended.set()
+        with pytest.raises(NoListener):
+            await asyncio.wait_for(search.find_all(), DEADLINE)
+        assert discovery.wanted() is None
 
 
 class Leaving:
