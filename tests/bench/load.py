@@ -1,6 +1,6 @@
 """Load on one local port, from a process of its own: `python -m tests.bench.load MODE PORT ...` prints a line of JSON.
 
-ping    small messages to and back on one connection: the latency of each, in seconds
+ping    small messages to and back on one connection, or on several: the latency of each, in seconds
 open    connect, send one byte, read it back, hang up; again: the time of each, in seconds
 bulk    up- or download, over one connection or several: the seconds it took
 check   random bytes to an echo server and back, compared: how many came back as they were sent
@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.bench.target import BLOCK, LENGTH
 
@@ -46,18 +47,24 @@ def exchange(connection: socket.socket, data: bytes) -> bytes:
 
 def ping(arguments: argparse.Namespace) -> dict[str, object]:
     """Send the next message `--interval` after the last answer; latencies and when each message was sent."""
+    with ThreadPoolExecutor(arguments.connections) as pool:
+        found = [pair for pairs in pool.map(_ping, [arguments] * arguments.connections) for pair in pairs]
+    return {"latencies": [latency for latency, _ in found], "sent_at": [sent for _, sent in found]}
+
+
+def _ping(arguments: argparse.Namespace) -> list[tuple[float, float]]:
     data = bytes(arguments.size)
-    latencies, sent_at = [], []
+    found = []
     with connect(arguments.port, b"E") as connection:
         exchange(connection, data)
+        time.sleep(random.uniform(0, arguments.interval))  # several connections do not send at the same time
         until = time.monotonic() + arguments.seconds
         while time.monotonic() < until:
             time.sleep(arguments.interval)
             sent = time.monotonic()
             exchange(connection, data)
-            latencies.append(time.monotonic() - sent)
-            sent_at.append(sent)
-    return {"latencies": latencies, "sent_at": sent_at}
+            found.append((time.monotonic() - sent, sent))
+    return found
 
 
 def open_again_and_again(arguments: argparse.Namespace) -> dict[str, object]:

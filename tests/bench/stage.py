@@ -29,7 +29,7 @@ from tests.support.ports import free_port
 __all__ = ["Relay", "Stage", "Way", "staged"]
 
 HC = "bench"
-OLDER_HCS = ("older-1", "older-2")
+OLDER_HCS = ("older-1", "older-2", "older-3")
 """One for each agent of the older way: a sender would be given any of those that listen on the same."""
 ONE_WAY = 0.060
 """Seconds from one end to the other: two lanes of the delay profile."""
