@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from relay_client.agents.roster import PortOwners
@@ -47,8 +47,12 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
         + [_port(local, is_editor=True) for local in forwarder.editor_ports]
     )
     connections = tuple(record.describe() for record in forwarder.connections)
+    leading: dict[int, list[Port]] = {}
+    for port in ports:
+        if not port.is_forward:
+            leading.setdefault(port.remote_port, []).append(port)
     owners = tunnels.roster.port_owners(now)
-    nodes = tuple(_node(agent, tunnels, owners, ports, connections) for agent in by_node(tunnels.roster))
+    nodes = tuple(_node(agent, tunnels, owners, leading, connections) for agent in by_node(tunnels.roster))
     return Status(client, now, nodes, ports, connections)
 
 
@@ -61,12 +65,12 @@ def _node(
     agent: AgentInfo,
     tunnels: Tunnels,
     owners: PortOwners,
-    ports: Sequence[Port],
+    leading: Mapping[int, Sequence[Port]],
     connections: Sequence[Connection],
 ) -> Node:
     link = tunnels.link(AgentId(agent.id))
     targets = tuple(
-        _target(found, agent, owners.get((agent.id, found.port), ""), ports, connections) for found in agent.targets
+        _target(found, agent, owners.get((agent.id, found.port), ""), leading, connections) for found in agent.targets
     )
     return Node(
         agent=agent.id,
@@ -99,17 +103,24 @@ def _allocator(found: AllocatorUsage) -> Allocator:
 
 
 def _target(
-    found: TargetInfo, agent: AgentInfo, port_owner: str, ports: Sequence[Port], connections: Sequence[Connection]
+    found: TargetInfo,
+    agent: AgentInfo,
+    port_owner: str,
+    leading: Mapping[int, Sequence[Port]],
+    connections: Sequence[Connection],
 ) -> Target:
-    """Return the state of a target; `port_owner` is the owner of its port if that is another target."""
-    if port_owner:
-        ports = ()
-    leading = [port for port in ports if port.remote_port == found.port and not port.is_forward]
-    mine = [
-        connection
-        for connection in connections
-        if connection.port in {port.port for port in leading} or (ports and connection.remote_port == found.port)
-    ]
+    """Return the state of a target.
+
+    Args:
+        found: The target.
+        agent: Its agent.
+        port_owner: The owner of its port if that is another target, else "".
+        leading: By logical port: the local ports that lead to it.
+        connections: The connections to all local ports.
+    """
+    ports: Sequence[Port] = () if port_owner else leading.get(found.port, ())
+    local = {port.port for port in ports}
+    mine = [each for each in connections if not port_owner and (each.port in local or each.remote_port == found.port)]
     used = agent.usage.of(found.port) if agent.usage else None
     stop = _latest(mine)
     view = rank_view(found, stop, port_owner=port_owner)
@@ -128,7 +139,7 @@ def _target(
         until=found.until,
         holder=found.attachment.user if found.attachment else None,
         held_since=found.attachment.since if found.attachment else None,
-        local_ports=tuple(port.port for port in leading if not port.is_editor),
+        local_ports=tuple(port.port for port in ports if not port.is_editor),
         attached_here=any(connection.state == Connection.CONNECTED for connection in mine),
         stop=stop,
         cpu=used.cpu if used else None,
