@@ -29,6 +29,7 @@ from tests.bench.figures.families import families
 from tests.bench.figures.first_byte import first_byte
 from tests.bench.figures.footprint import footprint
 from tests.bench.figures.frames import frames
+from tests.bench.figures.idle import idle
 from tests.bench.figures.interactive import interactive
 from tests.bench.figures.load import load
 from tests.bench.figures.monitor import monitor
@@ -69,6 +70,7 @@ LOOPBACK: list[Figure] = [
         frames,
         capacity,
         families,
+        idle,
         load,
         overhead,
         values,

@@ -24,7 +24,7 @@ from tests.bench.programs import Usage, lines_of, load
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import HC, Stage
 
-__all__ = ["families"]
+__all__ = ["PER_HC", "PORTS", "RANKS", "families", "start_job", "until_found"]
 
 PER_HC = 25
 RANKS = 8
@@ -70,17 +70,11 @@ def _cpu_of(name: str, measured: _Measured) -> float:
 
 
 async def _measure(stage: Stage, size: int, opens: int) -> _Measured:
-    own = Stage(stage.programs, delays=stage.delays)
-    own.relay = await own.start_relay(hc=f"{HC}:{size}")
     count = size * PER_HC
     first = free_range(PORTS)
-    secrets = (own.relay.connection_file("agent"), own.relay.ca_file)
-    numbers = (str(number) for number in (count, RANKS, first, stage.target_port))
-    agents = await stage.programs.python("agents", "tests.bench.many_agents", *numbers, *secrets)
-    line = await lines_of(agents, lambda text: "listening after" in text)
-    listening = float(line.split("listening after ")[1].split()[0])
+    own, agents, listening = await start_job(stage, size, first)
     usage = Usage({"relay-server": own.relay.child, "all agents": agents})
-    client, found = await _until_found(own, count, first)
+    client, found = await until_found(own, count, f"{first}-{first + PORTS - 1}")
     cpu = {"relay-client": sum(psutil.Process(client.pid).cpu_times()[:2]), **usage.seconds()}
     times: list[float] = []
     for port in range(first, first + PORTS, PORTS // opens):
@@ -92,8 +86,26 @@ async def _measure(stage: Stage, size: int, opens: int) -> _Measured:
     return measured
 
 
-async def _until_found(stage: Stage, count: int, first: int) -> tuple[Child, float]:
+async def start_job(stage: Stage, size: int, first: int) -> tuple[Stage, Child, float]:
+    """Run a relay with a family and its agents; return them, and the seconds until all agents listen.
+
+    Args:
+        stage: Where they run; the returned one has the relay.
+        size: Number of hybrid connections.
+        first: The logical port of rank 0.
+    """
+    own = Stage(stage.programs, delays=stage.delays)
+    own.relay = await own.start_relay(hc=f"{HC}:{size}")
+    secrets = (own.relay.connection_file("agent"), own.relay.ca_file)
+    numbers = (str(number) for number in (size * PER_HC, RANKS, first, stage.target_port))
+    agents = await stage.programs.python("agents", "tests.bench.many_agents", *numbers, *secrets)
+    line = await lines_of(agents, lambda text: "listening after" in text)
+    return own, agents, float(line.split("listening after ")[1].split()[0])
+
+
+async def until_found(stage: Stage, count: int, ports: str) -> tuple[Child, float]:
+    """Run `relay-client --ports`; return it and the seconds from its start until it has printed each agent."""
     started = time.monotonic()
-    client = await stage.begin_client("--ports", f"{first}-{first + PORTS - 1}")
+    client = await stage.begin_client("--ports", ports)
     await asyncio.wait_for(lines_of(client, lambda text: text.count("found ") >= count), 120)
     return client, time.monotonic() - started
