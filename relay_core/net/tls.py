@@ -271,7 +271,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _fail(self, error: Exception) -> None:
         if not self.established.done():
             self.established.set_exception(error)
-            self.established.exception()  # whoever waited for it may have been cancelled, which is no reason for a log
+            self.established.exception()  # if nobody waits for it any more, asyncio must not log it
 
     def _deliver(self) -> None:
         machine = self._machine
