@@ -140,13 +140,18 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def __init__(self, protocol: asyncio.BufferedProtocol, machine: TlsMachine) -> None:
         super().__init__()
-        self.established: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.established: asyncio.Future[None] = self._loop.create_future()
         """Done when the handshake is complete or has failed, with the ssl.SSLError or OSError."""
         self._protocol = protocol
         self._machine = machine
         self._below = cast("asyncio.Transport", None)  # set by connection_made, before anything else is called
         self._buffer = shared_ciphertext_buffer()
         self._is_closing = False
+        self._is_paused = False
+        """True if the protocol above has paused reading."""
+        self._is_waiting_for_others = False
+        """True until other connections have had their turn."""
 
     def __repr__(self) -> str:
         return f"<TlsTransport {self._machine!r}{' closing' if self._is_closing else ''}>"
@@ -187,12 +192,15 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._is_closing or self._below.is_closing()
 
     def pause_reading(self) -> None:
-        """Stop reading; no more bytes are delivered."""
+        """Stop reading; what has been read already is still delivered."""
+        self._is_paused = True
         self._below.pause_reading()
 
     def resume_reading(self) -> None:
         """Start reading again."""
-        self._below.resume_reading()
+        self._is_paused = False
+        if not self._is_waiting_for_others:
+            self._below.resume_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the limits, in encrypted bytes, at which the protocol is paused and resumed."""
@@ -229,6 +237,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Decrypt received bytes and deliver them."""
+        if nbytes == len(self._buffer):
+            self._let_others_read()
         self._machine.receive_data(self._buffer[:nbytes])
         if self._machine.is_open or self._continue_handshake():
             self._deliver()
@@ -252,6 +262,21 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._fail(exc or ConnectionResetError("the connection was closed"))
         if self._machine.is_open:
             self._protocol.connection_lost(exc)
+
+    def _let_others_read(self) -> None:
+        """Continue to read in the next iteration of the event loop.
+
+        While reads fill the buffer, libuv reads up to 32 times in a row. Messages of other connections waited for 4 MiB
+        to be processed, in each program on their way: 80 ms instead of 9 ms beside a bulk transfer.
+        """
+        self._is_waiting_for_others = True
+        self._below.pause_reading()
+        self._loop.call_soon(self._read_again)
+
+    def _read_again(self) -> None:
+        self._is_waiting_for_others = False
+        if not (self._is_paused or self._below.is_closing()):
+            self._below.resume_reading()
 
     def _continue_handshake(self) -> bool:
         try:

@@ -285,6 +285,59 @@ async def test_bytes_that_are_not_tls_end_the_connection(server_tls: ssl.SSLCont
     assert b"" == protocol.received
 
 
+class Below(asyncio.Transport):
+    """A transport that shows whether it is being read from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_reading = True
+        self.sent = b""
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent += data
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+async def test_a_busy_connection_lets_others_read(is_paused: bool) -> None:
+    """After a read that fills the buffer, the next one is in a later iteration; a protocol that pauses stays paused."""
+    below, protocol, peer = Below(), Recorder(), TlsMachine(CLIENT, server_side=False)
+    transport = TlsTransport(protocol, TlsMachine(AGENT, server_side=True))
+    transport.connection_made(below)
+    buffer = transport.get_buffer(-1)
+
+    def received(data: bytes) -> None:
+        buffer[: len(data)] = data
+        transport.buffer_updated(len(data))
+
+    while not peer.is_open:
+        peer.shake_hands()
+        received(peer.data_to_send())
+        peer.receive_data(below.sent)
+        below.sent = b""
+    peer.write(BULK)
+    ciphertext = peer.data_to_send()
+    received(ciphertext[: len(buffer) - 1])
+    assert below.is_reading
+    received(ciphertext[len(buffer) - 1 :][: len(buffer)])
+    assert not below.is_reading
+    transport.pause_reading()
+    if not is_paused:
+        transport.resume_reading()
+        assert not below.is_reading
+    await asyncio.sleep(0)
+    assert is_paused != below.is_reading
+    assert len(protocol.received) > len(buffer)
+
+
 async def test_tls_inside_tls(server_tls: ssl.SSLContext, trusted: ssl.SSLContext) -> None:
     """A transport can run on another one, as behind a proxy with an https URL, in both directions and to the end."""
     inner_server, protocol = Recorder(), Recorder()
