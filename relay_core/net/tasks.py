@@ -156,10 +156,15 @@ async def first_success(
                 tasks.append(_start(attempt()))
                 running = running | {tasks[-1]}
     finally:
-        await cancel_and_wait(*tasks)
-        for task in tasks:
-            if task is not winner and not task.cancelled() and task.exception() is None:
-                discard(task.result())
+        try:
+            await cancel_and_wait(*tasks)
+        except asyncio.CancelledError:
+            winner = None  # nobody gets its result any more
+            raise
+        finally:
+            for task in tasks:
+                if task is not winner and task.done() and not task.cancelled() and task.exception() is None:
+                    discard(task.result())
 
 
 async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:

@@ -120,11 +120,12 @@ async def _connect_with_http_proxy(
         machine = TlsMachine(ssl.create_default_context(), server_side=False, server_hostname=proxy.host)
         below: asyncio.Transport = TlsTransport(answer, machine)
         await _connect(proxy.host, proxy.port, cast("TlsTransport", below), steps)
-        with steps.step("TLS of the proxy"):
-            await cast("TlsTransport", below).established
     else:
         below = await _connect(proxy.host, proxy.port, answer, steps)
     try:
+        if isinstance(below, TlsTransport):
+            with steps.step("TLS of the proxy"):
+                await below.established
         with steps.step("proxy"):
             below.write(_connect_request(proxy, uri))
             _check_answer(await answer.head)

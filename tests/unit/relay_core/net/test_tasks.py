@@ -228,3 +228,31 @@ async def test_a_cancelled_attempt_cancels_all() -> None:
     task.cancel()
     await asyncio.wait({task})
     assert all(future.cancelled() for future in attempts.futures)
+
+
+async def test_a_success_is_discarded_if_its_owner_is_cancelled() -> None:
+    """Who is cancelled while the other attempts end does not get the result, which is not lost."""
+    discarded: list[str] = []
+    may_end = asyncio.Event()
+    starts = iter(("slow to end", "open"))
+
+    async def attempt() -> str:
+        name = next(starts)
+        if name == "open":
+            return name
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+        return name
+
+    racing = first_success(
+        attempt, again_after=[0], may_repeat=lambda: True, is_final=lambda _error: False, discard=discarded.append
+    )
+    task = asyncio.get_running_loop().create_task(racing)
+    await asyncio.wait({task}, timeout=0.05)
+    task.cancel()
+    may_end.set()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert ["open"] == discarded

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from relay_core.errors import RelayUnreachable
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.websocket.dialing import OpeningSteps
 from relay_core.net.websocket.handshake import open_websocket
 from relay_core.net.websocket.opening_errors import HandshakeRefused, ProxyRefused
 from relay_server.config.certificates import Certificates, prepare, server_context
 from relay_server.config.model import TlsSettings
+from tests.support.deadline import DEADLINE
 from tests.support.impostor import impostor
 from tests.support.streams import carry_to, local_server
 
@@ -142,3 +144,22 @@ async def test_a_proxy_that_does_not_answer_like_one(
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
         with pytest.raises(ProxyRefused, match="the proxy did not connect to localhost:1"):
             await open_websocket("wss://localhost:1/x?y", tls=trusted)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_that_never_answers(
+    trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """The connection to it is closed when the time is over."""
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        closed.set()
+
+    async with local_server(serve) as (port, _):
+        monkeypatch.setenv("HTTPS_PROXY", f"{scheme}://127.0.0.1:{port}")
+        with pytest.raises(RelayUnreachable, match="did not answer within 0.3 s through the proxy"):
+            await open_websocket("wss://relay.invalid/x?y", tls=trusted, timeout=0.3)
+        await asyncio.wait_for(closed.wait(), DEADLINE)
