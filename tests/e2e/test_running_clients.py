@@ -119,20 +119,29 @@ async def test_stopped_at(relay: LocalRelay, tmp_path: Path, here: dict[str, str
     ):
         await job.line("listening on 'myhc'")
         await client.line("ready on")
-        async with program("relay_client", "events", "--only", "stopped", "--only", "continued", env=here) as events:
-            async with stopped_at_breakpoint(port, script) as session:
-                await session.frame()
-                while (event := await json_line(events)).get("line") != LINE:
-                    assert event["event"] in {"stopped", "continued"}
-                assert (str(script), "breakpoint") == (event["file"], event["reason"])
-                assert f" is stopped at counting.py:{LINE} (breakpoint)" in event["text"]
-                assert (
-                    f", stopped at counting.py:{LINE} (breakpoint) for "
-                    in (await run("relay_client", "status", env=here)).stdout
-                )
-                assert LINE + 1 == await session.step()
-                while (event := await json_line(events)).get("line") != LINE + 1:
-                    pass
+        async with (
+            stopped_at_breakpoint(port, script) as session,
+            program("relay_client", "events", "--only", "stopped", "--only", "continued", env=here) as events,
+        ):
+            until_subscribed = asyncio.create_task(json_line(events))
+            while not until_subscribed.done():
+                await session.step()
+                await asyncio.wait({until_subscribed}, timeout=0.2)
+            await session.run(script, LINE)
+            await session.client.wait_for_event("stopped", within=DEADLINE)
+            await session.frame()
+            while ("breakpoint", LINE) != ((event := await json_line(events)).get("reason"), event.get("line")):
+                assert event["event"] in {"stopped", "continued"}
+            assert str(script) == event["file"]
+            assert f" is stopped at counting.py:{LINE} (breakpoint)" in event["text"]
+            assert (
+                f", stopped at counting.py:{LINE} (breakpoint) for "
+                in (await run("relay_client", "status", env=here)).stdout
+            )
+            assert LINE + 1 == await session.step()
+            while (event := await json_line(events)).get("line") != LINE + 1:
+                pass
+            await session.run(script)
             assert "continued" == (await json_line(events))["event"]
         status = (await run("relay_client", "status", env=here)).stdout
         assert "stopped" not in status

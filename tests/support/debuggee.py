@@ -76,6 +76,12 @@ class Stopped:
         arguments = {"expression": expression, "frameId": frame, "context": "watch"}
         return (await self.client.request("evaluate", arguments, within=DEADLINE))["result"]
 
+    async def run(self, script: Path, *lines: int) -> None:
+        """Replace the breakpoints, and continue."""
+        breakpoints = {"source": {"path": str(script)}, "breakpoints": [{"line": line} for line in lines]}
+        await self.client.request("setBreakpoints", breakpoints, within=DEADLINE)
+        await self.client.request("continue", {"threadId": self._thread}, within=DEADLINE)
+
     async def step(self) -> int:
         """Step over one line and return the line reached."""
         await self.client.request("next", {"threadId": self._thread}, within=DEADLINE)

@@ -15,6 +15,7 @@ import psutil
 
 from relay_client.user_directory import DIRECTORY_VARIABLE
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.program import run as run_module
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
 
@@ -33,8 +34,12 @@ def _client_directory() -> TemporaryDirectory[str]:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """Return this environment without the variables that our programs read, and with this process's own clients."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "AZRELAY_"))}
+    """Return this environment without our programs' variables, but with their event loop and this process's clients."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("RELAY_", "AZRELAY_")) or name == run_module.VARIABLE
+    }
     return {**kept, "PYTHONUNBUFFERED": "1", DIRECTORY_VARIABLE: _client_directory().name, **extra}
 
 
