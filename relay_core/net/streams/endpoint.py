@@ -16,6 +16,7 @@ from typing import Protocol, cast
 from relay_core.net.memory import READ_BUFFER_SIZE, shared_read_buffer
 
 __all__ = [
+    "READ_SIZE",
     "UNREAD_LIMIT",
     "LocalEndpoint",
     "LocalHandler",
@@ -23,6 +24,10 @@ __all__ = [
     "connect_local",
 ]
 
+READ_SIZE = 64 * 1024
+"""Maximum number of bytes passed to the handler at a time: large enough for bulk data, small enough to alternate with
+other streams. With whole reads of up to 256 KiB, a transfer of 16 MiB with Azure-like delays took a round trip longer
+(30 instead of 38 MiB/s)."""
 UNREAD_LIMIT = READ_BUFFER_SIZE
 """Number of bytes that are buffered without a handler before reading is paused."""
 BURST = 16 * 1024
@@ -204,7 +209,9 @@ class LocalEndpoint(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Handle bytes that were read into the buffer."""
         self._is_acknowledged = False
-        self._received(bytes(self._buffer[:nbytes]))
+        for start in range(0, nbytes, READ_SIZE):
+            # If the handler pauses reading here, it still gets the rest of this read, whose size is limited.
+            self._received(bytes(self._buffer[start : min(start + READ_SIZE, nbytes)]))
         if self._quick is None or nbytes >= BURST or self._is_acknowledged or self._transport.is_closing():
             return
         # debugpy's adapter does not disable Nagle's algorithm (RFC 896): its next message waits until the kernel of

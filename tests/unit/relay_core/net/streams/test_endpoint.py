@@ -5,8 +5,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 
-from relay_core.net.memory import READ_BUFFER_SIZE
-from relay_core.net.streams.endpoint import UNREAD_LIMIT, LocalEndpoint
+from relay_core.net.streams.endpoint import READ_SIZE, UNREAD_LIMIT, LocalEndpoint
 from relay_core.net.streams.local_server import listen_local
 from tests.support.deadline import DEADLINE
 
@@ -81,7 +80,7 @@ async def test_bytes_and_the_end_are_pushed() -> None:
         program.write_eof()
         await handler.until("eof")
     assert sent == handler.data
-    assert handler.pieces >= len(sent) // READ_BUFFER_SIZE
+    assert handler.pieces >= len(sent) // READ_SIZE
 
 
 async def test_what_came_early_comes_first() -> None:
