@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadline import DEADLINE
+from tests.support.programs import communicate
 from tests.support.run_stage import Stage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes of the job are read from /proc")
@@ -35,6 +36,6 @@ async def test_the_log_names_why_a_program_cannot_be_debugged(tmp_path: Path):
             pid = int(await asyncio.wait_for(job.stdout.readline(), DEADLINE))
             line = (await asyncio.wait_for(job.stderr.readline(), DEADLINE)).decode()
             assert line.startswith(f"relay-agent: pid {pid}, train.py, of this run cannot be debugged: {reason}")
-            out, err = await asyncio.wait_for(job.communicate(b"\n"), DEADLINE)
+            out, err = await asyncio.wait_for(communicate(job, b"\n"), DEADLINE)
             assert (0, b"", b"") == (job.returncode, out, err)
     assert [] == stage.record()

@@ -16,6 +16,7 @@ from tests.programs.odd import API, EDITOR, RUN, Odd
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
 from tests.support.ports import consecutive_ports
+from tests.support.programs import communicate
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access, running_client, running_job
 
@@ -109,7 +110,7 @@ class Ways:
 
     async def _result(self, odd: Odd, process: asyncio.subprocess.Process, directory: Path) -> Outcome:
         try:
-            out, err = await asyncio.wait_for(process.communicate(odd.stdin), DEADLINE)
+            out, err = await asyncio.wait_for(communicate(process, odd.stdin), DEADLINE)
         finally:
             if process.returncode is None:
                 process.kill()

@@ -14,6 +14,7 @@ import psutil
 
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
+from tests.support.programs import communicate
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +40,7 @@ class Job:
     async def finish(self, answer: str = "") -> tuple[int, list[str], str]:
         """Send it a last line, and return its status, the rest of its stdout, and its stderr."""
         try:
-            out, err = await asyncio.wait_for(self.process.communicate(answer.encode() + b"\n"), DEADLINE)
+            out, err = await asyncio.wait_for(communicate(self.process, answer.encode() + b"\n"), DEADLINE)
         except asyncio.TimeoutError:
             raise AssertionError(f"the job did not end within {DEADLINE:.0f} s; {await self._wrote()}") from None
         assert self.process.returncode is not None

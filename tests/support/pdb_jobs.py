@@ -6,6 +6,7 @@ import textwrap
 
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
+from tests.support.programs import communicate
 from tests.support.terminal import on_terminal
 
 PROMPT = "(rank 0) "
@@ -91,5 +92,5 @@ def pdb(port, **options):
 async def scripted(port, *lines, **options):
     """Run the debugger with commands from a pipe; return its status, stdout and stderr."""
     async with job(PDB, str(port), repr(options)) as running:
-        out, err = await asyncio.wait_for(running.process.communicate("\n".join(lines).encode()), DEADLINE)
+        out, err = await asyncio.wait_for(communicate(running.process, "\n".join(lines).encode()), DEADLINE)
         return running.process.returncode, out.decode(), err.decode()

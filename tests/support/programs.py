@@ -43,6 +43,19 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONUNBUFFERED": "1", DIRECTORY_VARIABLE: _client_directory().name, **extra}
 
 
+async def communicate(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bytes]:
+    """Return the program's stdout and stderr; what it has not read of `stdin` when it ends is lost.
+
+    `Process.communicate` fails with uvloop if the program has ended before it is given its input.
+    """
+    assert process.stdin is not None
+    with contextlib.suppress(RuntimeError, ConnectionError):
+        process.stdin.write(stdin)
+        await process.stdin.drain()
+    process.stdin.close()
+    return await process.communicate()
+
+
 @dataclass
 class Finished:
     """How a program ended."""

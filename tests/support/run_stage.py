@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
+from tests.support.programs import communicate
 
 RECORDER = """
 import json, os, sys
@@ -78,7 +79,7 @@ class Stage:
     async def run(self, *command: str, stdin: bytes = b"", **how: Any) -> tuple[int | None, bytes, str]:
         """Run a command to its end, and return status, stdout and stderr."""
         async with self.start(*command, **how) as process:
-            out, err = await asyncio.wait_for(process.communicate(stdin), DEADLINE)
+            out, err = await asyncio.wait_for(communicate(process, stdin), DEADLINE)
             return process.returncode, out, err.decode()
 
     async def python(self, *arguments: str, **how: Any) -> tuple[int | None, list[str], str]:

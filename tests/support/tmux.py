@@ -20,14 +20,16 @@ class Tmux:
 
     async def run(self, *arguments: str, env: dict[str, str] | None = None) -> str:
         """Run a command of tmux, and return what it prints; raise an AssertionError if it fails."""
+        # The server, which the first command leaves behind, inherits a copy of the pipe from uvloop and keeps it open.
+        starts_server = arguments[0] == "new-session"
         process = await asyncio.create_subprocess_exec(
             *("tmux", "-S", str(self._socket), "-f", "/dev/null", *arguments),
-            stdout=asyncio.subprocess.PIPE,
+            stdout=None if starts_server else asyncio.subprocess.PIPE,
             env=environment(**{"TERM": "xterm-256color", **(env or {})}),
         )
         output, _ = await process.communicate()
         assert not process.returncode, f"tmux {arguments[0]} has failed"
-        return output.decode()
+        return (output or b"").decode()
 
     async def resize(self, width: int, height: int) -> None:
         """Make the terminal narrower or wider."""

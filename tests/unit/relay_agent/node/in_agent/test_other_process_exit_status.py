@@ -9,6 +9,7 @@ import pytest
 from relay_agent.node.in_agent import other_process as module
 from relay_agent.node.in_agent.other_process import ProcessExit, parse_stat
 from tests.support.deadline import DEADLINE
+from tests.support.programs import communicate
 
 
 @pytest.fixture(params=["kept by the system", "before Linux 6.15"])
@@ -42,7 +43,7 @@ async def test_the_status_of_a_process_that_nobody_has_collected(code: str, stat
     found = await exit_status(pid)
     assert found is not None
     assert status == os.waitstatus_to_exitcode(found)
-    await shell.communicate(b"\n")
+    await communicate(shell, b"\n")
 
 
 @pytest.mark.skipif(module._version() < module.KEPT_SINCE, reason="this Linux does not keep the status")
@@ -52,7 +53,7 @@ async def test_the_status_survives_the_parents_wait() -> None:
     found = await exit_status(pid)
     assert found is not None
     assert 3 == os.waitstatus_to_exitcode(found)
-    await shell.communicate(b"\n")
+    await communicate(shell, b"\n")
 
 
 @pytest.mark.usefixtures("_way")
