@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import functools
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -357,10 +358,12 @@ def _run_events(arguments: argparse.Namespace) -> int:
 
     async def show(clients: Sequence[ControlClient]) -> None:
         async def show_one(client: ControlClient) -> None:
-            await client.request(Subscribe(tuple(arguments.only) if arguments.only else None))
             async for event in client.events():
                 _print_event(event)
 
+        for client in clients:
+            await client.request(Subscribe(tuple(arguments.only) if arguments.only else None))
+        print("waiting for events; press Ctrl-C to stop", file=sys.stderr, flush=True)
         await run_together(*(show_one(client) for client in clients))
 
     return _run_with_clients(arguments, show)

@@ -71,15 +71,9 @@ async def test_events_of_the_program_itself(relay: LocalRelay, env: dict[str, st
         first = [await json_line(client) for _ in kinds]
         assert kinds == {event["event"] for event in first}
         async with program("relay_client", "events", env=here) as watcher:
-            until_subscribed = asyncio.create_task(json_line(watcher))
-            number = 0
-            while not until_subscribed.done():
-                number += 1
-                node.change(port, state="crashed", detail=f"ValueError: {number}")
-                await asyncio.wait({until_subscribed}, timeout=0.2)
-            seen = await until_subscribed
-            while (own := await json_line(client)) != seen:
-                assert "state" == own["event"]
+            await watcher.line("waiting for events")
+            node.change(port, state="crashed", detail="ValueError: 1")
+            assert await json_line(watcher) == await json_line(client)
         client.process.send_signal(signal.SIGINT)
         finished = await client.finish()
     assert 0 == finished.status
@@ -123,10 +117,7 @@ async def test_stopped_at(relay: LocalRelay, tmp_path: Path, here: dict[str, str
             stopped_at_breakpoint(port, script) as session,
             program("relay_client", "events", "--only", "stopped", "--only", "continued", env=here) as events,
         ):
-            until_subscribed = asyncio.create_task(json_line(events))
-            while not until_subscribed.done():
-                await session.step()
-                await asyncio.wait({until_subscribed}, timeout=0.2)
+            await events.line("waiting for events")
             await session.run(script, LINE)
             await session.client.wait_for_event("stopped", within=DEADLINE)
             await session.frame()
