@@ -101,7 +101,7 @@ async def serve_stream(
         raise
     name = "debugpy's adapter" if is_dap else "the connection to the port"
     async with TaskSet() as checks:
-        layers: list[Layer] = [EndObserver(on_end)]
+        layers: list[Layer] = [EndObserver(on_end, is_dap=is_dap)]
         if is_dap:
             layers.append(DebuggerWatch(lambda: checks.spawn(target.is_running(), name=f"check of {target}")))
             layers.append(StopObserver(on_stop, is_editor_local=False))

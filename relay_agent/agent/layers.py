@@ -223,12 +223,14 @@ class EndObserver(Layer):
 
     Args:
         on_end: Called once, after the end has been passed on.
+        is_dap: False if only EOF ends the connection, because it carries another protocol.
     """
 
     local_names, peer_names = frozenset({NAME}), frozenset[str]()
 
-    def __init__(self, on_end: Callable[[], None]) -> None:
+    def __init__(self, on_end: Callable[[], None], *, is_dap: bool) -> None:
         self._on_end = on_end
+        self._is_dap = is_dap
         self._tail = b""
         """The last bytes so far, because the event may arrive in parts."""
         self._is_due = False
@@ -238,10 +240,10 @@ class EndObserver(Layer):
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Pass on bytes from the debugger."""
-        seen = self._tail + piece.data
-        self._tail = seen[1 - len(END_EVENT) :]
-        if END_EVENT in seen:
-            self._is_due = True
+        if self._is_dap:
+            seen = self._tail + piece.data
+            self._tail = seen[1 - len(END_EVENT) :]
+            self._is_due = self._is_due or END_EVENT in seen
         return super().receive_local(piece, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:

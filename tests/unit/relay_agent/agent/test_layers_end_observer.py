@@ -8,9 +8,9 @@ from tests.support.layers import Alone
 TERMINATED = encode({"seq": 9, "type": "event", "event": "terminated"})
 
 
-def observed() -> tuple[Alone[EndObserver], list[bool]]:
+def observed(*, is_dap: bool = True) -> tuple[Alone[EndObserver], list[bool]]:
     ends: list[bool] = []
-    return Alone(EndObserver(lambda: ends.append(True))), ends
+    return Alone(EndObserver(lambda: ends.append(True), is_dap=is_dap)), ends
 
 
 def test_the_end_is_reported_after_it_was_passed_on() -> None:
@@ -31,6 +31,16 @@ def test_a_closed_connection_is_an_end() -> None:
     layer.tick(0)
     assert [True] == ends
     assert "<EndObserver ended>" == repr(layer.layer)
+
+
+def test_bytes_of_another_protocol_are_not_the_end() -> None:
+    """A transfer through a forwarded port is not searched; its end is EOF."""
+    layer, ends = observed(is_dap=False)
+    layer.receive_local(TERMINATED, 0)
+    assert (None, []) == (layer.next_deadline(), ends)
+    layer.receive_local_eof(0)
+    layer.tick(0)
+    assert [True] == ends
 
 
 def test_other_messages_are_not_the_end() -> None:
