@@ -21,6 +21,7 @@ from typing import cast
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, LocalPortInUse
 from relay_core.hyco.address import Endpoint
+from relay_core.net.memory import keep_freed_memory
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import TlsMachine, TlsTransport
 from relay_server.access import Authorizer, JwtVerifier, SasVerifier, TokenVerifier
@@ -68,6 +69,7 @@ class RelayServer:
         self._tasks = TaskSet()
         self._all_gone = asyncio.Event()
         self._buffer = memoryview(bytearray(READ_BYTES))
+        keep_freed_memory()
 
     def __repr__(self) -> str:
         state = "serving" if self._acceptor is not None else "stopped"

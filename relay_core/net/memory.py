@@ -2,7 +2,8 @@
 
 The setting keeps freed memory in the process for reuse. By default, glibc returns free memory at the top of its heap to
 the system when it exceeds 128 KiB. A bulk transfer allocates and frees that much a thousand times per second. Each
-time, the kernel unmaps the pages and zeroes new ones, which took a sixth of the CPU time of client and agent.
+time, the kernel unmaps the pages and zeroes new ones, which took a sixth of the CPU time of client and agent. A relay
+that passed on messages of 256 KiB needed 1.7 times its CPU time.
 """
 
 from __future__ import annotations
