@@ -28,6 +28,14 @@ PIECE = 16 * KIB
 GROWTH = 4
 """Factor by which a window grows. A long path reaches its window in three round trips; with a factor of 16, the first
 two of eight streams would use up the memory by which all windows together may grow."""
+GROWTH_TIME = 1.5
+"""Number of round trips within which half of a window must be consumed for the window to grow. A sender that waits for
+credit sends one burst for each round trip, so half of a window that has just grown is consumed slightly more than one
+round trip after the last decision. With 1.0, it depended on chance whether a long path reached its window one round
+trip later."""
+GROWTH_LEAST = 0.005
+"""The same in seconds, for paths without latency: there, a window lasts until each program of the path has had its turn
+on a processor."""
 
 
 class SendQueue:
@@ -220,7 +228,7 @@ class Stream:
         return credit
 
     def window_too_small(self, credit: int, round_trip: float, now: float) -> bool:
-        """Return True if half a window was consumed in less than a round trip; called when credit is returned.
+        """Return True if half a window was consumed so fast that it is too small; called when credit is returned.
 
         Args:
             credit: The credit that is returned.
@@ -230,9 +238,9 @@ class Stream:
         self._measured += credit
         if self._measured * 2 < self._window:
             return False
-        # The peer then runs out of credit before this credit arrives.
+        # The peer then runs out of credit before this credit arrives, or soon would.
         last, self.measured_at, self._measured = self.measured_at, now, 0
-        return last is not None and now - last < round_trip
+        return last is not None and now - last < max(GROWTH_TIME * round_trip, GROWTH_LEAST)
 
     def grow_window(self, most: int, left: int) -> int:
         """Multiply the window by `GROWTH`, and return the additional credit for the peer.

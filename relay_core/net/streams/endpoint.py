@@ -1,7 +1,7 @@
 """The local end of a connection: an asyncio protocol on a TCP socket, whose events go to a handler.
 
-asyncio reads into one shared buffer. Its content is copied once, in pieces, and passed to the handler in the same turn
-of the event loop. Without a handler, up to `UNREAD_LIMIT` bytes are buffered; then reading from the socket is paused.
+asyncio reads into one shared buffer. Its content is copied once and passed to the handler in the same turn of the event
+loop. Without a handler, up to `UNREAD_LIMIT` bytes are buffered; then reading from the socket is paused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Protocol, cast
 from relay_core.net.memory import READ_BUFFER_SIZE, shared_read_buffer
 
 __all__ = [
-    "READ_SIZE",
     "UNREAD_LIMIT",
     "LocalEndpoint",
     "LocalHandler",
@@ -24,10 +23,6 @@ __all__ = [
     "connect_local",
 ]
 
-READ_SIZE = 64 * 1024
-"""Maximum number of bytes passed to the handler at a time: large enough for bulk data, small enough to alternate with
-other streams. With whole reads of up to 256 KiB, a transfer of 16 MiB with Azure-like delays took a round trip longer
-(30 instead of 38 MiB/s)."""
 UNREAD_LIMIT = READ_BUFFER_SIZE
 """Number of bytes that are buffered without a handler before reading is paused."""
 BURST = 16 * 1024
@@ -111,6 +106,8 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self._unread_size = 0
         self._held = False
         """True if the handler has paused reading."""
+        self._is_waiting_for_others = False
+        """True until other connections have had their turn."""
         self._reading_paused = False
         self._writing_paused = False
         self._eof_received = self._eof_written = False
@@ -209,9 +206,9 @@ class LocalEndpoint(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Handle bytes that were read into the buffer."""
         self._is_acknowledged = False
-        for start in range(0, nbytes, READ_SIZE):
-            # If the handler pauses reading here, it still gets the rest of this read, whose size is limited.
-            self._received(bytes(self._buffer[start : min(start + READ_SIZE, nbytes)]))
+        if nbytes == len(self._buffer):
+            self._let_others_read()
+        self._received(bytes(self._buffer[:nbytes]))
         if self._quick is None or nbytes >= BURST or self._is_acknowledged or self._transport.is_closing():
             return
         # debugpy's adapter does not disable Nagle's algorithm (RFC 896): its next message waits until the kernel of
@@ -248,6 +245,16 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         if self._handler is not None:
             self._handler.local_writing_resumed()
 
+    def _let_others_read(self) -> None:
+        """Continue to read in the next iteration of the event loop, as `TlsTransport` does, and for the same reason."""
+        self._is_waiting_for_others = True
+        self._pause_or_resume()
+        asyncio.get_running_loop().call_soon(self._read_again)
+
+    def _read_again(self) -> None:
+        self._is_waiting_for_others = False
+        self._pause_or_resume()
+
     def _received(self, data: bytes) -> None:
         if self._handler is not None:
             self._handler.local_data(data)
@@ -257,7 +264,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
-        paused = self._held or self._unread_size >= UNREAD_LIMIT
+        paused = self._held or self._is_waiting_for_others or self._unread_size >= UNREAD_LIMIT
         # asyncio would report EOF a second time if reading were resumed after it.
         if paused == self._reading_paused or self._eof_received or self._transport.is_closing():
             return

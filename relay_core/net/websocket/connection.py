@@ -33,7 +33,6 @@ PING_TIMEOUT = 20.0
 """Seconds; load balancers drop idle TCP connections after about 4 minutes."""
 CLOSE_TIMEOUT = 5.0
 """Seconds for the peer's Close, and for the server to close the TCP connection after it (RFC 6455, section 7.1.1)."""
-READ_BYTES = 128 * 1024
 UNREAD_HIGH = 256 * 1024
 CHUNK_COST = 128
 """Memory overhead of a chunk in bytes; it is counted too, because a peer can send millions of empty chunks."""
@@ -56,7 +55,7 @@ class WebSocket(asyncio.BufferedProtocol):
         """The subprotocol that both sides agreed on, or None."""
         self._transport = transport
         self._loop = asyncio.get_running_loop()
-        self._buffer = shared_read_buffer()[:READ_BYTES]
+        self._buffer = shared_read_buffer()
         self._machine = WebSocketMachine(
             now=self._loop.time(),
             ping_interval=PING_INTERVAL,

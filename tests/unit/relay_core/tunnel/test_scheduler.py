@@ -135,24 +135,50 @@ def test_many_small_writes_get_no_more_than_a_bulk_transfer(scheduler):
 
 def test_less_is_in_flight_while_a_stream_is_interactive():
     """On a short path, the limit shrinks for a second after a stream has sent its second small message in a row."""
-    settings = Settings()
-    scheduler = Scheduler(settings, max_payload=64 * KIB)
-    writing(scheduler, 1, MIB)
-    scheduler.pull(settings.shared_in_flight, 1.0)
-    scheduler.acknowledged(scheduler.replay.last_sent, 1.001)
+    scheduler = on_a_short_path()
     small = writing(scheduler, 3, 200)
-
-    def limit(now: float) -> int:
-        scheduler.adapt(2, 0.001, now)
-        return scheduler._data_limit
-
     scheduler.pull(1, 2.0)
-    assert limit(2.0) == SHORT_LIMIT
+    assert limit_at(scheduler, 2.0) == SHORT_LIMIT
     small.write(bytes(200))
     scheduler.schedule(small)
     scheduler.pull(1, 2.0)
-    assert limit(2.9) < settings.shared_in_flight + 32 * KIB
-    assert limit(3.0) == SHORT_LIMIT
+    assert limit_at(scheduler, 2.9) < Settings().shared_in_flight + 32 * KIB
+    assert limit_at(scheduler, 3.0) == SHORT_LIMIT
+
+
+@pytest.mark.parametrize("end", ["data", "FIN"])
+def test_small_messages_at_the_beginning_or_the_end_of_a_transfer_are_not_interactive(end):
+    """A request of two small writes, and the last bytes of a transfer: neither slows the transfers beside it down."""
+    scheduler = on_a_short_path()
+    stream = writing(scheduler, 3, 200)
+    scheduler.pull(1, 2.0)
+    stream.write(bytes(200))
+    scheduler.schedule(stream)
+    scheduler.pull(1, 2.0)
+    assert limit_at(scheduler, 2.0) < SHORT_LIMIT
+    if end == "data":
+        stream.write(bytes(Settings().quantum))
+    else:
+        stream.end()
+    scheduler.schedule(stream)
+    scheduler.pull(1, 2.0)
+    assert limit_at(scheduler, 2.0) == SHORT_LIMIT
+
+
+def on_a_short_path() -> Scheduler:
+    """Return a scheduler that has measured its path."""
+    settings = Settings()
+    scheduler = Scheduler(settings, max_payload=settings.limits.max_payload)
+    writing(scheduler, 1, MIB)
+    scheduler.pull(settings.shared_in_flight, 1.0)
+    scheduler.acknowledged(scheduler.replay.last_sent, 1.0001)
+    return scheduler
+
+
+def limit_at(scheduler: Scheduler, now: float) -> int:
+    """Return the limit on unacknowledged data while two streams are open."""
+    scheduler.adapt(2, 0.001, now)
+    return scheduler._data_limit
 
 
 def test_data_stops_at_the_replay_limit_and_control_does_not(scheduler):

@@ -56,7 +56,7 @@ def test_one_late_acknowledgement_lowers_the_limit_of_interactive_streams_only()
     assert in_flight.interactive_limit == pytest.approx(before / 2, rel=0.1)
 
 
-@pytest.mark.parametrize(("rate", "expected"), [(RATE, SHORT_LIMIT), (RATE / 5, RATE / 5 * SHORT_TIME)])
+@pytest.mark.parametrize(("rate", "expected"), [(2 * SHORT_LIMIT / SHORT_TIME, SHORT_LIMIT), (RATE, RATE * SHORT_TIME)])
 def test_on_a_short_path_the_limit_is_what_it_carries_in_some_milliseconds(rate, expected):
     """Its delay is next to nothing, so the data that programs need to work at the same time is what counts."""
     in_flight = InFlight()

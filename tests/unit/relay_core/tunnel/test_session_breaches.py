@@ -4,7 +4,7 @@ import pytest
 
 from relay_core.tunnel import Attached, Breach, Death, Limits, OverReason, ResetCode, Settings, frames
 from relay_core.tunnel.frames import IGNORABLE, encode_code, encode_frame, encode_open, encode_u32, encode_u64
-from relay_core.tunnel.limits import KIB, MAX_PENDING_CONTROL
+from relay_core.tunnel.limits import MAX_PENDING_CONTROL
 from tests.support.tunnel_link import Link, connected
 
 
@@ -69,7 +69,7 @@ def test_frames_for_a_gone_stream_are_late(link, kind):
         ((frames.DATA, b"x", 1, 99), Breach.SEQUENCE),
         ((frames.DATA, b"x", 1, 0), Breach.UNKNOWN_FRAME),
         ((frames.DATA, b"x", 77, None), Breach.UNKNOWN_STREAM),
-        ((frames.DATA, bytes(64 * KIB + 1), 1, None), Breach.FRAME_TOO_LARGE),
+        ((frames.DATA, bytes(Limits().max_payload + 1), 1, None), Breach.FRAME_TOO_LARGE),
         ((frames.OPEN, encode_open(1, {}), 2, None), Breach.STREAM_ID),
         ((frames.OPEN, b"", 3, None), Breach.MALFORMED),
         ((frames.WINDOW, b"", 1, None), Breach.MALFORMED),

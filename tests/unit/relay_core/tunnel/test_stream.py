@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.tunnel.stream import PIECE, SendQueue, Stream
+from relay_core.tunnel.stream import GROWTH_LEAST, GROWTH_TIME, PIECE, SendQueue, Stream
 
 
 def a_stream(*, window: int = 100, credit: int = 100, queue_limit: int = 100) -> Stream:
@@ -128,16 +128,24 @@ def test_credit_of_a_larger_window_goes_back_as_often_as_before():
     assert 350 == stream.consumed(350)
 
 
-def test_a_window_is_too_small_if_half_of_it_lasts_less_than_a_round_trip():
+def test_a_window_is_too_small_if_half_of_it_lasts_less_than_some_round_trips():
     """The first half counts from the first data, each other one from the previous decision."""
     stream = a_stream(window=100)
     assert not stream.window_too_small(50, 1.0, 0.0)
-    assert stream.window_too_small(50, 1.0, 0.9)
-    assert not stream.window_too_small(49, 1.0, 1.0)
-    assert not stream.window_too_small(1, 1.0, 2.0)
+    assert stream.window_too_small(50, 1.0, 0.9 * GROWTH_TIME)
+    assert not stream.window_too_small(49, 1.0, GROWTH_TIME)
+    assert not stream.window_too_small(1, 1.0, 2 * GROWTH_TIME)
     stream.grow_window(200, 1000)
-    assert not stream.window_too_small(50, 1.0, 2.1)
-    assert stream.window_too_small(50, 1.0, 2.2)
+    assert not stream.window_too_small(50, 1.0, 2.1 * GROWTH_TIME)
+    assert stream.window_too_small(50, 1.0, 2.2 * GROWTH_TIME)
+
+
+def test_on_a_path_without_latency_a_window_must_last_for_some_milliseconds():
+    """A round trip is shorter than a turn of another program on the same processor."""
+    stream = a_stream(window=100)
+    assert not stream.window_too_small(50, 0.0, 0.0)
+    assert stream.window_too_small(50, 0.0, GROWTH_LEAST * 0.9)
+    assert not stream.window_too_small(50, 0.0, GROWTH_LEAST * 2)
 
 
 def test_more_than_was_received_cannot_be_consumed():

@@ -1,8 +1,9 @@
-"""Facts about windows that grow: only where the path is so long that a consumer waits for its peer."""
+"""Facts about windows that grow: only where a consumer is so fast, or its path so long, that it waits for its peer."""
 
 import pytest
 
 from relay_core.tunnel.limits import MAX_WINDOW_GROWTH, MIB, Settings
+from relay_core.tunnel.stream import GROWTH_LEAST
 from tests.support.tunnel_link import Link, connected
 
 WINDOW = Settings().limits.window
@@ -75,8 +76,16 @@ def test_a_window_stays_where_the_round_trip_is_not_known():
     """The first measurement comes with the answer to the first PING."""
     link = connected(QUICK_ACKS, QUICK_ACKS)
     stream = link.client.session.streams.open(1)
-    move(link, stream, 16 * MIB, pause=0.0)
+    move(link, stream, 16 * MIB, pause=2 * GROWTH_LEAST)
     assert window(link, stream) <= WINDOW
+
+
+def test_a_window_grows_for_a_fast_consumer():
+    """Without latency, a window lasts until the programs of the path have taken turns on a processor."""
+    link = connected(QUICK_ACKS, QUICK_ACKS)
+    stream = link.client.session.streams.open(1)
+    move(link, stream, 16 * MIB, pause=GROWTH_LEAST / 4)
+    assert window(link, stream) > WINDOW
 
 
 def test_all_streams_share_what_windows_may_grow_by():
