@@ -181,7 +181,25 @@ def answer_receipts() -> None:
 
 def is_leaving(session: Any) -> bool:
     """Return whether the editor of a session has disconnected, but the debugged process has not."""
-    return bool(session.client and not session.client.is_connected and session.server and session.server.is_connected)
+    return bool(session.client and session.server and session.server.is_connected and has_left(session.client))
+
+
+def has_left(client: Any) -> bool:
+    """Return whether an editor has disconnected, even if the adapter has not noticed it yet.
+
+    One thread of the adapter closes the stream when the connection ends, and another one first handles all requests
+    that precede the end.
+    """
+    if not client.is_connected:
+        return True
+    try:
+        connection = select.poll()
+        connection.register(client.channel.stream._reader, select.POLLRDHUP)  # noqa: SLF001 - nothing public has it
+        return bool(connection.poll(0))
+    except ValueError:  # the stream is closed
+        return True
+    except (AttributeError, OSError):  # not Linux, or another version of debugpy
+        return False
 
 
 def has_leaving_editor(sessions: Any) -> bool:

@@ -55,8 +55,12 @@ async def test_connections_that_are_closed_immediately(tmp_path):
             await client.attach({}, within=DEADLINE)
 
 
-async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path):
-    """It attaches as soon as pydevd has ended the previous session, and a third one can attach after it."""
+@pytest.mark.parametrize("last_request", [None, "threads"])
+async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path, last_request):
+    """It attaches as soon as pydevd has ended the previous session, and a third one can attach after it.
+
+    While the adapter waits for the response to a last request, it does not notice that the editor has left.
+    """
     code = """
         def control():
             lock = sys.modules["pydevd"].get_global_debugger()._main_lock
@@ -75,6 +79,8 @@ async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path):
             await first.attach({}, within=DEADLINE)
             running.process.stdin.write(b"\n")
             assert "held" == await running.line()
+            if last_request is not None:
+                await first._send(last_request)
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as second:
             attaching = asyncio.ensure_future(second.attach({}, within=DEADLINE))
             assert not (await asyncio.wait([attaching], timeout=0.5))[0]
