@@ -93,7 +93,8 @@ class Program:
     async def finish(self, stdin: bytes = b"") -> Finished:
         """Give it all of its stdin, and wait for the end."""
         try:
-            stdout, stderr = await asyncio.wait_for(self.process.communicate(stdin or None), DEADLINE)
+            ending = communicate(self.process, stdin) if stdin else self.process.communicate()
+            stdout, stderr = await asyncio.wait_for(ending, DEADLINE)
         except TIMEOUT_ERRORS:
             raise AssertionError(f"the program did not end within {DEADLINE:.0f} s; before, {self._wrote()}") from None
         secrets.check(stdout.decode(), stderr.decode())
