@@ -24,7 +24,7 @@ def write_line(text: str) -> None:
     does not take it. If that fails, too, the line is lost, because nothing here may end the job.
     """
     stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
-    # As `relay_core.value_parsers.escape_controls`, which a developer could step into.
+    # As `relay_core.foreign.escape_controls`, which a developer could step into.
     line = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
     for candidate in (None if type(stream) is io.StringIO else stream, sys.__stderr__):
         if candidate is not None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from relay_core.errors import UsageError
+from relay_core.foreign import escape_controls
 
 __all__ = [
     "MAX_PORT",
@@ -63,11 +64,6 @@ def named(name: str) -> Iterator[None]:
         yield
     except UsageError as error:
         raise UsageError(f"{name}: {error.sentence}", hint=error.hint) from None
-
-
-def escape_controls(text: str) -> str:
-    """Return a text as one line, with line breaks and other unprintable characters as escape sequences."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from relay_core.errors import ConfigurationError, ProtocolError
+from relay_core.foreign import short_name
 from relay_core.hyco.sas import SasToken
 from relay_server.config.model import HybridConnection, JwtIssuer, Right, Rule
 from relay_server.protocol.refusals import Refusal, malformed_token, missing_right, missing_token, unauthorized
@@ -30,6 +31,8 @@ __all__ = ["ANONYMOUS", "Authorizer", "Grant", "JwtVerifier", "SasVerifier", "To
 
 MAX_TOKEN_CHARS = 16 * 1024
 """Maximum size of a token, far above that of real tokens (JWTs: 2-8 KiB); limits the time for hashing a token."""
+MAX_SUBJECT = 64
+"""Maximum number of characters in a token's subject, for log lines."""
 _DECOY_KEY = "-"
 """Key for a token that names an unknown rule, so that the response takes as long as for a wrong signature."""
 _BEARER = "bearer "
@@ -275,4 +278,4 @@ def _texts(value: object) -> list[str]:
 def _subject(claims: Mapping[str, Any]) -> str:
     """Return the token's subject for log lines, without control characters."""
     subject = next((claims[name] for name in ("oid", "sub") if isinstance(claims.get(name), str)), "nobody")
-    return "".join(character for character in str(subject)[:64] if character.isprintable())
+    return short_name(str(subject), MAX_SUBJECT)

@@ -1,4 +1,4 @@
-"""Texts: durations, times, lists of ranks and ports (also read), and texts of other machines made safe."""
+"""Texts: durations, times, lists of ranks and ports (also read); texts of other machines: `relay_core.foreign`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 
 from relay_core.errors import UsageError
+from relay_core.foreign import MAX_TEXT, printable
 from relay_core.value_parsers import MAX_PORT, expand_ranges, format_ranges, is_port, parse_ranges
 
 __all__ = [
@@ -27,8 +28,6 @@ __all__ = [
 
 CHECK_PORTS = "check --ports against the job's --debug-port"
 """The hint for a port that no process has, while others are registered."""
-MAX_TEXT = 200
-"""Maximum number of characters in a text from another machine, such as an exception message."""
 _PLURALS = {"is": "are", "has": "have", "was": "were"}
 """Plural forms of the verbs with which the ends of sentences begin."""
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -79,14 +78,6 @@ def in_plural(text: str) -> str:
     return (
         f"{_PLURALS.get(verb, verb)} {rest.replace(' and is at ', ' and are at ').replace(' itself ', ' themselves ')}"
     )
-
-
-def printable(value: object, limit: int = MAX_TEXT) -> str:
-    """Return a text as one printable line of at most `limit` characters; "" if the value is not a text."""
-    if not isinstance(value, str):
-        return ""
-    cleaned = " ".join("".join(char if char.isprintable() else " " for char in value[: 4 * limit]).split())
-    return cleaned if len(cleaned) <= limit else f"{cleaned[: limit - 3]}..."
 
 
 # The grammars of `--ports`, such as `5678` or `5678-5680,5690`, and of `--ranks`, such as `3` or `0,3-5`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from relay_core import foreign
 from relay_core.records import Port, Wire
 
 __all__ = ["MAX_NAME", "ClientInfo", "ClientStatus", "PortConflict", "StreamMetadata", "short_name"]
@@ -23,7 +24,7 @@ MAX_JOBS = 100
 
 def short_name(name: str) -> str:
     """Return the printable characters of a name, at most `MAX_NAME` of them."""
-    return "".join(char for char in name[: 4 * MAX_NAME] if char.isprintable())[:MAX_NAME]
+    return foreign.short_name(name, MAX_NAME)
 
 
 _ShortName = Annotated[
