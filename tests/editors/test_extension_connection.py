@@ -14,9 +14,8 @@ from relay_client.ports.forwarder import Forwarder
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import tunnels
 from tests.support.relay import LocalRelay
+from tests.support.vscode.modules import needs_esbuild, run_extension_modules
 
-EXTENSION = Path(__file__).parents[2] / "vscode"
-ESBUILD = EXTENSION / "node_modules" / ".bin" / "esbuild"
 PROGRAM = """
 import { addresses } from './src/directory';
 import { Connection } from './src/connection';
@@ -49,27 +48,12 @@ const ask = async (connection: Connection, name: string, fields = {}) => {
 })();
 """
 
-pytestmark = [
-    pytest.mark.editors,
-    pytest.mark.skipif(not ESBUILD.exists(), reason="esbuild is not installed: run make vsix"),
-]
+pytestmark = [pytest.mark.editors, needs_esbuild]
 
 
 async def run_extension(directory: Path, to: Path, *arguments: str) -> list[object]:
-    """Bundle the extension's modules with the program, run it, and return the values that it prints."""
-    bundle = to / "program.cjs"
-    bundling = await asyncio.create_subprocess_exec(
-        *(ESBUILD, "--bundle", "--platform=node", "--loader=ts", "--log-level=error", f"--outfile={bundle}"),
-        cwd=EXTENSION,
-        stdin=asyncio.subprocess.PIPE,
-    )
-    await asyncio.wait_for(bundling.communicate(PROGRAM.encode()), DEADLINE)
-    assert 0 == bundling.returncode
-    running = await asyncio.create_subprocess_exec(
-        "node", str(bundle), str(directory), *arguments, stdout=asyncio.subprocess.PIPE
-    )
-    stdout, _ = await asyncio.wait_for(running.communicate(), DEADLINE)
-    return [json.loads(line) for line in stdout.splitlines()]
+    """Run the program, and return the values that it prints."""
+    return await run_extension_modules(PROGRAM, to, str(directory), *arguments)
 
 
 @pytest.mark.parametrize("has_unix_sockets", [True, False])

@@ -1,13 +1,14 @@
 // Launch configurations: every rank appears in the Run drop-down list, even without a launch.json.
 
 import * as vscode from 'vscode';
-import { RequestFailed } from './connection';
 import type { Clients } from './clients';
+import { debugConfiguration, notify, showError, showProgress, startDebugging, type Configuration } from './sinks';
 import { describe, isReachable, label, preferReachable, type Endpoint, type Rank, type Status } from './state';
 
 // The field of this extension's configurations that, until they are resolved, names the rank to attach to, or all ranks.
 const MARK = 'relayDebug';
 const ALL = 'all';
+const LOCAL = '127.0.0.1';
 
 interface Mark {
   client: string;
@@ -17,41 +18,39 @@ interface Mark {
 
 type Marked = vscode.DebugConfiguration & { [MARK]?: Mark; rank?: unknown; hc?: unknown };
 
-export function configurationOf(rank: Rank, folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration {
+export function configurationOf(rank: Rank, folder: vscode.WorkspaceFolder | undefined): Configuration {
   const { client, node, target } = rank;
   const port = target.local_ports[0] ?? target.port;
   return configuration(`${label(target)} on ${node.host}`, { client: client.id, agent: node.agent, port: target.port }, port, folder);
 }
 
-export function configurationOfAll({ client, ports }: Status, folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration {
+export function configurationOfAll({ client, ports }: Status, folder: vscode.WorkspaceFolder | undefined): Configuration {
   const port = ports.find(({ is_all_ranks }) => is_all_ranks)?.port ?? 0;
-  return configuration(`all ranks on '${client.hc}'`, { client: client.id, agent: undefined, port: ALL }, port, folder);
+  return configuration(`all ranks on ${client.hc}`, { client: client.id, agent: undefined, port: ALL }, port, folder);
 }
 
 function configuration(
   name: string, mark: Mark, port: number, folder: vscode.WorkspaceFolder | undefined,
-): vscode.DebugConfiguration {
+): Configuration {
   const settings = vscode.workspace.getConfiguration('relayDebug', folder);
-  return {
-    name,
+  const own = {
     type: 'debugpy',
     request: 'attach',
-    connect: { host: '127.0.0.1', port },
     pathMappings: [{
       localRoot: folder?.uri.fsPath ?? '${workspaceFolder}',
       remoteRoot: settings.get<string>('remoteRoot', '.'),
     }],
     justMyCode: settings.get<boolean>('justMyCode', false),
     subProcess: mark.port !== ALL, // all ranks together may start hundreds of data loaders
-    [MARK]: mark,
   };
+  return debugConfiguration(own, { name, connect: { host: LOCAL, port }, [MARK]: mark });
 }
 
 export class RankConfigurations implements vscode.DebugConfigurationProvider {
   constructor(private readonly clients: Clients) {}
 
   // VS Code requests the configurations of each folder, and then, for "user settings", those without a folder.
-  provideDebugConfigurations(folder: vscode.WorkspaceFolder | undefined): vscode.DebugConfiguration[] {
+  provideDebugConfigurations(folder: vscode.WorkspaceFolder | undefined): Configuration[] {
     if (!folder && vscode.workspace.workspaceFolders?.length) return [];
     const jobs = this.clients.statuses.filter(({ nodes }) => nodes.flatMap(({ targets }) => targets).length > 1);
     return [
@@ -63,15 +62,13 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
   // Opens the local port of a rank or of all ranks; most other configurations are returned unchanged. undefined cancels the session.
   async resolveDebugConfiguration(
     _folder: vscode.WorkspaceFolder | undefined, configuration: vscode.DebugConfiguration,
-  ): Promise<vscode.DebugConfiguration | undefined> {
+  ): Promise<Configuration | undefined> {
     const { [MARK]: mark = this.markOf(configuration), rank: _rank, hc: _hc, ...rest } = configuration as Marked;
     if (!mark) return this.connecting(configuration);
     try {
-      const title = `Attaching to ${configuration.name}`;
       const work = this.open(mark, configuration.name);
-      const place = { location: vscode.ProgressLocation.Window, title };
-      const { host, local_port } = await vscode.window.withProgress(place, () => work);
-      return { ...rest, connect: { host, port: local_port } } as vscode.DebugConfiguration;
+      const { local_port: port } = await showProgress(`Attaching to ${configuration.name}`, () => work);
+      return debugConfiguration(rest, { connect: { host: LOCAL, port } });
     } catch (error) {
       showError(error);
       return undefined;
@@ -80,14 +77,14 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
 
   // debugpy's adapter never answers an attach request to listen on a port in use, so the session would show nothing. A port that
   // relay-client has opened leads to the job, so this session connects to that port.
-  private connecting(configuration: vscode.DebugConfiguration): vscode.DebugConfiguration {
+  private connecting(configuration: vscode.DebugConfiguration): Configuration {
     const { listen, ...rest } = configuration as vscode.DebugConfiguration & { listen?: { port?: unknown } };
     const port = Number(listen?.port);
     const isOpen = this.clients.statuses.some(({ ports }) => ports.some((each) => each.port === port && !each.is_editor && !each.is_forward));
-    if (!listen || !isOpen) return configuration;
+    if (!listen || !isOpen) return debugConfiguration(configuration, {});
     const text = `relay-client has opened port ${port}, so '${configuration.name}' is connecting to it instead of listening.`;
-    void vscode.window.showInformationMessage(`${text} Replace "listen" with "connect" in launch.json, or stop relay-client first.`);
-    return { ...rest, connect: { host: '127.0.0.1', port } } as vscode.DebugConfiguration;
+    void notify('Information', `${text} Replace "listen" with "connect" in launch.json, or stop relay-client first.`);
+    return debugConfiguration(rest, { connect: { host: LOCAL, port } });
   }
 
   // A launch.json may name a rank instead of a port: "rank": 3 or "rank": "all", and "hc" if several hybrid connections are in use.
@@ -117,18 +114,18 @@ export class RankConfigurations implements vscode.DebugConfigurationProvider {
 export async function attachAll(status: Status): Promise<void> {
   if (!hasDebugger()) return showMissingDebugger();
   const [folder] = vscode.workspace.workspaceFolders ?? [];
-  await vscode.debug.startDebugging(folder, configurationOfAll(status, folder));
+  await startDebugging(folder, configurationOfAll(status, folder));
 }
 
 // Attaches to a rank; if somebody else holds it, shows an error that names the holder.
 export async function attach(rank: Rank): Promise<void> {
   if (!hasDebugger()) return showMissingDebugger();
   if (rank.target.holder && !rank.target.attached_here) {
-    void vscode.window.showErrorMessage(`${label(rank.target)} on ${rank.node.host}: ${describe(rank.target)}.`);
+    showError(`${label(rank.target)} on ${rank.node.host}: ${describe(rank.target)}.`);
     return;
   }
   const [folder] = vscode.workspace.workspaceFolders ?? [];
-  await vscode.debug.startDebugging(folder, configurationOf(rank, folder));
+  await startDebugging(folder, configurationOf(rank, folder));
 }
 
 function unreachable({ node, target }: Rank): string {
@@ -136,16 +133,11 @@ function unreachable({ node, target }: Rank): string {
 }
 
 function showMissingDebugger(): void {
-  void vscode.window.showErrorMessage('The Python Debugger extension (ms-python.debugpy) is not installed.');
+  showError('The Python Debugger extension (ms-python.debugpy) is not installed.');
 }
 
 function hasDebugger(): boolean {
   interface Contributions { contributes?: { debuggers?: { type?: string }[] } }
   return vscode.extensions.all.some((each) =>
     (each.packageJSON as Contributions).contributes?.debuggers?.some(({ type }) => type === 'debugpy'));
-}
-
-export function showError(error: unknown): void {
-  const text = error instanceof RequestFailed || error instanceof Error ? error.message : String(error);
-  void vscode.window.showErrorMessage(text);
 }

@@ -10,7 +10,7 @@ export type Address = { path: string } | { port: number; token: string };
 
 // The error in a relay-client's response to a failed request.
 export class RequestFailed extends Error {
-  constructor(readonly sentence: string, readonly hint: string) {
+  constructor(sentence: string, hint: string) {
     super(hint ? `${sentence}. ${hint}` : sentence);
   }
 }

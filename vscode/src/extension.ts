@@ -2,35 +2,33 @@
 
 import * as vscode from 'vscode';
 import { Clients } from './clients';
-import { attach, attachAll, RankConfigurations, showError } from './configurations';
+import { attach, attachAll, RankConfigurations } from './configurations';
 import { chooseGroup } from './groups';
 import { userDirectory } from './directory';
 import { Launcher } from './launcher';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
 import { pushEditor, pushSaved } from './push';
 import { RefusedSessions } from './refused';
+import { Documents, notify, openFile, pick, showError, showProgress } from './sinks';
 import { label, type Rank, type RelayEvent, type Status } from './state';
 import { StatusBar } from './statusBar';
 import { createRanksView, type Item } from './tree';
 
-const STACKS = 'relay-debug-stacks';
-
 export function activate(context: vscode.ExtensionContext): void {
   const clients = new Clients(userDirectory());
   const launcher = new Launcher();
-  const stacks = new StackDocuments();
+  const stacks = new Documents('relay-debug-stacks');
   const ranks = new RankConfigurations(clients);
   const trigger = vscode.DebugConfigurationProviderTriggerKind;
   context.subscriptions.push(
-    clients, launcher, new StatusBar(clients),
+    clients, launcher, stacks, new StatusBar(clients),
     createRanksView(clients),
     vscode.debug.registerDebugConfigurationProvider('debugpy', ranks, trigger.Dynamic),
     vscode.debug.registerDebugConfigurationProvider('debugpy', { resolveDebugConfiguration: ranks.resolveDebugConfiguration.bind(ranks) }),
     vscode.debug.registerDebugAdapterTrackerFactory('debugpy', new RefusedSessions(clients, launcher)),
     vscode.window.registerTerminalLinkProvider(new TerminalLinks(clients)),
     vscode.window.registerUriHandler(new RankUris(clients)),
-    vscode.workspace.registerTextDocumentContentProvider(STACKS, stacks),
-    clients.onEvent((event) => void notify(clients, event)),
+    clients.onEvent((event) => void notifyOf(clients, event)),
     clients.onKilled(notifyKilled),
     command('start', () => launcher.start()),
     command('stop', (item?: Item) => stop(clients, launcher, item)),
@@ -89,8 +87,8 @@ async function clientOf(clients: Clients, item?: Item): Promise<Status | undefin
   const { statuses } = clients;
   if (!statuses.length) throw new Error('No relay-client is running.');
   if (statuses.length === 1) return statuses[0];
-  const items = statuses.map((status) => ({ label: status.client.hc, description: `pid ${status.client.pid}`, status }));
-  return (await vscode.window.showQuickPick(items, { placeHolder: 'Which relay-client?', ignoreFocusOut: true }))?.status;
+  const choices = statuses.map((status) => ({ label: status.client.hc, description: `pid ${status.client.pid}`, value: status }));
+  return pick(choices, 'Which relay-client?');
 }
 
 async function stop(clients: Clients, launcher: Launcher, item?: Item): Promise<void> {
@@ -100,7 +98,7 @@ async function stop(clients: Clients, launcher: Launcher, item?: Item): Promise<
   if (status) await clients.request(status.client, 'stop');
 }
 
-async function showLog(clients: Clients, launcher: Launcher, documents: StackDocuments): Promise<void> {
+async function showLog(clients: Clients, launcher: Launcher, documents: Documents): Promise<void> {
   if (launcher.pid || !clients.statuses.length) return launcher.output.show();
   const status = await clientOf(clients);
   if (!status) return;
@@ -109,37 +107,34 @@ async function showLog(clients: Clients, launcher: Launcher, documents: StackDoc
   await documents.show(`relay-client ${status.client.id}.log`, text);
 }
 
-async function showStacks(clients: Clients, documents: StackDocuments, item?: Item): Promise<void> {
+async function showStacks(clients: Clients, documents: Documents, item?: Item): Promise<void> {
   const status = item?.kind === 'rank' ? { client: item.rank.client } : await clientOf(clients, item);
   if (!status) return;
   const only = item?.kind === 'rank' ? item.rank.target : undefined;
   const fields = only?.rank === undefined ? {} : { ranks: String(only.rank) };
-  const location = { location: vscode.ProgressLocation.Window, title: 'Collecting stacks' };
-  const { text } = await vscode.window.withProgress(location, () => clients.request<{ text: string }>(status.client, 'stacks', fields));
+  const { text } = await showProgress('Collecting stacks', () => clients.request<{ text: string }>(status.client, 'stacks', fields));
   await documents.show(`stacks of ${only ? label(only) : 'all ranks'}`, text);
 }
 
-async function showHang(clients: Clients, documents: StackDocuments, item?: Item): Promise<void> {
+async function showHang(clients: Clients, documents: Documents, item?: Item): Promise<void> {
   const status = await clientOf(clients, item);
   if (!status) return;
-  const location = { location: vscode.ProgressLocation.Window, title: 'Looking for missing ranks' };
-  const { text } = await vscode.window.withProgress(location, () => clients.request<{ text: string }>(status.client, 'hang'));
+  const { text } = await showProgress('Looking for missing ranks', () => clients.request<{ text: string }>(status.client, 'hang'));
   await documents.show(`missing ranks on ${status.client.hc}`, text);
 }
 
 async function openPlace(item?: Item): Promise<void> {
   if (item?.kind !== 'rank' || !item.rank.target.stop?.file) return;
   const { file, line } = item.rank.target.stop;
-  const at = new vscode.Position(Math.max(0, (line ?? 1) - 1), 0);
-  await vscode.window.showTextDocument(vscode.Uri.file(file), { selection: new vscode.Range(at, at) });
+  await openFile(file, line ?? 1);
 }
 
 // Notifications: crashes, and errors that relay-client reports.
-async function notify(clients: Clients, event: RelayEvent): Promise<void> {
-  if (event.event === 'log' && event.level === 'error') void vscode.window.showErrorMessage(event.text);
+async function notifyOf(clients: Clients, event: RelayEvent): Promise<void> {
+  if (event.event === 'log' && event.level === 'error') showError(event.text);
   if (event.event !== 'state' || event.state !== 'crashed' || event.port === undefined) return;
   const attachHere = 'Attach';
-  if ((await vscode.window.showWarningMessage(event.text, attachHere)) === attachHere) {
+  if ((await notify('Warning', event.text, attachHere)) === attachHere) {
     await attachTo(clients, { port: event.port });
   }
 }
@@ -148,24 +143,5 @@ async function notify(clients: Clients, event: RelayEvent): Promise<void> {
 function notifyKilled({ client, nodes }: Status): void {
   if (!nodes.some(({ targets }) => targets.some((target) => target.attached_here))) return;
   const text = `relay-client (process ${client.pid} on '${client.hc}') was killed. Its debug sessions have ended; the jobs continue to run.`;
-  void vscode.window.showErrorMessage(text);
-}
-
-// Read-only texts that are shown in an editor.
-class StackDocuments implements vscode.TextDocumentContentProvider {
-  private readonly texts = new Map<string, string>();
-  private readonly changed = new vscode.EventEmitter<vscode.Uri>();
-  readonly onDidChange = this.changed.event;
-
-  provideTextDocumentContent(uri: vscode.Uri): string {
-    return this.texts.get(uri.path) ?? '';
-  }
-
-  async show(name: string, text: string): Promise<void> {
-    const uri = vscode.Uri.from({ scheme: STACKS, path: name });
-    this.texts.set(uri.path, text);
-    this.changed.fire(uri);
-    // In a preview tab, the text would replace the file that the user is reading.
-    await vscode.window.showTextDocument(uri, { preview: false });
-  }
+  showError(text);
 }

@@ -2,11 +2,12 @@
 
 import { spawn, type ChildProcess } from 'node:child_process';
 import * as vscode from 'vscode';
+import { ask, notify, Output } from './sinks';
 
 const ERROR = /^relay-client: error: (.*)$/gm;
 
 export class Launcher implements vscode.Disposable {
-  readonly output = vscode.window.createOutputChannel('Relay Debug');
+  readonly output = new Output('Relay Debug');
   private child: ChildProcess | undefined;
 
   get pid(): number | undefined {
@@ -32,15 +33,15 @@ export class Launcher implements vscode.Disposable {
 
   private run(command: string, options: string[]): void {
     const cwd = vscode.workspace.workspaceFolders?.[0]?.uri.fsPath;
-    this.output.appendLine(`$ ${[command, ...options].join(' ')}`);
+    this.output.append(`$ ${[command, ...options].join(' ')}\n`);
     const child = spawn(command, options, { ...(cwd ? { cwd } : {}), stdio: ['ignore', 'pipe', 'pipe'] });
     let written = '';
-    const receive = (data: Buffer) => {
-      written = (written + data.toString()).slice(-10_000);
-      this.output.append(data.toString());
-    };
-    child.stdout.on('data', receive);
-    child.stderr.on('data', receive);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (text: string) => {
+        written = (written + text).slice(-10_000);
+        this.output.append(text);
+      });
+    }
     child.on('error', (error) => this.ended(child, `${command} cannot be started: ${error.message}`));
     child.on('close', (status) => this.ended(child, status ? reason(written, status) : ''));
     this.child = child;
@@ -54,7 +55,7 @@ export class Launcher implements vscode.Disposable {
 
   private async show(error: string): Promise<void> {
     const log = 'Show Log';
-    if ((await vscode.window.showErrorMessage(error, log)) === log) this.output.show();
+    if ((await notify('Error', error, log)) === log) this.output.show();
   }
 }
 
@@ -65,14 +66,13 @@ function reason(written: string, status: number): string {
 
 // Asks once, and saves the answer in the settings of this folder.
 async function askForArguments(): Promise<string[] | undefined> {
-  const hc = await vscode.window.showInputBox({
-    title: 'Start relay-client (1/2)',
-    prompt: 'Name of the hybrid connection; leave it empty if the connection string contains it. Credentials come from RELAY_* variables.',
-    ignoreFocusOut: true,
-  });
+  const hc = await ask(
+    'Name of the hybrid connection; leave it empty if the connection string contains it. Credentials come from RELAY_* variables.',
+    { title: 'Start relay-client (1/2)' },
+  );
   if (hc === undefined) return undefined;
-  const ports = await vscode.window.showInputBox({
-    title: 'Start relay-client (2/2)', prompt: 'Local ports for the ranks', value: '5678', ignoreFocusOut: true,
+  const ports = await ask('Local ports for the ranks', {
+    title: 'Start relay-client (2/2)', value: '5678',
     validateInput: (text) => (/^[\d,-]+$/.test(text) ? undefined : 'Use ports such as 5678, 5678-5681 or 5678,5690'),
   });
   if (ports === undefined) return undefined;

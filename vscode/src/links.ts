@@ -3,7 +3,8 @@
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
 import { attach } from './configurations';
-import { preferReachable, type Rank } from './state';
+import { notify, pick, showError, startRelayClient } from './sinks';
+import { label, preferReachable, type Rank } from './state';
 
 const IN_TERMINAL = [
   { pattern: /\battach(?:es)? to rank (\d{1,6})\b/g, field: 'rank' },
@@ -51,7 +52,7 @@ export class RankUris implements vscode.UriHandler {
     const hc = query.get('hc');
     if (hc) wanted.hc = hc;
     if (uri.path !== '/attach' || (wanted.rank ?? wanted.port) === undefined) {
-      void vscode.window.showErrorMessage('Invalid link: use attach?rank=3 or attach?port=5681.');
+      showError('Invalid link: use attach?rank=3 or attach?port=5681.');
       return;
     }
     await attachTo(this.clients, wanted);
@@ -64,13 +65,11 @@ export async function attachTo(clients: Clients, wanted: Wanted): Promise<void> 
   if (rank === null) return;
   const name = wanted.rank === undefined ? `port ${wanted.port}` : `rank ${wanted.rank}`;
   if (clients.statuses.length) {
-    void vscode.window.showErrorMessage(`${name} is not registered.`);
+    showError(`${name} is not registered.`);
     return;
   }
   const start = 'Start relay-client';
-  if ((await vscode.window.showErrorMessage(`${name}: no relay-client is running.`, start)) === start) {
-    await vscode.commands.executeCommand('relayDebug.start');
-  }
+  if ((await notify('Error', `${name}: no relay-client is running.`, start)) === start) await startRelayClient();
 }
 
 function matches({ client, target }: Rank, wanted: Wanted): boolean {
@@ -92,10 +91,10 @@ function isSame(one: Rank, other: Rank): boolean {
 }
 
 export async function pickRank(ranks: Rank[]): Promise<Rank | undefined> {
-  const items = ranks.map((rank) => ({
-    label: rank.target.rank === undefined ? `port ${rank.target.port}` : `rank ${rank.target.rank}`,
+  const choices = ranks.map((rank) => ({
+    label: label(rank.target),
     description: `${rank.node.host}, '${rank.client.hc}', port ${rank.target.port}`,
-    rank,
+    value: rank,
   }));
-  return (await vscode.window.showQuickPick(items, { placeHolder: 'Which rank?', ignoreFocusOut: true }))?.rank;
+  return pick(choices, 'Which rank?');
 }

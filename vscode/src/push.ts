@@ -3,7 +3,7 @@
 import { posix } from 'node:path';
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
-import { showError } from './configurations';
+import { notify, printToDebugConsole, showError, showInStatusBar, showProgress } from './sinks';
 
 const SHOWN = 15_000; // milliseconds for which the status bar shows the result
 
@@ -33,8 +33,7 @@ async function push(clients: Clients, document: vscode.TextDocument): Promise<vo
   const root = vscode.workspace.getConfiguration('relayDebug', document.uri).get<string>('remoteRoot', '.');
   const remote = posix.join(root, vscode.workspace.asRelativePath(document.uri, false).replaceAll('\\', '/'));
   const fields = { file: document.uri.fsPath, remote };
-  const location = { location: vscode.ProgressLocation.Window, title: `Replacing the code of ${remote}` };
-  await vscode.window.withProgress(location, async () => {
+  await showProgress(`Replacing the code of ${remote}`, async () => {
     for (const { client, nodes } of clients.statuses) {
       if (nodes.some(({ targets }) => targets.length)) show(await clients.request<Pushed>(client, 'push', fields));
     }
@@ -43,7 +42,7 @@ async function push(clients: Clients, document: vscode.TextDocument): Promise<vo
 
 // The first line is the summary; the other lines list what was replaced and what was not.
 function show({ text, error }: Pushed): void {
-  vscode.debug.activeDebugConsole.appendLine(text);
-  if (!error) vscode.window.setStatusBarMessage(text.split('\n')[0] ?? text, SHOWN);
-  else void vscode.window.showWarningMessage(text);
+  printToDebugConsole(text);
+  if (!error) showInStatusBar(text.split('\n')[0] ?? text, SHOWN);
+  else void notify('Warning', text);
 }

@@ -3,6 +3,7 @@
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
 import type { Launcher } from './launcher';
+import { notify, showError } from './sinks';
 
 const LOOPBACK = ['127.0.0.1', 'localhost', '::1'];
 const START = 'Start relay-client';
@@ -28,13 +29,13 @@ export class RefusedSessions implements vscode.DebugAdapterTrackerFactory {
     const { statuses } = this.clients;
     if (!statuses.length) {
       const text = `Nothing is listening on port ${port}, and relay-client is not running.`;
-      if ((await vscode.window.showErrorMessage(text, START)) === START) await this.launcher.start();
+      if ((await notify('Error', text, START)) === START) await this.launcher.start();
       return;
     }
     const open = statuses.flatMap(({ ports }) => ports.filter((each) => !each.is_editor && !each.is_forward).map((each) => each.port));
     const list = open.sort((a, b) => a - b).join(', ');
     const names = open.length ? `has opened port${open.length > 1 ? 's' : ''} ${list}` : 'has not opened a port for an editor';
-    void vscode.window.showErrorMessage(`Nothing is listening on port ${port}. The running relay-client ${names}.`);
+    showError(`Nothing is listening on port ${port}. The running relay-client ${names}.`);
   }
 }
 

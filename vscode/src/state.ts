@@ -4,8 +4,8 @@ import type { Attached, ClientId, Node, Target } from './controlTypes';
 
 export type * from './controlTypes';
 
-// The address to which a debugger connects.
-export type Endpoint = Pick<Attached, 'host' | 'local_port'>;
+// The port on this machine to which a debugger connects.
+export type Endpoint = Pick<Attached, 'local_port'>;
 
 // One rank, with the relay-client and the node through which it is reached.
 export interface Rank {

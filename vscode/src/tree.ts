@@ -2,6 +2,7 @@
 
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
+import { treeItem } from './sinks';
 import { describe, describeNode, describeShortly, label, nodeLabel, type Ended, type Node, type Rank, type Status } from './state';
 
 export type Item =
@@ -29,7 +30,7 @@ class RanksView implements vscode.TreeDataProvider<Item> {
   }
 
   getTreeItem(item: Item): vscode.TreeItem {
-    return treeItem(item);
+    return rowOf(item);
   }
 
   private refresh(): void {
@@ -53,7 +54,7 @@ class RanksView implements vscode.TreeDataProvider<Item> {
       const id = idOf(each);
       const item = Object.assign(this.items.get(id) ?? each, each);
       items.set(id, item);
-      const { command: _, ...look } = treeItem(item);
+      const { command: _, ...look } = rowOf(item);
       looks.set(id, JSON.stringify([look, visit(childrenOf(item))]));
       return id;
     });
@@ -106,57 +107,62 @@ function idOf(item: Item): string {
   return `${item.rank.client.id}/${item.rank.node.agent}/${item.rank.target.port}`;
 }
 
-function treeItem(item: Item): vscode.TreeItem {
-  if (item.kind === 'client') return clientItem(item.status);
-  if (item.kind === 'ended') return endedItem(item);
-  return item.kind === 'node' ? nodeItem(item.status, item.node) : rankItem(item);
+function rowOf(item: Item): vscode.TreeItem {
+  if (item.kind === 'client') return clientRow(item.status);
+  if (item.kind === 'ended') return endedRow(item);
+  return item.kind === 'node' ? nodeRow(item.status, item.node) : rankRow(item);
 }
 
-function clientItem({ client, nodes }: Status): vscode.TreeItem {
-  const item = new vscode.TreeItem(client.hc, vscode.TreeItemCollapsibleState.Expanded);
-  item.id = client.id;
-  item.description = nodes.length ? `pid ${client.pid}` : 'no agent is connected';
-  item.tooltip = `relay-client ${client.id} on '${client.hc}' in ${client.namespace}`;
-  item.iconPath = new vscode.ThemeIcon('remote');
-  item.contextValue = 'client';
-  return item;
+function clientRow({ client, nodes }: Status): vscode.TreeItem {
+  return treeItem({
+    id: client.id,
+    label: client.hc,
+    description: nodes.length ? `pid ${client.pid}` : 'no agent is connected',
+    tooltip: `relay-client ${client.id} on '${client.hc}' in ${client.namespace}`,
+    icon: new vscode.ThemeIcon('remote'),
+    context: 'client',
+    isOpen: true,
+  });
 }
 
-function nodeItem(status: Status, node: Node): vscode.TreeItem {
-  const item = new vscode.TreeItem(nodeLabel(node), vscode.TreeItemCollapsibleState.Expanded);
-  item.id = idOf({ kind: 'node', status, node });
-  item.description = describeNode(node);
-  item.tooltip = node.cwd ? `${node.host}: ${node.cwd}` : node.host;
-  item.iconPath = new vscode.ThemeIcon(node.link === 'connected' ? 'server' : 'warning');
-  item.contextValue = 'node';
-  return item;
+function nodeRow(status: Status, node: Node): vscode.TreeItem {
+  return treeItem({
+    id: idOf({ kind: 'node', status, node }),
+    label: nodeLabel(node),
+    description: describeNode(node),
+    tooltip: node.cwd ? `${node.host}: ${node.cwd}` : node.host,
+    icon: new vscode.ThemeIcon(node.link === 'connected' ? 'server' : 'warning'),
+    context: 'node',
+    isOpen: true,
+  });
 }
 
-function rankItem(row: Item & { kind: 'rank' }): vscode.TreeItem {
+function rankRow(row: Item & { kind: 'rank' }): vscode.TreeItem {
   const { node, target } = row.rank;
-  const item = new vscode.TreeItem(label(target));
-  item.id = idOf(row);
-  item.description = describeShortly(target);
-  item.tooltip = [`${label(target)} on ${node.host}`, target.script, target.pid && `pid ${target.pid}`, describe(target)]
-    .filter(Boolean).join('\n');
-  item.accessibilityInformation = { label: `${label(target)}, ${describe(target)}` };
-  item.iconPath = icon(row.rank);
-  item.contextValue = ['rank', target.attached_here && 'here', target.stop && 'stopped'].filter(Boolean).join('.');
-  if (target.stop?.file) {
-    item.command = { command: 'relayDebug.openPlace', title: 'Go to Where the Rank Is Stopped', arguments: [row] };
-  }
-  return item;
+  return treeItem({
+    id: idOf(row),
+    label: label(target),
+    description: describeShortly(target),
+    tooltip: [`${label(target)} on ${node.host}`, target.script, target.pid && `pid ${target.pid}`, describe(target)]
+      .filter(Boolean).join('\n'),
+    spoken: `${label(target)}, ${describe(target)}`,
+    icon: icon(row.rank),
+    context: ['rank', target.attached_here && 'here', target.stop && 'stopped'].filter(Boolean).join('.'),
+    ...(target.stop?.file && { opens: { command: 'relayDebug.openPlace', title: 'Go to Where the Rank Is Stopped', argument: row } }),
+  });
 }
 
-function endedItem(row: Item & { kind: 'ended' }): vscode.TreeItem {
+function endedRow(row: Item & { kind: 'ended' }): vscode.TreeItem {
   const ports = ended(row.node).filter(({ how }) => how === row.how).map(({ port }) => port).sort((one, other) => one - other);
-  const item = new vscode.TreeItem(`port${ports.length > 1 ? 's' : ''} ${ports.join(', ')}`);
-  item.id = idOf(row);
-  item.description = row.how;
-  item.tooltip = `${String(item.label)}: ${row.how}`;
-  item.iconPath = new vscode.ThemeIcon('circle-slash');
-  item.contextValue = 'ended';
-  return item;
+  const name = `port${ports.length > 1 ? 's' : ''} ${ports.join(', ')}`;
+  return treeItem({
+    id: idOf(row),
+    label: name,
+    description: row.how,
+    tooltip: `${name}: ${row.how}`,
+    icon: new vscode.ThemeIcon('circle-slash'),
+    context: 'ended',
+  });
 }
 
 function icon({ target }: Rank): vscode.ThemeIcon {
