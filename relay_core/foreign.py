@@ -15,7 +15,8 @@ this type: mypy reports a text that takes another way.
     debug console            SGR colors; `scheme://` and paths `console_output`: SGR colors, tabs and line ends stay;
                              are links on Ctrl+click, but not  other escape sequences, control characters and overrides
                              `command:`; OSC 8 is not read     of the text direction are removed
-    terminal, log, errors    escape sequences, line ends       `escape_controls`: one line, the rest escaped
+    terminal, log, errors    escape sequences, line ends       `escape_controls`: one line, the rest escaped;
+                                                               `terminal_text`: several lines, and colors of output
     names in sentences       as the sink of the sentence       `short_name`: printable characters, limited length
     announcements            as the sink that shows them       `printable`: one printable line, limited length
     page                     HTML                              JSON, shown as `textContent`: no text becomes HTML
@@ -48,6 +49,7 @@ __all__ = [
     "notification",
     "printable",
     "short_name",
+    "terminal_text",
 ]
 
 ConfigurationName = NewType("ConfigurationName", str)
@@ -125,6 +127,26 @@ def console_output(text: str) -> ConsoleOutput:
 def escape_controls(text: str) -> Line:
     """Return a text as one line, with line breaks and other unprintable characters as escape sequences."""
     return Line("".join(char if char.isprintable() else ascii(char)[1:-1] for char in text))
+
+
+_KEPT_IN_LINES = re.compile(r"([\n\t])")
+_KEPT_IN_OUTPUT = re.compile(r"([\n\t\r]|\x1b\[[0-9;:]*m)")
+"""Matches what a program may print on a terminal: ends of lines, the carriage return of a progress bar, and colors."""
+_NO_COLOR = "\x1b[0m"
+
+
+def terminal_text(text: str, *, is_output: bool = False) -> str:
+    """Return lines for a terminal, with all unprintable characters but tabs as escape sequences.
+
+    Args:
+        text: One or more lines.
+        is_output: Whether a program has printed the text. It then keeps carriage returns and colors, which end with
+            the text: they can neither hide nor color what follows.
+    """
+    kept = _KEPT_IN_OUTPUT if is_output else _KEPT_IN_LINES
+    parts = kept.split(text)
+    parts[::2] = map(escape_controls, parts[::2])
+    return "".join([*parts, _NO_COLOR]) if is_output and "\x1b[" in text else "".join(parts)
 
 
 def printable(value: object, limit: int = MAX_TEXT) -> str:

@@ -139,6 +139,7 @@ async def _wait_for_claims(tunnels: Tunnels, wanted: _Wanted) -> list[Claim]:
 
     from relay_client.ports.rank_port import claims_of, registered_targets, waiting_for_port, waiting_for_rank
     from relay_core.errors import RelayDebugError
+    from relay_core.value_parsers import escape_controls
 
     is_waiting = False
 
@@ -150,7 +151,7 @@ async def _wait_for_claims(tunnels: Tunnels, wanted: _Wanted) -> list[Claim]:
             text = waiting_for_rank(wanted.rank, registered, why, command="pdb")
         else:
             text = waiting_for_port(wanted.port, registered, why)
-        print(text, file=sys.stderr, flush=True)
+        print(escape_controls(text), file=sys.stderr, flush=True)
 
     def find() -> list[Claim] | None:
         return claims_of(tunnels, rank=wanted.rank, port=wanted.port) or None

@@ -14,6 +14,7 @@ from relay_client.cli.inspection.asking import Perform, ask, performing
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import Verb, check
 from relay_core.errors import RelayDebugError
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["PushCommand"]
 
@@ -75,7 +76,7 @@ async def _push_saved(perform: Perform, request: Verb, arguments: argparse.Names
     try:
         answer = await perform(request)
     except RelayDebugError as error:
-        text, found = f"{arguments.file}: {error}", {"error": error.sentence, "hint": error.hint}
+        text, found = f"{arguments.file}: {escape_controls(str(error))}", {"error": error.sentence, "hint": error.hint}
     else:
         text, found = briefly(answer.text), answer.data
     line = json.dumps({"time": time.time(), **found}) if arguments.json else f"{time.strftime('%X')} {text}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from relay_client.pdb.session import Session
 from relay_core.dap.messages import Body
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["Breakpoint", "BreakpointSpec", "Breakpoints", "parse_spec"]
 
@@ -55,7 +56,7 @@ class Breakpoint:
         kind = "Temporary breakpoint" if self.temporary else "Breakpoint"
         condition = f" if {self.condition}" if self.condition else ""
         problem = f" (not set: {self.problem})" if self.problem else ""
-        return f"{kind} {self.number} at {self.path}:{self.line}{condition}{problem}"
+        return escape_controls(f"{kind} {self.number} at {self.path}:{self.line}{condition}{problem}")
 
     def as_dap(self) -> Body:
         """Return the breakpoint as DAP's SourceBreakpoint."""

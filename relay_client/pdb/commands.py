@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from relay_client.dap import RequestFailed
 from relay_client.pdb.debugger import Debugger, argument_names, function_lines, numbered
 from relay_core.errors import RelayDebugError, UsageError
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["COMMANDS", "Command", "command", "execute", "quit_debugger", "show_stack", "split"]
 
@@ -99,7 +100,7 @@ async def _run_python(debugger: Debugger, code: str) -> None:
 def _error_line(error: RelayDebugError) -> str:
     """Return the error as one line; for an exception in the job, the last line of its traceback."""
     reason = error.reason.strip() if isinstance(error, RequestFailed) else ""
-    return reason.splitlines()[-1] if reason else str(error)
+    return escape_controls(reason.splitlines()[-1] if reason else str(error))
 
 
 # The commands that run the job, and those that set breakpoints.
@@ -336,7 +337,8 @@ async def show_variables(debugger: Debugger, _argument: str) -> None:
 
 
 def _show_variables(debugger: Debugger, variables: dict[str, str]) -> None:
-    debugger.screen.show("\n".join(f"{name} = {value}" for name, value in variables.items()) or "none")
+    lines = [escape_controls(name) + " = " + value.replace("\n", "\n    ") for name, value in variables.items()]
+    debugger.screen.show("\n".join(lines) or "none")
 
 
 @command("threads")
@@ -346,7 +348,7 @@ async def show_threads(debugger: Debugger, _argument: str) -> None:
     threads = await session.threads()
     stacks = await asyncio.gather(*(session.stack(number) for number in threads))
     lines = [
-        f"{'>' if number == session.thread and not session.running else ' '} {number} {name}"
+        f"{'>' if number == session.thread and not session.running else ' '} {number} {escape_controls(name)}"
         + (f"  {stack[0].place}" if stack else "")
         for (number, name), stack in zip(threads.items(), stacks, strict=True)
     ]

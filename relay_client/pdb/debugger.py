@@ -18,6 +18,7 @@ from relay_client.pdb.breakpoints import Breakpoints, parse_spec
 from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
 from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
+from relay_core.foreign import escape_controls, terminal_text
 
 __all__ = [
     "PAUSE_TIMEOUT",
@@ -161,23 +162,26 @@ class Screen:
                 self._prompt = None
 
     def show(self, text: str) -> None:
-        """Show text from the debugger, starting on a new line."""
+        """Show text from the debugger, starting on a new line; what the job put into it cannot control the terminal."""
         with self._lock:
             self._flush()
-            self._write(f"{text}\n")
+            self._write(f"{terminal_text(text)}\n")
 
     def show_output(self, text: str) -> None:
-        """Show output from the job, line by line; a carriage return, as in progress bars, also ends a line."""
+        """Show output from the job, line by line; a carriage return, as in progress bars, also ends a line.
+
+        Of its escape sequences, only colours reach the terminal.
+        """
         with self._lock:
             self._unfinished += text
             end = max(self._unfinished.rfind("\n"), self._unfinished.rfind("\r")) + 1
             complete, self._unfinished = self._unfinished[:end], self._unfinished[end:]
             if complete:
-                self._write(complete)
+                self._write(terminal_text(complete, is_output=True))
 
     def _flush(self) -> None:
         if self._unfinished:
-            self._write(f"{self._unfinished}\n")
+            self._write(terminal_text(f"{self._unfinished}\n", is_output=True))
             self._unfinished = ""
 
     def _write(self, text: str) -> None:
@@ -341,12 +345,12 @@ class Debugger:
     async def show_stop(self) -> None:
         """Show where the job has stopped, or how it has ended."""
         if self.session.end_reason:
-            self.screen.show(self.session.end_reason)
+            self.screen.show(escape_controls(self.session.end_reason))
             return
         try:
             await self._show_stop()
         except RelayDebugError as error:  # the job has continued or exited in the meantime
-            self.screen.show(f"*** {error.sentence}")
+            self.screen.show(f"*** {escape_controls(error.sentence)}")
 
     async def _show_stop(self) -> None:
         session = self.session
@@ -354,8 +358,8 @@ class Debugger:
         self.listed = 0
         await self.breakpoints.clear_hit(self._hit_breakpoints())
         if (found := exception_of(session.reason)) is not None:
-            self.screen.show(f"*** {found}")
-        name = (await session.threads()).get(session.thread, "")
+            self.screen.show(f"*** {escape_controls(str(found))}")
+        name = escape_controls((await session.threads()).get(session.thread, ""))
         if name != "MainThread":
             self.screen.show(f"in thread {session.thread}, {name}; enter 'threads' to list all threads")
         await self.show_place()
@@ -383,13 +387,13 @@ class Debugger:
             frames = (await self.session.main_stack())[:1]
             self.screen.show("\n".join(await self.describe(frames)))
         except RelayDebugError as error:
-            self.screen.show(f"*** {error.sentence}")
+            self.screen.show(f"*** {escape_controls(error.sentence)}")
 
     async def describe(self, frames: list[Frame], current: int = 0) -> list[str]:
         """Return the frames and their source lines as text; the frame with index `current` is marked."""
         code = await self.source.lines([(frame.path, frame.line) for frame in frames])
         return [
-            f"{'>' if number == current else ' '} {frame.place}" + (f"\n-> {line}" if line else "")
+            f"{'>' if number == current else ' '} {frame.place}" + (f"\n-> {escape_controls(line)}" if line else "")
             for number, (frame, line) in enumerate(zip(frames, code, strict=True))
         ]
 

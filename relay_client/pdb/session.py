@@ -21,6 +21,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.messages import Body
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet
+from relay_core.value_parsers import escape_controls
 
 __all__ = ["Frame", "HowEnded", "NotStopped", "Session", "how_target_ended"]
 
@@ -54,8 +55,8 @@ class Frame:
 
     @property
     def place(self) -> str:
-        """The location in pdb's format."""
-        return f"{self.path}({self.line}){self.function}()"
+        """The location in pdb's format, as one line."""
+        return escape_controls(f"{self.path}({self.line}){self.function}()")
 
 
 class Session:

@@ -1,5 +1,6 @@
 """Facts about an agent whose names, states and answers contain line breaks and escape sequences."""
 
+import re
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from relay_core.agent_api.announcement import Ending
 from relay_core.agent_api.collectives import GroupRecord, NodeCollectives, Operation, ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value
 from relay_core.agent_api.members import Member
+from relay_core.agent_api.questions import NodeReplies, ReadEnvironment, Reply
 from relay_core.agent_api.requests import Collectives, Stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from tests.support.fleet import KEY, Node, agent, process
+from tests.support.pdb_jobs import looping, scripted
 from tests.support.ports import free_port
 from tests.support.programs import program, run
 from tests.support.relay import HC, LocalRelay
@@ -21,7 +24,9 @@ from tests.support.run_job import access
 
 pytestmark = pytest.mark.e2e
 
-FORGED = "alice\nrelay-client: error: forged\r\x1b[2J\x9b31m\u2028end\u202e"
+CONTROLS = "\r\x1b[2J\x1b]52;c;cGFzdGVk\x07\x1b]8;;http://host.invalid\x1b\\\\\x9b31m\u2028end\u202e"
+"""Codes that clear the screen, fill the clipboard, begin a link, set a colour and reverse the writing direction."""
+FORGED = f"alice\nrelay-client: error: forged{CONTROLS}"
 FRAMES = (Frame(FORGED, 7, FORGED, {FORGED: FORGED}),)
 COMMANDS = [
     ["targets"],
@@ -29,8 +34,33 @@ COMMANDS = [
     ["hang"],
     ["eval", "loss"],
     ["diff", "model"],
+    ["env", "all"],
 ]
 OF_A_RUNNING_CLIENT = [["status"], ["attach", "0"], ["release", "0"], ["logs"]]
+
+
+HOSTILE_JOB = f"""
+import sys, threading, time
+from pathlib import Path
+
+FORGED = {FORGED!r} + "\\udc80"
+
+class Forged(Exception):
+    def __repr__(self):
+        return FORGED.replace("\\n", " ")
+
+def fail():
+    raise Forged(FORGED)
+
+def work(value=Forged()):
+    print("\\x1b[31mred\\x1b[0m" + FORGED.replace("\\n", " ").replace("\\udc80", ""))
+    time.sleep(0.01)
+
+code = compile("while True: work()", FORGED, "exec").replace(co_name=FORGED)
+threading.Thread(target=threading.Event().wait, name=FORGED.replace("\\udc80", ""), daemon=True).start()
+Path(sys.argv[2]).write_text("1")
+exec(code, {{"work": work}})
+"""
 
 
 class Forger(Node):
@@ -40,6 +70,8 @@ class Forger(Node):
         stacks = ProcessStacks(self.port, 0, 7, FORGED, (ThreadStack(FORGED, 1, True, FRAMES),), FORGED)
         if isinstance(request, Stacks):
             return NodeStacks((stacks,))
+        if isinstance(request, ReadEnvironment):
+            return NodeReplies((Reply(self.port, 0, {"variables": {FORGED: FORGED}, "left_out": 0}),))
         if isinstance(request, Evaluate):
             return NodeValues((Value((Member(self.port, 0),), FORGED, FORGED),))
         if isinstance(request, Collectives):
@@ -85,6 +117,18 @@ async def test_running_client(env: dict[str, str]) -> None:
         stopped = await run("relay_client", "stop", env=env)
         assert 0 == stopped.status
         assert [] == suspicious((await client.finish()).stderr)
+
+
+async def test_prompt(tmp_path: Path) -> None:
+    """At the prompt of the terminal debugger, a job's texts are printable lines; its output may also have colours."""
+    commands = ["w", "locals", "p value", "whatis value", "p fail()", "fail()", "threads", *"nnn", "u", "l", "q"]
+    async with looping(tmp_path, HOSTILE_JOB) as found:
+        where = f"{found.script}:{found.line('    print')}"
+        status, shown, errors = await scripted(found.port, *commands, breakpoints=[where], stop=False)
+    assert 0 == status, errors
+    assert 5 <= shown.count("cGFzdGVk")
+    assert "\x1b[31mred\x1b[0m" in shown
+    assert [] == suspicious(re.sub(r"\x1b\[[0-9;]*m|\r|\t", "", shown) + errors)
 
 
 def suspicious(output: str) -> list[str]:

@@ -89,7 +89,7 @@ def pdb(port, **options):
     return on_terminal(PDB, str(port), repr(options))
 
 
-async def scripted(port, *lines, **options):
+async def scripted(port: int, *lines: str, **options: object) -> tuple[int | None, str, str]:
     """Run the debugger with commands from a pipe; return its status, stdout and stderr."""
     async with job(PDB, str(port), repr(options)) as running:
         out, err = await asyncio.wait_for(communicate(running.process, "\n".join(lines).encode()), DEADLINE)

@@ -21,6 +21,7 @@ from relay_client.cli.running import add_client, clients_named, only_client
 from relay_client.verbs.verb import Answer, Verb, check
 from relay_core.errors import RelayDebugError
 from relay_core.program.options import access_settings
+from relay_core.value_parsers import escape_controls
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
@@ -65,7 +66,7 @@ def show(answer: Answer, *, as_json: bool) -> int:
     if answer.error:
         raise RelayDebugError(answer.error, hint=answer.hint)
     if hint := answer.hint or answer.jobs_hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        print(f"hint: {escape_controls(hint)}", file=sys.stderr)
     return answer.status
 
 

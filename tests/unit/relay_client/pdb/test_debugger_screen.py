@@ -42,6 +42,19 @@ def test_output_is_shown_by_lines(typed, capfd):
     assert capfd.readouterr().out == "rest\n> place\n"
 
 
+def test_output_cannot_control_the_terminal(typed, capfd):
+    """Of the escape sequences in the job's output, only colours are passed on, and they end with the output."""
+    screen = typed()
+    screen.show_output("\x1b[1;31mred\x1b]52;c;eA==\x07\x1b[2J\tend\n")
+    assert capfd.readouterr().out == "\x1b[1;31mred\\x1b]52;c;eA==\\x07\\x1b[2J\tend\n\x1b[0m"
+
+
+def test_texts_of_the_job_are_printable_lines(typed, capfd):
+    """What the debugger shows of a job's values has lines and tabs, and no other control character."""
+    typed().show("a\x1b[31mb\rc\n\td\udc80\u202e")
+    assert capfd.readouterr().out == "a\\x1b[31mb\\rc\n\td\\udc80\\u202e\n"
+
+
 def test_unfinished_line_is_shown_before_the_prompt(typed, capfd):
     """What the job has printed without a line break is shown before a line is read."""
     screen = typed("x")
