@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from relay_core.dap.messages import Request
 from relay_core.layers.layer import Abort, EndLocal, Layer, Output, ResetLocal, ToLocal, ToPeer
-from relay_core.layers.piece import MAX_PARSED
+from relay_core.layers.piece import MAX_PARSED, Kind
 
 __all__ = ["FIRST_BYTES_LIMIT", "GREETING_LIMIT", "PATIENCE", "PROMPT", "DebuggerWatch", "EndObserver", "GreetingGuard"]
 
@@ -107,7 +107,7 @@ class GreetingGuard(Layer):
 PROMPT = frozenset({"continue", "next", "pause", "stepIn", "stepOut", "threads"})
 """Requests that debugpy answers without running the job's code."""
 OUT_OF_ORDER = "evaluate"
-"""The only request whose response the adapter does not wait for."""
+"""The only request whose response the adapter does not wait for; it delays no other request, and is not recorded."""
 PATIENCE = 30.0
 """Timeout in seconds for a request in `PROMPT`. A response takes milliseconds, and less than one second even on a
 heavily loaded machine."""
@@ -143,7 +143,7 @@ class DebuggerWatch(Layer):
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
         """Pass on bytes from the client, and record its requests."""
-        if request := piece.request():
+        if (request := piece.request()) and request["command"] != OUT_OF_ORDER:
             if not self._pending:
                 self._deadline = now + PATIENCE
             self._pending[request["seq"]] = request["command"]
@@ -157,6 +157,10 @@ class DebuggerWatch(Layer):
         """Pass on bytes from debugpy, and record its responses."""
         if piece.type == "response":
             self._forget(piece.request_seq, now)
+        elif piece.kind is Kind.LAST_PART:  # perhaps the response to the oldest request, unless that has a short one
+            oldest, command = next(iter(self._pending.items()), (0, ""))
+            if command not in PROMPT:
+                self._forget(oldest, now)
         return [piece]
 
     def next_deadline(self) -> float | None:
@@ -194,8 +198,7 @@ class DebuggerWatch(Layer):
         if number not in self._pending:
             return
         for earlier in list(self._pending):
-            if earlier == number or self._pending[earlier] != OUT_OF_ORDER:
-                del self._pending[earlier]
+            del self._pending[earlier]
             if earlier == number:
                 break
         self._checking, self._deadline = None, now + PATIENCE

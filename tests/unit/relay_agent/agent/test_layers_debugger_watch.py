@@ -7,6 +7,7 @@ import pytest
 from relay_agent.agent.layers import CHECK_INTERVAL, MAX_PENDING, PATIENCE, DebuggerWatch
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import Abort, Output
+from relay_core.layers.piece import MAX_PARSED
 from tests.support.layers import Alone
 
 
@@ -113,7 +114,7 @@ async def test_response_during_the_check():
     assert wire.watch.next_deadline() is None
 
 
-@pytest.mark.parametrize("command", ["evaluate", "variables", "attach", "disconnect", "stackTrace"])
+@pytest.mark.parametrize("command", ["variables", "attach", "disconnect", "stackTrace"])
 async def test_requests_that_may_take_long(command: str):
     """As long as such a request is the oldest, nothing is late; the time of the next one counts from its response."""
     wire = Wire()
@@ -125,20 +126,44 @@ async def test_requests_that_may_take_long(command: str):
     assert wire.now + PATIENCE == wire.watch.next_deadline()
 
 
-async def test_responses_that_are_not_parsed():
-    """A response shows that those before it have come, except to `evaluate`, for which the adapter does not wait."""
+async def test_unanswered_requests_before_an_answered_one():
+    """A response shows that those to earlier requests have come."""
     wire = Wire()
-    wire.request("evaluate")
     wire.request("variables")
     wire.respond(wire.request("threads"))
-    assert "<DebuggerWatch pending=['evaluate']>" == repr(wire.watch.layer)
+    assert "<DebuggerWatch pending=[]>" == repr(wire.watch.layer)
+
+
+async def test_evaluate_without_a_response():
+    """A request is late although an earlier `evaluate` is not answered: the adapter does not wait for its response."""
+    wire = Wire()
+    wire.request("evaluate")
+    wire.request("next")
+    assert wire.now + PATIENCE == wire.watch.next_deadline()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "variables", "source"])
+async def test_response_that_is_passed_on_in_parts(command: str):
+    """A response that is too long to be parsed also ends its request, so that the next one can be late."""
+    wire = Wire()
+    body = {"result": "x" * MAX_PARSED}
+    answered = wire.request(command)
+    wire.request("next")
+    message = encode({"seq": 1, "type": "response", "request_seq": answered, "success": True, "body": body})
+    for start in range(0, len(message), 65536):
+        wire.watch.receive_local(message[start : start + 65536], wire.now)
+    assert "<DebuggerWatch pending=['next']>" == repr(wire.watch.layer)
+    wire.wait(PATIENCE)
+    wire.answers[0].set_result(True)
+    (abort,) = wire.wait(CHECK_INTERVAL)
+    assert isinstance(abort, Abort)
 
 
 async def test_debugger_that_answers_nothing():
     """The layer notes a limited number of requests, and is removed when there are more."""
     wire = Wire()
     for _ in range(MAX_PENDING):
-        wire.request("evaluate")
+        wire.request("variables")
     assert not wire.watch.is_finished
-    wire.request("evaluate")
+    wire.request("variables")
     assert wire.watch.is_finished
