@@ -133,12 +133,15 @@ class _Lines:
         Raises:
             ProtocolError: a line is too long, or not a JSON object.
         """
-        self._received += data
-        *lines, rest = self._received.split(b"\n")
-        self._received = rest
-        if max(map(len, [*lines, rest])) > self._limit:
+        rest, *beginnings = data.split(b"\n")  # without the earlier bytes: a line may arrive in a thousand parts
+        self._received += rest
+        lines = []
+        for beginning in beginnings:
+            lines.append(bytes(self._received))
+            self._received = bytearray(beginning)
+        if max(map(len, [*lines, self._received])) > self._limit:
             raise ProtocolError("a line on the control connection is too long")
-        return [_object(bytes(line)) for line in lines if line.strip()]
+        return [_object(line) for line in lines if line.strip()]
 
     def send(self, message: Mapping[str, object]) -> None:
         self._to_send.append(json.dumps(message, separators=(",", ":")).encode() + b"\n")

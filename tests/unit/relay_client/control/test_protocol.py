@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -131,6 +132,19 @@ def test_chunks_change_nothing(sizes: list[int], token: str | None) -> None:
     assert [ReceivedRequest(1, Logs(5, follow=True)), ReceivedRequest(2, GetStatus())] == found
     server.send_result(1, LogLines())
     assert [Received(id=1, result={"lines": []})] == client.receive_data(server.data_to_send())
+
+
+def test_each_byte_is_searched_once() -> None:
+    """The beginning of a long line is neither searched nor copied when its next bytes arrive."""
+    _, client = greeted()
+    client.receive_data(b"x" * (8 << 20))
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            client.receive_data(b"x")
+        assert tracemalloc.get_traced_memory()[1] < 12 << 20  # a copy would be as long as the line, beside the line
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.binary(max_size=60))
