@@ -227,7 +227,7 @@ class _WaitingConnection:
             RelayDebugError: for the same reasons as in `carry`.
         """
         try:
-            opened = await first_completed(self._open(), self._hold())
+            opened = await first_completed(self._open(), self._hold(), discard=self._discard)
         except RelayDebugError as error:
             if not error.retryable:
                 raise
@@ -267,6 +267,10 @@ class _WaitingConnection:
             if not first.startswith(HEADER_START):
                 raise ProtocolError(NOT_DAP)
         return await self._tunnels.open_for(destination)
+
+    def _discard(self, opened: object) -> None:
+        if isinstance(opened, tuple):  # by `_open`, in the moment in which this connection was cancelled
+            opened[0].abort(self._record.why_cancelled, code=ResetCode.CLOSED)
 
     async def _carry_through(self, stream: SessionStream, layers: list[Layer]) -> None:
         guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard(), self._record.observer()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -89,7 +89,9 @@ async def run_together(*coroutines: Coroutine[Any, Any, Any]) -> None:
 
 
 async def first_completed(
-    *contenders: Coroutine[Any, Any, object] | asyncio.Future[Any], timeout: float | None = None
+    *contenders: Coroutine[Any, Any, object] | asyncio.Future[Any],
+    timeout: float | None = None,
+    discard: Callable[[Any], object] = lambda _result: None,
 ) -> object:
     """Wait until one of several coroutines or futures is done; if several are, the first argument among them wins.
 
@@ -97,6 +99,8 @@ async def first_completed(
         contenders: Coroutines, which are started here and cancelled before this returns, or the caller's tasks and
             futures, which are not cancelled.
         timeout: Seconds.
+        discard: Called with the result of each coroutine that succeeded at the same moment as the winner, or as the
+            caller was cancelled.
 
     Returns:
         The winner's result; None after a time-out.
@@ -113,7 +117,7 @@ async def first_completed(
         done, _ = await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         winner = next((future for future in futures if future in done), None)
     finally:
-        await cancel_and_wait(*started)
+        await _end_losers(started, winner, discard)
         for task in started:
             if task is not winner:
                 _log_loser(task)
@@ -156,15 +160,22 @@ async def first_success(
                 tasks.append(_start(attempt()))
                 running = running | {tasks[-1]}
     finally:
-        try:
-            await cancel_and_wait(*tasks)
-        except asyncio.CancelledError:
-            winner = None  # nobody gets its result any more
-            raise
-        finally:
-            for task in tasks:
-                if task is not winner and task.done() and not task.cancelled() and task.exception() is None:
-                    discard(task.result())
+        await _end_losers(tasks, winner, discard)
+
+
+async def _end_losers(
+    tasks: Iterable[asyncio.Future[Any]], winner: asyncio.Future[Any] | None, discard: Callable[[Any], object]
+) -> None:
+    """Cancel the tasks of a race, wait until they have ended, and discard all results but the winner's."""
+    try:
+        await cancel_and_wait(*tasks)
+    except asyncio.CancelledError:
+        winner = None  # nobody gets its result any more
+        raise
+    finally:
+        for task in tasks:
+            if task is not winner and task.done() and not task.cancelled() and task.exception() is None:
+                discard(task.result())
 
 
 async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:

@@ -134,6 +134,27 @@ async def test_a_cancelled_race_ends_what_it_started() -> None:
     assert ended.is_set()
 
 
+@pytest.mark.parametrize("ends", ["beside the winner", "as the race is cancelled"])
+async def test_a_result_that_nobody_gets_is_discarded(ends: str) -> None:
+    """A coroutine that succeeds without being the winner has its result discarded."""
+    loop, discarded = asyncio.get_running_loop(), list[object]()
+    opened = loop.create_future()
+
+    async def opening() -> object:
+        return await opened
+
+    first = [result("won")] if ends == "beside the winner" else []
+    race = loop.create_task(first_completed(*first, opening(), never(asyncio.Event()), discard=discarded.append))
+    await asyncio.sleep(0)
+    opened.set_result("stream")
+    await asyncio.sleep(0)
+    if not first:
+        race.cancel()
+    await asyncio.wait({race})
+    assert ["stream"] == discarded
+    assert (not first) is race.cancelled()
+
+
 class Attempts:
     """Attempts that end when the test decides, each with a result or an error."""
 
