@@ -74,9 +74,13 @@ class _Handler:
             self._retries = 0
             return
         self._retries += 1
-        timer = threading.Timer(RETRY_INTERVAL, os.kill, (os.getpid(), number))
+        timer = threading.Timer(RETRY_INTERVAL, self._send_again, (number,))
         timer.daemon = True
         timer.start()
+
+    def _send_again(self, number: int) -> None:
+        if signal.getsignal(number) is self:  # otherwise the signal would call the job's handler, or end the job
+            os.kill(os.getpid(), number)
 
 
 def program_frame(frame: FrameType) -> FrameType:

@@ -7,8 +7,8 @@ node's agent sends that signal (`relay_agent.stacks.out_of_process`). Nothing he
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
+import functools
 import itertools
 import json
 import os
@@ -17,9 +17,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from types import FrameType, TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from relay_agent.gevent_originals import threading
+from relay_agent.own_descriptor import OwnDescriptor
 from relay_core.agent_api.stacks import Frame, ThreadStack, is_library
 
 __all__ = [
@@ -168,13 +169,11 @@ class _Registered(NamedTuple):
     """The signal, and the file that faulthandler writes to when the signal arrives."""
 
     signal: int
-    path: Path
-    descriptor: int
-    inode: int
-    """Inode of the file, because the job may have closed the descriptor and reused its number for another file."""
+    descriptor: OwnDescriptor
 
 
-_registered: _Registered | None = None
+_registered: list[_Registered] = []
+"""At most one."""
 
 
 def register_dump(path: Path) -> int | None:
@@ -187,27 +186,50 @@ def register_dump(path: Path) -> int | None:
     Raises:
         OSError: the file cannot be created.
     """
-    global _registered  # noqa: PLW0603 - faulthandler's state is global too
-    number = _registered.signal if _registered else _find_free_signal()
+    previous = _registered[0] if _registered else None
+    number = previous.signal if previous else _find_free_signal()
     if number is None:
         return None
+    _observe_handlers()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)  # exec closes it, which shows the agent that the handler is gone
-    inode = os.fstat(descriptor).st_ino
     header = {"pid": os.getpid(), "main": threading.main_thread().ident, "descriptor": descriptor}
     os.write(descriptor, json.dumps(header).encode() + b"\n")
-    _write_to(descriptor, number)
-    _registered = _Registered(number, path, descriptor, inode)
+    _registered[:] = [_Registered(number, OwnDescriptor(descriptor))]
+    faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
+    if previous is not None and previous.descriptor.number != descriptor:  # it may have the number of a closed one
+        previous.descriptor.close()
+    if signal.getsignal(number) is not signal.SIG_DFL:  # the job has set a handler since the signal was found free
+        _leave_signal_to_job()
+        return None
     return number
 
 
-def _write_to(descriptor: int, number: int) -> None:
-    """Make faulthandler write to a descriptor, and close the previous one."""
-    faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
-    if _registered is not None and _registered.descriptor != descriptor:  # it may have got the number of a closed one
-        with contextlib.suppress(OSError):  # the job has closed it
-            if os.fstat(_registered.descriptor).st_ino == _registered.inode:
-                os.close(_registered.descriptor)
+def _leave_signal_to_job() -> None:
+    """Unregister the dump signal, and close the file, from which the agent sees that it must not send the signal."""
+    while _registered:
+        lost = _registered.pop()
+        faulthandler.unregister(lost.signal)
+        lost.descriptor.close()
+
+
+@functools.cache
+def _observe_handlers() -> None:
+    """Leave the dump signal to the job before `signal.signal` gives it a handler of the job.
+
+    The agent's signal would call that handler, which may end the job. /proc shows only that a handler exists, and the
+    agent sends the signal when no code of this process can look. So the module that `signal.signal` calls is changed.
+    C code that sets a handler of its own is not noticed.
+    """
+    module: Any = sys.modules["_signal"]
+    set_handler = module.signal
+
+    def observed(number: int, handler: object, /) -> object:
+        if any(number == each.signal for each in _registered):
+            _leave_signal_to_job()
+        return set_handler(number, handler)
+
+    module.signal = functools.wraps(set_handler)(observed)
 
 
 def dump_signals() -> range:

@@ -148,7 +148,8 @@ def _signal_sender(pid: int) -> Iterator[Callable[[int], None]]:
 def _check(pid: int, dump: Dump) -> tuple[int, int]:
     """Check that the process still handles the dump signal; return the header's length and the main thread's ident.
 
-    The process must catch the signal and must still have the file open, because exec closes it.
+    The process must catch the signal and must still have the file open: exec closes it, and so does
+    `relay_agent.stacks.in_process` before the job's code sets a handler of its own for the signal.
 
     Raises:
         RelayDebugError: the process does not handle the signal.
@@ -162,7 +163,10 @@ def _check(pid: int, dump: Dump) -> tuple[int, int]:
     with contextlib.suppress(OSError):
         opened = os.path.samestat(identity, Path(f"/proc/{pid}/fd/{int(header['descriptor'])}").stat())
     if not caught or not opened or header["pid"] != pid:
-        raise RelayDebugError("it no longer handles the signal for stack dumps (it was replaced by exec or is exiting)")
+        raise RelayDebugError(
+            "it no longer handles the signal for stack dumps (its program uses the signal, or it was replaced by "
+            "exec or is exiting)"
+        )
     return len(line), int(header["main"])
 
 

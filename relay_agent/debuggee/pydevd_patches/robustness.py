@@ -10,7 +10,7 @@ from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
 from relay_agent.debugpy_internals.table import CLOSED_DESCRIPTORS, EXITING, REMOVED_DIRECTORY
-from relay_agent.node.in_job.connection import OwnDescriptor
+from relay_agent.own_descriptor import OwnDescriptor
 from relay_agent.paths import current_directory, start_directory
 from relay_agent.stderr import write_line
 

@@ -26,7 +26,8 @@ from typing import Any
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.gevent_originals import os, socket, subprocess, threading, time
 from relay_agent.node.directory import NODE_DIR_VARIABLE, STARTER_VARIABLE, NodeDirectory
-from relay_agent.node.in_job.connection import AgentConnection, OwnDescriptor
+from relay_agent.node.in_job.connection import AgentConnection
+from relay_agent.own_descriptor import OwnDescriptor
 from relay_agent.paths import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
 

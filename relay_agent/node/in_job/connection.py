@@ -1,26 +1,16 @@
-"""Descriptors in the job that are used and closed only while they still belong to what was opened.
-
-A program may close descriptors that it has not opened: `os.closerange`, or a library that turns it into a daemon. The
-kernel then gives the same number to the next file that the program opens. Bytes that are sent to that number would get
-into the program's file, and closing it would lose what the program writes. So the number is used only if it still
-refers to what was opened; otherwise the connection counts as lost, and the number is left alone. A number
-far above the usual ones would not help: `os.closerange` takes all of them.
-
-The check cannot be joined with the system call that follows it. A program that closes and opens files between the two
-gets bytes of one message at most; a call that is already waiting keeps the socket.
-"""
+"""The helper thread's connection to the agent, and the signals that the thread leaves to the job."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Iterator
 
 from relay_agent.gevent_originals import socket
+from relay_agent.own_descriptor import OwnDescriptor
 from relay_agent.stacks.in_process import dump_signals
 
-__all__ = ["AgentConnection", "OwnDescriptor", "blocked_signals"]
+__all__ = ["AgentConnection", "blocked_signals"]
 
 
 # Leaves signals to the threads of the job.
@@ -54,34 +44,6 @@ def blocked_signals() -> Iterator[None]:
 
 CHUNK = 256 * 1024
 """Bytes read at once; a file that is pushed is one message."""
-
-
-class OwnDescriptor:
-    """A descriptor that may by now belong to a file of the job.
-
-    Args:
-        number: An open descriptor.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._identity = _identity(number)
-
-    def __repr__(self) -> str:
-        return f"<OwnDescriptor {self._number} {'own' if self.is_own else 'lost'}>"
-
-    @property
-    def is_own(self) -> bool:
-        """True if the descriptor still refers to what was opened."""
-        try:
-            return _identity(self._number) == self._identity
-        except OSError:  # it is closed
-            return False
-
-    def close(self) -> None:
-        """Close the descriptor, unless it belongs to the job by now."""
-        if self.is_own:
-            os.close(self._number)
 
 
 class AgentConnection:
@@ -140,8 +102,3 @@ class AgentConnection:
             return self._socket.recv(CHUNK) if self.is_own else b""
         except OSError:
             return b""
-
-
-def _identity(number: int) -> tuple[int, int]:
-    status = os.fstat(number)
-    return status.st_dev, status.st_ino

@@ -61,6 +61,20 @@ async def test_signal_in_code_that_may_hold_a_lock():
     assert (0, ["False", "True"], "") == await run_job(INSTALL + code)
 
 
+async def test_handler_that_the_job_sets_before_the_signal_is_sent_again():
+    """A signal is sent again only to our handler: the default action would end the job."""
+    code = """
+    from relay_core import errors
+    sigtrap.install(hold)
+    exec("def locked():\\n raise_trap()\\n signal.signal(signal.SIGTRAP, signal.SIG_DFL)", vars(errors))
+    vars(errors).update(raise_trap=raise_trap, signal=signal)
+    errors.locked()
+    for timer in threading.enumerate()[1:]: timer.join()
+    print(places)
+    """
+    assert (0, ["[]"], "") == await run_job(INSTALL + code)
+
+
 def test_frame_of_the_program():
     """The debugger stops in the innermost frame outside of libraries, where `justMyCode` shows it."""
     frames = []

@@ -273,6 +273,45 @@ async def test_forked_child_has_its_own_file(tmp_path):
     assert await run_job(code) == (0, ["1 True", "True"], "")
 
 
+async def test_signal_that_the_job_takes(tmp_path):
+    """A handler that the job sets later is the only one, and its file is closed; the next file gets another signal."""
+    code = f"""
+        import json, os, signal
+        from pathlib import Path
+        from relay_agent.stacks import in_process
+        path = Path({str(tmp_path / "dump")!r})
+        number = in_process.register_dump(path)
+        try:
+            signal.signal(number, None)
+        except TypeError as error:
+            print("as ever:", error)
+        number = in_process.register_dump(path)
+        print(signal.signal(number, lambda *_: print("the job's")) is signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        descriptor = json.loads(path.read_text())["descriptor"]
+        print(os.path.exists(f"/proc/self/fd/{{descriptor}}"), len(path.read_text().splitlines()))
+        print(in_process.register_dump(path) > number)
+    """
+    status, lines, error = await run_job(code)
+    assert (status, lines[1:], error) == (0, ["True", "the job's", "False 1", "True"], "")
+    assert lines[0].startswith("as ever: signal handler must be")
+
+
+async def test_signal_that_the_job_takes_meanwhile(tmp_path):
+    """A handler that the job sets after the signal was found free, and before it is registered, is the job's again."""
+    code = f"""
+        import os, signal
+        from pathlib import Path
+        from relay_agent.stacks import in_process
+        found = in_process._find_free_signal()
+        signal.signal(found, lambda *_: print("the job's"))
+        in_process._find_free_signal = lambda: found
+        print(in_process.register_dump(Path({str(tmp_path / "dump")!r})))
+        os.kill(os.getpid(), found)
+    """
+    assert await run_job(code) == (0, ["None", "the job's"], "")
+
+
 def test_no_signal_where_there_is_no_proc(monkeypatch):
     """Where free signals cannot be determined, none is registered."""
     monkeypatch.delattr(signal, "SIGRTMIN")

@@ -162,8 +162,8 @@ async def test_process_that_has_become_another_program(tmp_path, no_py_spy, prog
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0.05)
         assert (found.how, found.threads) == ("none", ())
         assert found.error == (
-            "its helper thread did not answer within 0.05 s; it no longer handles the signal for stack dumps (it was "
-            "replaced by exec or is exiting); py-spy is not installed"
+            "its helper thread did not answer within 0.05 s; it no longer handles the signal for stack dumps (its "
+            "program uses the signal, or it was replaced by exec or is exiting); py-spy is not installed"
         )
         if program != "sleep":
             assert await running.finish() == (0, [], "")
@@ -189,6 +189,29 @@ async def test_forked_child_is_not_its_parent(tmp_path, no_py_spy):
         assert (await stacks_of(asked.pid, silent, asked.dump, budget=0)).how == "faulthandler"
         assert (await running.finish())[0] == 0
         assert await gone(child)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        "for each in range(1, signal.NSIG):\n    with contextlib.suppress(OSError):\n        signal.signal(each, end)",
+        "signal.signal(number, end)",
+        "imported(number, end)",
+        "signal.signal(number, signal.SIG_DFL)",
+    ],
+    ids=["all", "one", "with a function imported earlier", "default"],
+)
+async def test_signal_that_the_job_has_taken(tmp_path, no_py_spy, take):
+    """A signal for which the job has set a handler is not sent, and the job continues."""
+    first = "import contextlib, signal, sys\nfrom signal import signal as imported\n"
+    code = f"def end(*_):\n    sys.exit(9)\n{take}\nprint('taken', flush=True)\ntime.sleep(3600)"
+    async with job(first + MEMBER + code, str(tmp_path / "dump")) as running:
+        asked = await Asked.of(running, tmp_path / "dump")
+        assert await running.line() == "taken"
+        found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
+        assert (found.how, "its program uses the signal" in found.error) == ("none", True)
+        assert (await asked.stacks(dump=False, budget=DEADLINE)).how == "helper thread"
+        assert running.process.returncode is None
 
 
 async def test_stopped_process(tmp_path, no_py_spy, monkeypatch):
