@@ -237,7 +237,8 @@ class RelayServer:
         transport: asyncio.BaseTransport | None = None
         try:
             async with timeout(TLS_HANDSHAKE_TIMEOUT):
-                tls = TlsTransport(connection, TlsMachine(cast("ssl.SSLContext", self._context), server_side=True))
+                machine = TlsMachine(cast("ssl.SSLContext", self._context), server_side=True)
+                tls = TlsTransport(connection, machine, is_proven=False)
                 transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: tls, unowned.pop())
                 await tls.established
         except (OSError, *TIMEOUT_ERRORS) as error:  # includes TLS errors

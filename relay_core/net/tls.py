@@ -35,6 +35,14 @@ RECORD_SIZE = 16 * 1024
 """Maximum number of bytes of plaintext in a TLS record. One read returns one record; a larger buffer is a third
 slower."""
 
+# Records without plaintext, such as key updates (RFC 8446, section 4.6.3), cost the receiver 30 us for each 27 bytes,
+# because it derives keys and answers. A peer that sends a megabyte of them per second would stop everything else.
+MAX_BARREN = 32 * 1024
+"""Bytes that a peer may send without plaintext, and bytes of answers to them that it may leave unread: an incomplete
+record is 16 KiB, and the tickets and key updates of a real peer are a few hundred bytes."""
+UNPROVEN_READ = 1024
+"""Bytes that are read at once from a peer that has not proven itself: the turns of other connections come first."""
+
 
 class TlsMachine:
     """One end of a TLS connection, sans-IO.
@@ -136,9 +144,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     Args:
         protocol: Receives the plaintext.
         machine: A machine that has not been used yet.
+        is_proven: False for a peer that anybody could be, until `prove` is called. Its records may have `MAX_BARREN`
+            bytes beside the plaintext altogether; those of another peer, since the last plaintext.
     """
 
-    def __init__(self, protocol: asyncio.BufferedProtocol, machine: TlsMachine) -> None:
+    def __init__(self, protocol: asyncio.BufferedProtocol, machine: TlsMachine, *, is_proven: bool = True) -> None:
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self.established: asyncio.Future[None] = self._loop.create_future()
@@ -146,7 +156,14 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._protocol = protocol
         self._machine = machine
         self._below = cast("asyncio.Transport", None)  # set by connection_made, before anything else is called
-        self._buffer = shared_ciphertext_buffer()
+        self._is_proven = is_proven
+        self._buffer = shared_ciphertext_buffer() if is_proven else shared_ciphertext_buffer()[:UNPROVEN_READ]
+        self._barren = 0
+        """Bytes received without plaintext."""
+        self._unread_answers = 0
+        """Bytes of answers to records without plaintext, written while the peer reads too slowly."""
+        self._is_full = False
+        """True while the peer reads too slowly."""
         self._is_closing = False
         self._is_paused = False
         """True if the protocol above has paused reading."""
@@ -160,6 +177,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate (DER)."""
         return self._machine.peer_certificate
+
+    def prove(self) -> None:
+        """Record that the peer is who it should be."""
+        self._is_proven, self._buffer = True, shared_ciphertext_buffer()
 
     # Called by the protocol above:
 
@@ -241,18 +262,20 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._let_others_read()
         self._machine.receive_data(self._buffer[:nbytes])
         if self._machine.is_open or self._continue_handshake():
-            self._deliver()
+            self._deliver(nbytes)
 
     def eof_received(self) -> None:
         """Let the transport below close itself: without a close_notify, nothing can be sent any more either."""
 
     def pause_writing(self) -> None:
         """Pause the protocol."""
+        self._is_full = True
         if self._machine.is_open:
             self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
         """Resume the protocol."""
+        self._is_full, self._unread_answers = False, 0
         if self._machine.is_open:
             self._protocol.resume_writing()
 
@@ -298,12 +321,13 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self.established.set_exception(error)
             self.established.exception()  # if nobody waits for it any more, asyncio must not log it
 
-    def _deliver(self) -> None:
-        machine = self._machine
+    def _deliver(self, received: int) -> None:
+        machine, plaintext = self._machine, 0
         try:
             while True:
                 buffer = cast("memoryview", self._protocol.get_buffer(-1))
                 size = machine.read_into(buffer)
+                plaintext += size
                 if size and not self._is_closing:
                     self._protocol.buffer_updated(size)
                 if size < len(buffer):
@@ -312,11 +336,17 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._flush()
             self.abort()
             return
-        self._flush()  # the answer to a key update, for example
-        if machine.close_received:
+        answers = self._flush()
+        self._barren = 0 if plaintext and self._is_proven else self._barren + received - plaintext
+        self._unread_answers += answers if self._is_full else 0
+        if max(self._barren, self._unread_answers) > MAX_BARREN:
+            self.abort()
+        elif machine.close_received:
             self.close()
             self._below.close()
 
-    def _flush(self) -> None:
+    def _flush(self) -> int:
+        """Send what the machine has for the peer, such as the answer to a key update, and return its size."""
         if (data := self._machine.data_to_send()) and not self._below.is_closing():
             self._below.write(data)
+        return len(data)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from relay_core.net.tasks import TaskSet
+from relay_core.net.tls import TlsTransport
 from relay_core.program.run import EXHAUSTED
 
 __all__ = [
@@ -196,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def prove(self) -> None:
         """Record that the peer's token or secret is valid; the connection is then not dropped to admit a new one."""
+        cast("TlsTransport", self._transport).prove()
         if self.place is not None:
             self.place.leave()
 
