@@ -171,12 +171,11 @@ class _Connection:
         self._flush()
 
     def _send_event(self, event: Event) -> None:
-        if self._writer.transport.get_write_buffer_size() > MAX_RESULT:
-            self._writer.transport.abort()  # the program is not reading
-            return
         self._protocol.send_event(event)
         self._flush()
 
     def _flush(self) -> None:
-        if (data := self._protocol.data_to_send()) and not self._writer.is_closing():
+        if self._writer.transport.get_write_buffer_size() > MAX_RESULT:
+            self._writer.transport.abort()  # the program is not reading
+        elif (data := self._protocol.data_to_send()) and not self._writer.is_closing():
             self._writer.write(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,6 +31,7 @@ from relay_core.records import parse, parse_or_none
 
 __all__ = ["MonitorSettings", "RegisteredProcess"]
 
+logger = logging.getLogger(__name__)
 
 # What a process may request of the node's monitor.
 
@@ -73,6 +75,9 @@ ALLOCATOR_PATIENCE = 3600.0
 """Seconds after which a process that did not answer is asked again; no sample waits that long."""
 TIMEOUTS = -1
 """The number of the request `timeouts`, for whose answer nobody waits."""
+MAX_UNREAD = 8 * 1024 * 1024
+"""Bytes that wait for a process that reads nothing, for example because C code is holding the GIL: two of the largest
+requests, which push files. They are far more than the other requests of a day."""
 COLLECTIVES_TIMEOUT = 1.5
 """Timeout in seconds; a process needs 60 ms to read its recorders unless C code holds the GIL."""
 
@@ -342,8 +347,13 @@ class RegisteredProcess:
         return f"the process on port {self} has {how}"
 
     def send(self, message: Message) -> None:
-        """Send the process a message, unless the connection is closed."""
-        if not self._writer.is_closing():
+        """Send the process a message, unless the connection is closed; close it if too much is unread."""
+        if self._writer.is_closing():
+            return
+        if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
+            logger.warning("port %s: closing the connection to the process, because it does not read", self)
+            self._writer.transport.abort()
+        else:
             self._writer.write(encode(message))
 
 

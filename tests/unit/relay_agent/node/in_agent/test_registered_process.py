@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.node.in_agent.processes import ProcessTable
-from relay_agent.node.in_agent.registered_process import RegisteredProcess
+from relay_agent.node.in_agent.registered_process import MAX_UNREAD, RegisteredProcess
 from relay_agent.stacks.out_of_process import Dump
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
@@ -122,3 +122,16 @@ async def test_replies_to_a_question() -> None:
     assert "runs another version of relay-debug" in replies[2].error
     assert Reply(5678, 0, error="no answer within 0.001 s", is_silent=True) == late
     assert gone.is_silent
+
+
+async def test_process_that_reads_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Pongs for a process that reads nothing do not accumulate: its connection is closed with one line in the log."""
+    pong = {"pong": True, "padding": "x" * 65536}
+    async with connection() as (writer, _):
+        process = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678}})
+        for _ in range(2 * MAX_UNREAD // 65536):
+            process.send(pong)
+            assert writer.transport.get_write_buffer_size() < MAX_UNREAD + 2 * 65536
+        assert writer.is_closing()
+    line = f"port 5678 (pid {os.getpid()}): closing the connection to the process, because it does not read"
+    assert [line] == [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
