@@ -12,6 +12,7 @@ ALLOWED = {
     # The user's settings and files.
     *("ConfigurationTarget.Global", "ConfigurationTarget.Workspace", "workspace.asRelativePath"),
     *("window.activeTextEditor", "workspace.getConfiguration", "workspace.workspaceFolders"),
+    "workspace.isTrusted",
     *("workspace.onDidSaveTextDocument", "extensions.all.some"),
     # What VS Code calls, and events within the extension.
     *(

@@ -6,6 +6,7 @@ import { attach, attachAll, RankConfigurations } from './configurations';
 import { chooseGroup } from './groups';
 import { userDirectory } from './directory';
 import { Launcher } from './launcher';
+import { localFile } from './localFiles';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
 import { pushEditor, pushSaved } from './push';
 import { RefusedSessions } from './refused';
@@ -25,7 +26,7 @@ export function activate(context: vscode.ExtensionContext): void {
     createRanksView(clients),
     vscode.debug.registerDebugConfigurationProvider('debugpy', ranks, trigger.Dynamic),
     vscode.debug.registerDebugConfigurationProvider('debugpy', { resolveDebugConfiguration: ranks.resolveDebugConfiguration.bind(ranks) }),
-    vscode.debug.registerDebugAdapterTrackerFactory('debugpy', new RefusedSessions(clients, launcher)),
+    vscode.debug.registerDebugAdapterTrackerFactory('debugpy', new RefusedSessions(clients)),
     vscode.window.registerTerminalLinkProvider(new TerminalLinks(clients)),
     vscode.window.registerUriHandler(new RankUris(clients)),
     clients.onEvent((event) => void notifyOf(clients, event)),
@@ -125,8 +126,14 @@ async function showHang(clients: Clients, documents: Documents, item?: Item): Pr
 
 async function openPlace(item?: Item): Promise<void> {
   if (item?.kind !== 'rank' || !item.rank.target.stop?.file) return;
-  const { file, line } = item.rank.target.stop;
-  await openFile(file, line ?? 1);
+  const { node, target: { stop: { file, line } } } = item.rank;
+  const folders = (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file').map((folder) => ({
+    root: folder.uri.fsPath,
+    remoteRoot: vscode.workspace.getConfiguration('relayDebug', folder).get<string>('remoteRoot', '.'),
+  }));
+  const found = await localFile(file, node.cwd ?? '', folders);
+  if (!found) throw new Error(`${file} is not a file in the folders of this window.`);
+  await openFile(found, line ?? 1);
 }
 
 // Notifications: crashes, and errors that relay-client reports.

@@ -2,6 +2,7 @@
 
 import { spawn, type ChildProcess } from 'node:child_process';
 import * as vscode from 'vscode';
+import { findProgram } from './localFiles';
 import { ask, notify, Output } from './sinks';
 
 const ERROR = /^relay-client: error: (.*)$/gm;
@@ -19,7 +20,7 @@ export class Launcher implements vscode.Disposable {
     const settings = vscode.workspace.getConfiguration('relayDebug');
     const options = settings.get<string[]>('arguments', []);
     const chosen = options.length ? options : await askForArguments();
-    if (chosen) this.run(settings.get<string>('command', 'relay-client'), chosen);
+    if (chosen) await this.run(settings.get<string>('command', 'relay-client'), chosen);
   }
 
   stop(): void {
@@ -31,10 +32,17 @@ export class Launcher implements vscode.Disposable {
     this.output.dispose();
   }
 
-  private run(command: string, options: string[]): void {
-    const cwd = vscode.workspace.workspaceFolders?.[0]?.uri.fsPath;
-    this.output.append(`$ ${[command, ...options].join(' ')}\n`);
-    const child = spawn(command, options, { ...(cwd ? { cwd } : {}), stdio: ['ignore', 'pipe', 'pipe'] });
+  private async run(command: string, options: string[]): Promise<void> {
+    const folders = (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.fsPath);
+    const program = await findProgram(command, folders, vscode.workspace.isTrusted);
+    if (this.child) return;
+    if (!program) {
+      const where = vscode.workspace.isTrusted ? '' : ' outside this folder, which is not trusted';
+      throw new Error(`Cannot find the program '${command}'${where}. Set relayDebug.command to the path of relay-client.`);
+    }
+    this.output.append(`$ ${[program, ...options].join(' ')}\n`);
+    const [cwd] = folders;
+    const child = spawn(program, options, { ...(cwd ? { cwd } : {}), stdio: ['ignore', 'pipe', 'pipe'] });
     let written = '';
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8').on('data', (text: string) => {
@@ -42,7 +50,7 @@ export class Launcher implements vscode.Disposable {
         this.output.append(text);
       });
     }
-    child.on('error', (error) => this.ended(child, `${command} cannot be started: ${error.message}`));
+    child.on('error', (error) => this.ended(child, `${program} cannot be started: ${error.message}`));
     child.on('close', (status) => this.ended(child, status ? reason(written, status) : ''));
     this.child = child;
   }

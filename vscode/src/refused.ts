@@ -2,8 +2,7 @@
 
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
-import type { Launcher } from './launcher';
-import { notify, showError } from './sinks';
+import { notify, showError, startRelayClient } from './sinks';
 
 const LOOPBACK = ['127.0.0.1', 'localhost', '::1'];
 const START = 'Start relay-client';
@@ -11,7 +10,7 @@ const START = 'Start relay-client';
 // A session whose first message is not "initialize" has not connected; VS Code is only ending it. The port itself is never probed,
 // because a debugger serves one connection, and would mistake the probe for its editor.
 export class RefusedSessions implements vscode.DebugAdapterTrackerFactory {
-  constructor(private readonly clients: Clients, private readonly launcher: Launcher) {}
+  constructor(private readonly clients: Clients) {}
 
   createDebugAdapterTracker({ configuration }: vscode.DebugSession): vscode.DebugAdapterTracker | undefined {
     const port = localPort(configuration);
@@ -29,7 +28,7 @@ export class RefusedSessions implements vscode.DebugAdapterTrackerFactory {
     const { statuses } = this.clients;
     if (!statuses.length) {
       const text = `Nothing is listening on port ${port}, and relay-client is not running.`;
-      if ((await notify('Error', text, START)) === START) await this.launcher.start();
+      if ((await notify('Error', text, START)) === START) await startRelayClient();
       return;
     }
     const open = statuses.flatMap(({ ports }) => ports.filter((each) => !each.is_editor && !each.is_forward).map((each) => each.port));

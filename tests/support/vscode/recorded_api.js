@@ -1,8 +1,11 @@
 'use strict';
 // Stands for the module `vscode` outside VS Code: records each call of a function that shows, starts or opens something.
 //
-// `calls` has the calls, each with the name of the function and its arguments. A notification is answered with its first button.
+// `calls` has the calls, each with the name of the function and its arguments; `registered` has the extension's commands. A
+// notification is answered with its first button.
 const calls = [];
+const registered = {};
+const nothing = () => ({ dispose() {} });
 const record = (name, result) => (...given) => {
   calls.push([name, given]);
   return typeof result === 'function' ? result(...given) : result;
@@ -29,6 +32,7 @@ class Values {
 
 module.exports = {
   calls,
+  registered,
   settings: {}, // of the user
   EventEmitter,
   Position: Values,
@@ -51,22 +55,34 @@ module.exports = {
     showInformationMessage: notification('showInformationMessage'),
     withProgress: record('window.withProgress', (_options, work) => work()),
     createStatusBarItem: record('window.createStatusBarItem', () => {
-      const item = { hide() {}, show: () => calls.push(['StatusBarItem.show', [item.text, item.tooltip]]) };
+      const item = { hide() {}, dispose() {}, show: () => calls.push(['StatusBarItem.show', [item.text, item.tooltip]]) };
       return item;
     }),
     createOutputChannel: record('window.createOutputChannel', recorded('OutputChannel', ['append', 'show', 'dispose'])),
+    registerTerminalLinkProvider: nothing,
+    registerUriHandler: nothing,
     createTreeView: record('window.createTreeView', (_id, { treeDataProvider }) => ({
       rows: treeDataProvider,
       onDidChangeVisibility: new EventEmitter().event,
     })),
   },
-  debug: { ...recorded('debug', ['startDebugging']), activeDebugConsole: recorded('debugConsole', ['appendLine']) },
-  commands: recorded('commands', ['executeCommand']),
+  debug: {
+    ...recorded('debug', ['startDebugging']),
+    activeDebugConsole: recorded('debugConsole', ['appendLine']),
+    registerDebugConfigurationProvider: nothing,
+    registerDebugAdapterTrackerFactory: nothing,
+  },
+  DebugConfigurationProviderTriggerKind: {},
+  commands: {
+    ...recorded('commands', ['executeCommand']),
+    registerCommand: (name, run) => (registered[name] = run),
+  },
   extensions: { all: [{ packageJSON: { contributes: { debuggers: [{ type: 'debugpy' }] } } }] },
   workspace: {
     isTrusted: true,
     workspaceFolders: undefined,
     getConfiguration: () => ({ get: (name, otherwise) => module.exports.settings[name] ?? otherwise }),
-    registerTextDocumentContentProvider: () => ({ dispose() {} }),
+    registerTextDocumentContentProvider: nothing,
+    onDidSaveTextDocument: nothing,
   },
 };
