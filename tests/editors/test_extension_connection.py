@@ -11,13 +11,14 @@ from relay_client.control.log_history import LogHistory
 from relay_client.control.server import ControlServer, client_id
 from relay_client.control.service import ControlService
 from relay_client.ports.forwarder import Forwarder
+from relay_client.user_directory import user_directory
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import tunnels
 from tests.support.relay import LocalRelay
 from tests.support.vscode.modules import needs_esbuild, run_extension_modules
 
 PROGRAM = """
-import { addresses } from './src/directory';
+import { addresses, userDirectories } from './src/directory';
 import { Connection } from './src/connection';
 
 const [directory, token] = process.argv.slice(2);
@@ -31,7 +32,7 @@ const ask = async (connection: Connection, name: string, fields = {}) => {
 };
 
 (async () => {
-  for (const [id, address] of await addresses(directory)) {
+  for (const [id, address] of await addresses(directory ? [directory] : userDirectories())) {
     try {
       const connection = await Connection.open(token && 'token' in address ? { ...address, token } : address);
       connection.onEvent = (event) => print(event.text);
@@ -51,8 +52,8 @@ const ask = async (connection: Connection, name: string, fields = {}) => {
 pytestmark = [pytest.mark.editors, needs_esbuild]
 
 
-async def run_extension(directory: Path, to: Path, *arguments: str) -> list[object]:
-    """Run the program, and return the values that it prints."""
+async def run_extension(directory: Path | str, to: Path, *arguments: str) -> list[object]:
+    """Run the program for a directory, or for those of the user (""), and return the values that it prints."""
     return await run_extension_modules(PROGRAM, to, str(directory), *arguments)
 
 
@@ -78,6 +79,32 @@ async def test_both_kinds_of_endpoints(
     assert "rank 7 is not registered on 'myhc'. wait until a rank is registered" == error
     assert {"lines": []} == log
     assert {"closed", "done"} <= {*map(str, rest)}
+
+
+@pytest.mark.parametrize("place", [".local/state", "state"])
+async def test_another_user_hides_no_client(
+    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The extension finds a relay-client that was started while another user had a directory with the usual name."""
+    monkeypatch.delenv("RELAY_CLIENT_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", "" if place.startswith(".") else str(tmp_path / place))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    usual = user_directory()
+    usual.mkdir(mode=0o755)
+    assert tmp_path / place / "relay-debug" == user_directory()
+    async with tunnels(relay) as client_tunnels, Forwarder(client_tunnels, []) as forwarder:
+        with LogHistory() as logs:
+            service = ControlService(client_id("forward", client_tunnels.endpoint), client_tunnels, forwarder, logs)
+            async with ControlServer(service, ControlDirectory()):
+                usual.rmdir()
+                running = asyncio.ensure_future(run_extension("", tmp_path))
+                stopping = asyncio.ensure_future(service.stopping.wait())
+                await asyncio.wait({running, stopping}, timeout=DEADLINE, return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+            first, *_ = await running
+    assert [service.client.id, "myhc"] == first[:2]
 
 
 async def test_a_directory_of_others_is_not_read(tmp_path: Path) -> None:

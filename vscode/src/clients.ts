@@ -27,7 +27,7 @@ export class Clients implements vscode.Disposable {
   readonly onEvent = this.happened.event;
   readonly onKilled = this.killed.event;
 
-  constructor(private readonly directory: string) {
+  constructor(private readonly directories: string[]) {
     const look = () => void this.look();
     const poll = () => this.clients.forEach((client) => client && void this.refresh(client));
     this.timers = [setInterval(look, LOOK_INTERVAL), setInterval(poll, POLL_INTERVAL)];
@@ -71,7 +71,7 @@ export class Clients implements vscode.Disposable {
 
   // Connects to new relay-clients; the file of a killed one remains until a relay-client removes it.
   private async look(): Promise<void> {
-    const found = await addresses(this.directory);
+    const found = await addresses(this.directories);
     const open = async (id: string, address: Address) => {
       this.clients.set(id, null);
       try {
@@ -104,7 +104,7 @@ export class Clients implements vscode.Disposable {
   // A killed relay-client sends no reason and leaves its file behind.
   private async reportKilled(status: Status): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, FAREWELL));
-    const address = (await addresses(this.directory)).get(status.client.id);
+    const address = (await addresses(this.directories)).get(status.client.id);
     if (!address) return;
     try {
       (await Connection.open(address)).close(); // the relay-client is running, and has closed only this connection

@@ -4,7 +4,7 @@ import * as vscode from 'vscode';
 import { Clients } from './clients';
 import { attach, attachAll, RankConfigurations } from './configurations';
 import { chooseGroup } from './groups';
-import { userDirectory } from './directory';
+import { userDirectories } from './directory';
 import { Launcher } from './launcher';
 import { localFile } from './localFiles';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
@@ -16,7 +16,7 @@ import { StatusBar } from './statusBar';
 import { createRanksView, type Item } from './tree';
 
 export function activate(context: vscode.ExtensionContext): void {
-  const clients = new Clients(userDirectory());
+  const clients = new Clients(userDirectories());
   const launcher = new Launcher();
   const stacks = new Documents('relay-debug-stacks');
   const ranks = new RankConfigurations(clients);
