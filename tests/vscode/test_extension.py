@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest_asyncio
 
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
+from tests.support.fleet import KEY, node_of
 from tests.support.many_ranks import Ranks, line_of
 from tests.support.ports import free_port
 from tests.support.programs import Program, program
@@ -245,6 +247,29 @@ async def test_relay_client_is_killed(editor: Editor, relay: LocalRelay, tmp_pat
         await window.until_shown(window.notifications, "was killed. Its debug sessions have ended")
         await window.until_ended()
         assert job.process.returncode is None
+
+
+async def test_texts_of_a_job_are_not_interpreted(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """A variable in a host name is not resolved, and a link in the text of an exception is not a link."""
+    key, port = b64encode(KEY).decode(), free_port()
+    own = {"RELAY_CLIENT_DIR": str(editor.client_directory), "RELAY_TUNNEL_KEY": key}
+    async with (
+        node_of(relay, port, fields={"host": "${env:RELAY_CLIENT_DIR}"}, rank=0) as node,
+        program("relay_client", "--hc", HC, "--ports", str(port), env=access(relay, tmp_path, "send", **own)),
+        editor.window() as window,
+    ):
+        await window.until_shown(status_bar(window), "1 rank")
+        attaching = await run_command(window, "relayDebug.attach", {"rank": 0})
+        started = await window.control.report(lambda report: report.what == "started")
+        assert re.fullmatch(r"rank 0 on [\w .:()-]+", started.message["name"])
+        assert str(editor.client_directory) not in json.dumps(started.message)
+        await window.control.call("end")
+        await attaching
+        detail = "ValueError: out of memory, see [details](command:workbench.action.files.newUntitledFile)"
+        node.change(port, state="crashed", detail=detail)
+        shown = window.page.locator(".notification-list-item-message")
+        await window.until_shown(shown, "out of memory, see (details)")
+        assert not await shown.locator("a").count()
 
 
 async def test_the_relay_is_away_for_twenty_seconds(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
