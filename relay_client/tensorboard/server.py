@@ -12,10 +12,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from relay_client.agents.requests import send_request
 from relay_client.agents.tunnels import Tunnels
+from relay_client.tensorboard.checked import LISTENING
 from relay_client.tensorboard.selection import Selection, folder_name
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.event_files import (
@@ -29,6 +30,7 @@ from relay_core.agent_api.event_files import (
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
 from relay_core.records import parse
+from relay_core.socket_tables import shared_tables
 
 __all__ = ["LiveFiles", "download_ended", "find_runs", "is_available", "running_tensorboard"]
 
@@ -220,7 +222,6 @@ class _explained:  # noqa: N801 - used like a function
 
 # Runs TensorBoard on this machine as a child process.
 
-HOST = "127.0.0.1"
 START_TIMEOUT = 120.0
 """Seconds to wait until TensorBoard's port is open; importing tensorflow, if installed, takes half a minute."""
 END_TIMEOUT = 5.0
@@ -236,11 +237,13 @@ async def running_tensorboard(directory: Path, port: int) -> AsyncIterator[async
     """
     if importlib.util.find_spec("tensorboard") is None:
         raise ConfigurationError("tensorboard is not installed", hint="run: pip install tensorboard")
+    if not shared_tables().shows_owners:
+        logger.warning("this system does not reveal which user is connecting, so any user can read this TensorBoard")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tensorboard.main", "--logdir", str(directory)),
-        *("--host", HOST, "--port", str(port), "--reload_interval", "3"),
+        *(sys.executable, "-m", "relay_client.tensorboard.checked", "--logdir", str(directory)),
+        *("--port", str(port), "--reload_interval", "3"),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
     try:
@@ -256,16 +259,11 @@ async def running_tensorboard(directory: Path, port: int) -> AsyncIterator[async
 
 
 async def _until_open(process: asyncio.subprocess.Process, port: int) -> None:
-    while process.returncode is None:
-        try:
-            _, writer = await asyncio.open_connection(HOST, port)
-        except OSError:
-            await asyncio.sleep(0.2)
-        else:
-            writer.close()
+    while line := await cast("asyncio.StreamReader", process.stdout).readline():
+        if line == LISTENING:
             return
     raise RelayDebugError(
-        f"TensorBoard did not start (status {process.returncode})",
+        f"TensorBoard did not start (status {await process.wait()})",
         hint=f"use --port to choose another port; port {port} may be in use",
     )
 

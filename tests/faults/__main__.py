@@ -21,6 +21,7 @@ from tests.support.relay import LocalRelay, local_relay
 
 ATTACKS = (
     "tests/e2e/test_exhaustion.py",
+    "tests/e2e/test_tensorboard_users.py",
     "tests/integration/relay_server/test_key_updates.py",
     "tests/integration/test_other_users.py",
     "tests/integration/test_other_users_of_children.py",

@@ -57,6 +57,7 @@ COVERED_BY = {
     ),
     "tests/e2e/test_compare_ranks.py": "relay_client/verbs/ values console relay_client/compare/ collect",
     "tests/e2e/test_mlflow.py": "relay_agent/node/in_agent/ set_tag",
+    "tests/e2e/test_tensorboard_users.py": "relay_client/tensorboard/ checked",
     "tests/integration/test_event_files.py": "relay_client/tensorboard/ server",
     "tests/e2e/test_verbs.py": "relay_client/cli/inspection/ asking relay_client/verbs/ table verb",
     "tests/e2e/test_push.py": "relay_client/cli/ push relay_client/verbs/ push relay_agent/push/ sources",
