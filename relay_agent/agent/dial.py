@@ -158,7 +158,7 @@ async def _dial(target: Target, *, patience: float) -> LocalEndpoint:
 async def _connect(target: Target, host: str, port: int) -> LocalEndpoint:
     local = await connect_local(host, port)
     if target.is_own:  # another user may have taken over the port of a debugger that has exited
-        await until_accepted(local, trust_unknown=True)
+        await until_accepted(local.transport, trust_unknown=True)
     return local
 
 

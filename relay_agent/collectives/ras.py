@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from relay_core.agent_api.collectives import MAX_COMMUNICATORS, MAX_REMARKS, RasCommunicator, RasStatus
 from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.net.loopback import until_accepted
 from relay_core.value_parsers import format_ranges
 
 __all__ = ["ask_ras", "parse_status"]
@@ -143,7 +144,7 @@ def _parse_text(answer: str) -> RasStatus:
 #
 # NCCL listens on localhost:28028, or on the address in NCCL_RAS_ADDR, unless NCCL_RAS_ENABLE is 0. Each process answers
 # for the whole job. Protocol: lines of text in both directions. The answer to a status request ends when the connection
-# is closed.
+# is closed. The port is free unless the job uses NCCL, so that another user of the node can listen there.
 
 DEFAULT_ADDRESS = "localhost:28028"
 ADDRESS_VARIABLE = "NCCL_RAS_ADDR"
@@ -157,7 +158,7 @@ MAX_ANSWER = 8 * 1024 * 1024
 
 
 async def ask_ras(environ: Mapping[str, str]) -> RasStatus | None:
-    """Return what RAS reports, or None if nothing is listening on its port.
+    """Return what RAS reports, or None if no program of this user is listening on its port.
 
     Args:
         environ: The environment of the job.
@@ -170,6 +171,7 @@ async def ask_ras(environ: Mapping[str, str]) -> RasStatus | None:
         async with timeout(RAS_TIMEOUT):
             reader, writer = await asyncio.open_connection(host.strip("[]") or "localhost", int(port))
             try:
+                await until_accepted(writer.transport, trust_unknown=True)
                 writer.write(REQUEST)
                 while len(answer) < MAX_ANSWER and (data := await reader.read(65536)):
                     answer += data

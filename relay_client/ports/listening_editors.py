@@ -320,7 +320,7 @@ class ReverseForwarder:
             OSError: the editor is no longer listening, or the listening program belongs to another user.
         """
         local = await connect_local(LOCAL_HOST, self._port)
-        await until_accepted(local, trust_unknown=self._trust_unknown)
+        await until_accepted(local.transport, trust_unknown=self._trust_unknown)
         return local
 
     def _log_waiting(self, error: RelayDebugError) -> None:

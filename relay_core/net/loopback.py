@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Callable
 
-from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.socket_tables import OwnersNotShown, SocketTables, own_user, shared_tables
 
 __all__ = ["FOREIGN_HOST", "PeerCheck", "is_rebound", "until_accepted"]
@@ -60,11 +59,11 @@ class PeerCheck:
             self._log(why)
 
 
-async def until_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> None:
+async def until_accepted(connection: asyncio.WriteTransport, *, trust_unknown: bool) -> None:
     """Wait until a process of this user has accepted this outgoing connection; abort it otherwise.
 
     Args:
-        endpoint: The connection. The caller limits the time.
+        connection: The connection. The caller limits the time.
         trust_unknown: Whether to return if this system does not show who accepted it.
 
     Raises:
@@ -73,19 +72,19 @@ async def until_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> Non
         ConnectionResetError: the connection was closed.
     """
     try:
-        while not _is_accepted(endpoint, trust_unknown=trust_unknown):  # noqa: ASYNC110 - no event exists
+        while not _is_accepted(connection, trust_unknown=trust_unknown):  # noqa: ASYNC110 - no event exists
             await asyncio.sleep(ACCEPT_POLL_INTERVAL)
     except BaseException:
-        endpoint.abort()
+        connection.abort()
         raise
 
 
-def _is_accepted(endpoint: LocalEndpoint, *, trust_unknown: bool) -> bool:
-    if endpoint.is_gone:
+def _is_accepted(connection: asyncio.WriteTransport, *, trust_unknown: bool) -> bool:
+    own, peer = (connection.get_extra_info(name) for name in ("sockname", "peername"))
+    if connection.is_closing() or not (own and peer):
         raise ConnectionResetError("the program closed the connection")
-    own, peer = endpoint.addresses
     try:
-        owner = shared_tables().peer_owner(own, peer)
+        owner = shared_tables().peer_owner(own[:2], peer[:2])
     except OwnersNotShown:
         if not trust_unknown:
             raise PermissionError("this system does not show who accepted the connection") from None

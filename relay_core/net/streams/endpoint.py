@@ -126,16 +126,9 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         return self._gone.is_set()
 
     @property
-    def addresses(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Host and port of this end, and of the local program's.
-
-        Raises:
-            OSError: the connection was reset before its addresses were read.
-        """
-        own, peer = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
-        if not (own and peer):
-            raise ConnectionResetError("the connection was reset")
-        return (own[0], own[1]), (peer[0], peer[1])
+    def transport(self) -> asyncio.Transport:
+        """The connection itself."""
+        return self._transport
 
     def deliver_to(self, handler: LocalHandler) -> None:
         """Pass the buffered bytes to the handler, and from now on all events as they occur."""

@@ -8,6 +8,8 @@ import pytest
 from relay_agent.collectives import ras
 from relay_agent.collectives.ras import ask_ras
 from relay_core.agent_api.collectives import RasCommunicator, RasStatus
+from tests.support.deadline import DEADLINE
+from tests.support.other_user import listening_stranger, needs_owners, needs_second_user
 from tests.support.ports import free_port
 from tests.support.streams import Handler, local_server
 from tests.unit.relay_agent.collectives.test_ras_status import TEXT, answer, missing, rank
@@ -121,3 +123,13 @@ async def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async with local_server(silent) as (port, _):
         assert RasStatus(error="NCCL RAS did not answer within 0.05 s") == await ask(port)
+
+
+@needs_owners
+@needs_second_user
+async def test_another_user_listens() -> None:
+    """What another user's program would answer is not read, and it receives no request."""
+    port = free_port()
+    async with listening_stranger(port) as stranger:
+        assert await ask(port) is None
+        assert b"accepted \n" == await asyncio.wait_for(stranger.readline(), DEADLINE)

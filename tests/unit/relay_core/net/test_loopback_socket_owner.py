@@ -85,5 +85,5 @@ async def test_who_accepts_cannot_be_determined(monkeypatch: pytest.MonkeyPatch,
         connection, _ = server.accept()
         with connection:
             with no_descriptors(), pytest.raises(PermissionError, match="cannot determine who accepted"):
-                await until_accepted(endpoint, trust_unknown=trust_unknown)
+                await until_accepted(endpoint.transport, trust_unknown=trust_unknown)
             await asyncio.wait_for(endpoint.ended.wait(), DEADLINE)
