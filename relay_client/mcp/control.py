@@ -55,14 +55,17 @@ class _Session:
             self.lost = error.sentence
             self.changed.set()
 
-    async def resume(self, command: str) -> None:
-        """Send a request that resumes the rank.
+    def require_stopped(self) -> None:
+        """Check that the rank is stopped.
 
         Raises:
-            ControlRefused: the rank is not stopped.
+            ControlRefused: it is not.
         """
         if self.lost or self.thread is None:
             raise ControlRefused(f"rank {self.rank} is not stopped: {self.lost or 'it is running'}", hint=WAIT_HINT)
+
+    async def resume(self, command: str) -> None:
+        """Send a request that resumes the rank, which is stopped."""
         thread, self.thread = self.thread, None
         self.changed.clear()
         try:
@@ -78,7 +81,11 @@ class _Session:
         if self.thread is None:
             return {**found, "reason": self.lost}
         arguments = {"threadId": self.thread, "levels": 1}
-        for frame in (await self.client.request("stackTrace", arguments)).get("stackFrames", []):
+        try:
+            frames = (await self.client.request("stackTrace", arguments)).get("stackFrames", [])
+        except RelayDebugError as error:
+            return {**found, "error": error.sentence}
+        for frame in frames:
             path = (frame.get("source") or {}).get("path", "")
             found |= {"file": path, "line": frame["line"], "function": function_of(frame)}
         return found
@@ -90,6 +97,26 @@ def _breakpoint(line: int, result: Mapping[str, Any]) -> dict[str, Any]:
     if found.get("verified") and found.get("line", line) != line:
         found.setdefault("message", f"line {line} is not executable: moved to line {found['line']}")
     return found
+
+
+async def _resume(sessions: list[_Session], command: str) -> dict[int, dict[str, str]]:
+    """Resume ranks, and return for each either {} or its error.
+
+    Raises:
+        ControlRefused: a rank is not stopped; none was resumed.
+        RelayDebugError: no rank was resumed.
+    """
+    for session in sessions:
+        session.require_stopped()
+    outcomes = await asyncio.gather(*(session.resume(command) for session in sessions), return_exceptions=True)
+    failures = [outcome for outcome in outcomes if outcome is not None]
+    for failure in failures:
+        if not isinstance(failure, RelayDebugError) or len(failures) == len(sessions):
+            raise failure
+    return {
+        session.rank: {"error": outcome.sentence} if isinstance(outcome, RelayDebugError) else {}
+        for session, outcome in zip(sessions, outcomes, strict=True)
+    }
 
 
 class Control:
@@ -128,20 +155,24 @@ class Control:
         """Continue the chosen ranks."""
         async with self._lock:
             chosen = self._chosen(ranks)
-            await asyncio.gather(*(session.resume("continue") for session in chosen))
-            return [{"rank": session.rank, "stopped": False} for session in chosen]
+            errors = await _resume(chosen, "continue")
+            return [
+                {"rank": session.rank, "stopped": session.thread is not None, **errors[session.rank]}
+                for session in chosen
+            ]
 
     async def step(self, kind: Step, ranks: str, seconds: float) -> Items:
         """Step the chosen ranks together, and return where they are once all have stopped or the time has expired."""
         async with self._lock:
             chosen = self._chosen(ranks)
-            await asyncio.gather(*(session.resume(COMMANDS[kind]) for session in chosen))
+            errors = await _resume(chosen, COMMANDS[kind])
             try:
                 async with timeout(seconds):
-                    await asyncio.gather(*(session.changed.wait() for session in chosen))
+                    await asyncio.gather(*(each.changed.wait() for each in chosen if not errors[each.rank]))
             except TIMEOUT_ERRORS:
                 pass  # those that have not arrived are reported as running
-            return list(await asyncio.gather(*(session.where() for session in chosen)))
+            places = await asyncio.gather(*(session.where() for session in chosen))
+            return [{**place, **errors[place["rank"]]} for place in places]
 
     async def detach(self, ranks: str) -> Items:
         """Detach; the ranks continue without breakpoints."""

@@ -189,8 +189,9 @@ class Forwarder:
             await self.close_port(number)
 
     async def close_port(self, number: int) -> None:
-        """Close one port and its connections."""
-        port = self._open.pop(number)
+        """Close one port and its connections, if it is open."""
+        if (port := self._open.pop(number, None)) is None:
+            return
         for server in port.servers:
             server.close()
             await server.wait_closed()
@@ -208,9 +209,10 @@ class Forwarder:
         for record in self.connections:
             if record.port == number:
                 record.why_cancelled = why
-        tasks = self._open[number].tasks
-        count = len(tasks)
-        await tasks.cancel_all()
+        if (port := self._open.get(number)) is None:
+            return 0
+        count = len(port.tasks)
+        await port.tasks.cancel_all()
         return count
 
     def _changed(self) -> None:

@@ -22,6 +22,7 @@ from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
+from relay_core.net.tasks import TaskSet
 from relay_core.records import parse
 from relay_core.value_parsers import escape_controls, format_ranges
 
@@ -165,6 +166,7 @@ async def push_file(
         ConfigurationError: the job does not allow its code to be replaced.
         TimedOut: chosen ranks are not found, or the ranks did not reach the same call in time.
         RelayDebugError: a rank cannot replace the code. In all these cases, nothing was changed.
+        CancelledError: the caller was cancelled. Nothing was changed, unless all ranks were, which is logged.
     """
     push = Push(secrets.token_hex(8), Phase.PREPARE, file, tuple(paths), source, ranks, PREPARE_SECONDS).checked()
     await until_found(tunnels, parse_chosen_ranks(ranks))
@@ -176,10 +178,10 @@ async def push_file(
         rounds = Rounds(seconds)
         if waits and can_hold:
             await delivery.align(rounds)
-        committed = await delivery.send(replace(push, phase=Phase.COMMIT, source="", paths=()))
     except BaseException:
         await asyncio.shield(delivery.send(replace(push, phase=Phase.ABORT, source="", seconds=2.0)))
         raise
+    committed = await delivery.commit()
     is_stopped = rounds.is_stopped or any(result.state is State.STOPPED for result in prepared)
     if not rounds.is_aligned:
         return Outcome(committed, is_stopped=is_stopped)
@@ -225,6 +227,21 @@ class _Delivery:
 
         found = await asyncio.gather(*map(results_of, self._agents))
         return grouped(result for results in found for result in results)
+
+    async def commit(self) -> tuple[Pushed, ...]:
+        """Replace the code in all ranks, and return the results; cancelling does not leave only a part of them."""
+        async with TaskSet() as tasks:
+            sending = tasks.spawn(
+                self.send(replace(self._push, phase=Phase.COMMIT, source="", paths=())), name="commit of a push"
+            )
+            try:
+                return await asyncio.shield(sending)
+            except asyncio.CancelledError:
+                done = [label(result.members) for result in await sending if result.state is State.DONE]
+                logger.warning(
+                    "it was too late to stop the push; the code was replaced in %s", ", ".join(done) or "no rank"
+                )
+                raise
 
     async def align(self, rounds: Rounds) -> None:
         """Bring all ranks to the same call.

@@ -218,6 +218,15 @@ async def test_attach_opens_a_port_and_release_closes_it(relay: LocalRelay, tmp_
             await request(here.client, Release(3))
 
 
+async def test_a_port_that_another_request_has_closed(relay: LocalRelay, tmp_path: Path) -> None:
+    """Of two requests that close a port at once, the later one finds nothing to close."""
+    port = free_port()
+    async with running(relay, tmp_path / "own", port) as here:
+        await asyncio.gather(*(here.forwarder.close_port(port) for _ in range(2)))
+        assert 0 == await here.forwarder.disconnect(port, "released")
+        assert [] == here.forwarder.opened
+
+
 async def test_release_keeps_a_port_of_the_command_line(relay: LocalRelay, tmp_path: Path) -> None:
     """Only connections are closed; the next debugger gets through."""
     port = free_port()

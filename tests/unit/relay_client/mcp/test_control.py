@@ -1,13 +1,27 @@
 """Facts about a coding agent's debug session with one rank, with a debugger that refuses."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from relay_client.dap import DapClient, RequestFailed
-from relay_client.mcp.control import _breakpoint, _Session
+from relay_client.mcp.control import Control, _breakpoint, _resume, _Session
+from relay_client.mcp.reading import ControlRefused
 from relay_core.dap.framing import MessageDecoder, encode
 from tests.support.deadline import DEADLINE
+
+
+async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request with success."""
+    decoder = MessageDecoder()
+    while data := await reader.read(4096):
+        for request in decoder.receive_data(data):
+            response = {"seq": 1, "type": "response", "request_seq": request["seq"], "command": request["command"]}
+            writer.write(encode({**response, "success": True}))
+    writer.close()
 
 
 async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -29,6 +43,44 @@ async def test_a_refused_request_to_resume() -> None:
         with pytest.raises(RequestFailed, match="not now"):
             await session.resume("next")
         assert (7, "<_Session rank 3 stopped>") == (session.thread, repr(session))
+
+
+@contextlib.asynccontextmanager
+async def stopped(**debuggers: Any) -> AsyncIterator[tuple[Control, list[_Session]]]:
+    """Run one stopped rank for each debugger, beginning with rank 0, and what controls them."""
+    async with contextlib.AsyncExitStack() as stack:
+        control = Control(None)  # type: ignore[arg-type] # for chosen ranks "all", the tunnels are not asked
+        for rank, debugger in enumerate(debuggers.values()):
+            server = await stack.enter_async_context(await asyncio.start_server(debugger, "127.0.0.1", 0))
+            address = server.sockets[0].getsockname()
+            client = await stack.enter_async_context(await DapClient.connect(*address, within=DEADLINE))
+            control._sessions[rank] = _Session(rank, client)
+            control._sessions[rank].thread = 7
+        yield control, list(control._sessions.values())
+
+
+async def test_one_rank_of_several_refuses() -> None:
+    """The answer names the ranks that have been resumed, and states why another one has not."""
+    async with stopped(good=accept, bad=refuse) as (control, _):
+        good, bad = await control.resume("all")
+        assert {"rank": 0, "stopped": False} == good
+        assert (1, True) == (bad["rank"], bad["stopped"])
+        assert "not now" in bad["error"]
+    async with stopped(good=accept, bad=refuse) as (control, (session, _)):
+        session.changed.set()
+        step = asyncio.ensure_future(control.step("over", "all", 0.01))
+        first, second = await step
+        assert ("error" in first, "error" in second) == (False, True)
+        assert (False, True) == (first["stopped"], second["stopped"])
+
+
+async def test_a_rank_that_is_not_stopped() -> None:
+    """If a chosen rank is running, none is resumed."""
+    async with stopped(one=accept, other=accept) as (_, (first, second)):
+        second.thread = None
+        with pytest.raises(ControlRefused, match="rank 1 is not stopped: it is running"):
+            await _resume([first, second], "continue")
+        assert 7 == first.thread
 
 
 def test_a_moved_breakpoint() -> None:
