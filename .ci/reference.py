@@ -90,7 +90,7 @@ OTHER_VARIABLES = (
 """Name, reader and meaning of the variables that no table in the code describes."""
 
 INTERNAL_VARIABLES = (
-    ("RELAY_DEBUG_REGISTERED", "pid and rank of the registered process, for its child processes"),
+    ("RELAY_DEBUG_REGISTERED", "pid, port and rank of the registered process, for its child processes"),
     ("RELAY_DEBUG_ADAPTER_PORT", "port of debugpy's adapter, for the child processes of a followed process"),
     ("RELAY_AGENT_STARTER", "pid of the process that started the node's agent"),
 )

@@ -22,6 +22,7 @@ from relay_core.access_settings import AccessSettings
 from relay_core.errors import RelayDebugError, TimedOut
 
 if TYPE_CHECKING:
+    from relay_agent.debuggee.debugger import Debugger
     from relay_agent.debuggee.process import DebuggedProcess
     from relay_agent.values.contents import Statistics
 
@@ -175,12 +176,17 @@ def hold_on_crash() -> Iterator[None]:
 def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool:
     """Make this process debuggable, wait for a debugger if its rank is selected, and return whether one is attached.
 
+    A multiprocessing child of a process with the same port is left alone: it imports the program anew, with this call.
+
     Raises:
-        SystemExit: no debugger attached in time and `abort_on_timeout` is set (status 14).
+        SystemExit: no debugger attached in time and `abort_on_timeout` is set (status 14). A process that was refused
+            because another one has its port never exits: it is not the one that waits for a debugger.
     """
     try:
         from relay_agent.settings.model import parse_ranks  # noqa: PLC0415 - not needed without debugging
 
+        if _is_worker(settings, rank):
+            return _continue_as_worker()
         process = _begin(settings, rank=rank)
         waits = parse_ranks(settings.ranks).includes(process.identity)
         if process.wait_and_log(settings.wait if waits else 0):
@@ -192,7 +198,7 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
         raise KeyboardInterrupt from None  # without the frames of the wait, which are not the job's
     except Exception as error:  # noqa: BLE001 - no error in the debugger may stop the job
         return _continue_without_debugger(unexpected(error))
-    if waits and settings.abort_on_timeout and settings.wait > 0:
+    if waits and settings.abort_on_timeout and settings.wait > 0 and not process.was_refused:
         outcome = "exiting" if process.obstacle else "no debugger attached in time; exiting"
         process.log(f"{outcome} (--debug-on-timeout abort)")
         sys.exit(TimedOut.exit_code)
@@ -213,14 +219,19 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
         return
     try:
         process = _process_if_debugged()
-        if process is None:
+        if process is None and _settings_of_command_line() is None:
             return
-        from relay_agent.settings.model import parse_ranks  # noqa: PLC0415 - in debug runs only
+        from relay_agent.ranks import identify  # noqa: PLC0415 - in debug runs only, as below
+        from relay_agent.settings.model import parse_ranks  # noqa: PLC0415
 
-        if rank is not None and not parse_ranks(str(rank)).includes(process.identity):
+        identity = identify(os.environ) if process is None else process.identity
+        if rank is not None and not parse_ranks(str(rank)).includes(identity):
             return
         frame: FrameType = sys._getframe(1)  # noqa: SLF001 - the frame to stop in is the caller's
-        process.hold_at(frame, "breakpoint()", hold)
+        if process is not None:
+            process.hold_at(frame, "breakpoint()", hold)
+        elif (debugger := _following_debugger()) is not None:
+            debugger.break_at(frame)
     except RelayDebugError as error:
         _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as above
@@ -263,12 +274,44 @@ def _is_being_compiled() -> bool:
 
 
 def _process_if_debugged() -> DebuggedProcess | None:
-    """Return the state of this process in a debug run, creating it if the command line has `--is-debug`; else None."""
+    """Return the state of this process in a debug run, creating it if the command line has `--is-debug`; else None.
+
+    None in a worker, too.
+    """
     debugging = sys.modules.get("relay_agent.debuggee.process")
     if debugging is not None and (process := debugging.current()) is not None:
         return process  # type: ignore[no-any-return]  # its module is imported below
     settings = _settings_of_command_line()
-    return None if settings is None else _begin(settings)
+    return None if settings is None or _is_worker(settings, None) else _begin(settings)
+
+
+def _is_worker(settings: DebugSettings, rank: int | None) -> bool:
+    from relay_agent.ranks import identify, logical_port  # noqa: PLC0415 - in debug runs only, as below
+    from relay_agent.settings.environment import is_worker  # noqa: PLC0415
+
+    own_rank = identify(os.environ).rank if rank is None else rank
+    return is_worker(os.environ, os.getpid(), logical_port(settings.port, own_rank))
+
+
+def _continue_as_worker() -> bool:
+    """Let Python's `breakpoint()` stop in a debugger that follows this child process; return whether there is one."""
+    if sys.breakpointhook is sys.__breakpointhook__ and not os.environ.get("PYTHONBREAKPOINT"):
+        sys.breakpointhook = _break_in_worker
+    return _following_debugger() is not None
+
+
+def _break_in_worker(*_arguments: object, **_named: object) -> None:
+    if (debugger := _following_debugger()) is not None:
+        debugger.break_at(sys._getframe(1))  # noqa: SLF001 - as in `breakpoint`
+
+
+def _following_debugger() -> Debugger | None:
+    """Return the debugger if it is attached; it has started this child process, or else pydevd is not imported."""
+    if "pydevd" not in sys.modules:
+        return None
+    from relay_agent.debuggee.debugger import debugger  # noqa: PLC0415 - its imports take 0.15 s
+
+    return debugger if debugger.is_attached() else None
 
 
 def _begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProcess:

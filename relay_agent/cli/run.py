@@ -20,10 +20,18 @@ from relay_agent import inject
 from relay_agent.cli.commands import PROGRAM, Commands, explain
 from relay_agent.collective_timeouts import timeout_variables
 from relay_agent.inject._relay_debug_programs import is_off, is_python, isolating_option, what_runs
-from relay_agent.inject.eligibility import REGISTERED
 from relay_agent.inject.unregistered import watch_this_process
 from relay_agent.paths import in_front
-from relay_agent.settings.environment import ACCESS_VARIABLES, HC, MODE, ON_DEMAND, WAIT, from_environment, is_local
+from relay_agent.settings.environment import (
+    ACCESS_VARIABLES,
+    HC,
+    MODE,
+    ON_DEMAND,
+    REGISTERED,
+    WAIT,
+    from_environment,
+    is_local,
+)
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting
 from relay_agent.stderr import write_line

@@ -20,7 +20,7 @@ from relay_agent.debuggee.answers import ANSWERS
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.paths import script_name, start_directory
 from relay_agent.ranks import ProcessIdentity, identify, logical_port
-from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, is_local, run_name
+from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, is_local, register_environment, run_name
 from relay_agent.settings.model import DebugSettings
 from relay_agent.stderr import report_failure, write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
@@ -34,7 +34,8 @@ __all__ = ["DebuggedProcess", "begin", "current"]
 
 NOBODY_ATTACHED = "no debugger attached in time; exiting"
 AGENT_TIME = 3.0
-"""Maximum time in seconds that a process that crashes at its start waits to find out whether its agent can listen."""
+"""Maximum time in seconds that a process waits to find out whether its agent has refused it or, if it crashes at its
+start, whether the agent can listen."""
 
 
 def current() -> DebuggedProcess | None:
@@ -65,6 +66,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         identity = identify(os.environ)
         found = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
         DebuggedProcess.of_this_process = found
+        os.environ.update(register_environment(found.identity, os.getpid(), found.port))
         if not settings.values:
             _leave_values_to_debugpy()
         if settings.on_crash:
@@ -188,9 +190,10 @@ class DebuggedProcess:
             return False
         self._exits_without = seconds > 0 and self.settings.abort_on_timeout
         if seconds > 0:
-            self.log(f"waiting up to {seconds:g} s for a debugger on {self.where}")
-        else:
-            self.log(f"a debugger can attach on {self._where_and_when}")
+            self.attaching.registered.wait(AGENT_TIME)  # a process that has been refused does not wait
+        if not self.attaching.hopeless.is_set():
+            waiting = f"waiting up to {seconds:g} s for a debugger on {self.where}"
+            self.log(waiting if seconds > 0 else f"a debugger can attach on {self._where_and_when}")
         if seconds > 0 and self.wait(seconds):
             self._exits_without = False
             self.log(f"debugger attached after {time.monotonic() - started:.1f} s")
@@ -245,6 +248,11 @@ class DebuggedProcess:
         """Why no debugger can attach now."""
         return self.attaching.obstacle
 
+    @property
+    def was_refused(self) -> bool:
+        """Whether no debugger can attach because another process has the port; this process never waits for one."""
+        return self.node_client.was_refused
+
     def _log_unreachable(self) -> None:
         """Log once that this process is not waiting for a debugger, because its agent cannot reach the relay."""
         error = self.obstacle
@@ -266,7 +274,7 @@ class DebuggedProcess:
             reason = failure or "the agent has exited"
             if debugger.is_attached():  # an agent whose key was revoked still serves connected clients
                 self.log(f"no further debugger can attach: {reason}")
-            elif self._exits_without:
+            elif self._exits_without and not self.was_refused:
                 self.log(f"no debugger can attach: {reason}")
             else:
                 self.log(f"continuing without a debugger: {reason}")

@@ -1,7 +1,4 @@
-"""Decides which processes of a `relay-agent run` job register as targets.
-
-RELAY_DEBUG_REGISTERED   set by a registered process for its children; contains its pid and rank
-"""
+"""Decides which processes of a `relay-agent run` job register as targets."""
 
 from __future__ import annotations
 
@@ -9,12 +6,10 @@ import re
 from collections.abc import Mapping
 
 from relay_agent.inject._relay_debug_programs import helper_reason, is_off, what_runs
-from relay_agent.ranks import SINGLE, ProcessIdentity, identify
-from relay_agent.settings.environment import MODE
+from relay_agent.ranks import SINGLE, identify
+from relay_agent.settings.environment import MODE, name_of_registered, registered_ancestor
 
-__all__ = ["REGISTERED", "register_environment", "should_register"]
-
-REGISTERED = "RELAY_DEBUG_REGISTERED"
+__all__ = ["should_register"]
 
 _LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
@@ -37,20 +32,10 @@ def should_register(environ: Mapping[str, str], orig_argv: list[str], pid: int) 
         return reason
     identity = identify(environ)
     has_rank = identity.launcher != SINGLE and not identity.node_level
-    parent, _, parent_name = environ.get(REGISTERED, "").partition(" ")
-    if parent and parent != str(pid) and not (has_rank and _name(identity) != parent_name):
+    parent, _, parent_name = registered_ancestor(environ)
+    if parent and parent != str(pid) and not (has_rank and name_of_registered(identity) != parent_name):
         return f"it was started by process {parent}, which is registered for {identity.label}"
     kind, name = what_runs(orig_argv)
     if kind == "script" and not has_rank and _LIBRARY.search(name):
         return "its file belongs to a library, and no launcher gave it a rank"
     return None
-
-
-def register_environment(environ: Mapping[str, str], pid: int) -> dict[str, str]:
-    """Return the environment variable that a process sets when it registers."""
-    return {REGISTERED: f"{pid} {_name(identify(environ))}"}
-
-
-def _name(identity: ProcessIdentity) -> str:
-    """Return a name that is different for each rank and each restart of a rank."""
-    return f"{identity.launcher}, {identity.label}, restart {identity.restart} of {identity.run_id}"

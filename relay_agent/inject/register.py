@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from relay_agent.inject._relay_debug_programs import what_runs
-from relay_agent.inject.eligibility import register_environment, should_register
-from relay_agent.settings.environment import from_environment
+from relay_agent.inject.eligibility import should_register
+from relay_agent.ranks import identify, logical_port
+from relay_agent.settings.environment import from_environment, register_environment
 from relay_agent.settings.model import DebugSettings
 from relay_agent.stderr import report_failure, write_line
 from relay_core.errors import RelayDebugError
@@ -130,7 +131,9 @@ def register_process(*, is_child: bool) -> None:
             _raise_timeouts(settings)
         elif should_register(os.environ, sys.orig_argv, os.getpid()) is None:
             _raise_timeouts(settings)
-            os.environ.update(register_environment(os.environ, os.getpid()))
+            identity = identify(os.environ)
+            port = logical_port(settings.port, identity.rank)
+            os.environ.update(register_environment(identity, os.getpid(), port))
             call_before_program(lambda: _start(settings))
     except RelayDebugError as error:
         report_failure(error)

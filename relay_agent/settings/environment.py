@@ -1,10 +1,12 @@
-"""Environment variables that pass the settings of a run to its job, local runs, and hints that name these settings."""
+"""Environment variables that pass the settings of a run to its job; local runs; hints; and workers."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 
+from relay_agent.inject._relay_debug_programs import MULTIPROCESSING, helper_reason
 from relay_agent.ranks import SINGLE, ProcessIdentity
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting, read_settings
@@ -19,10 +21,15 @@ __all__ = [
     "MODE",
     "NO_RELAY",
     "ON_DEMAND",
+    "REGISTERED",
     "WAIT",
     "from_environment",
     "hint_for_job",
     "is_local",
+    "is_worker",
+    "name_of_registered",
+    "register_environment",
+    "registered_ancestor",
     "run_name",
 ]
 
@@ -163,3 +170,51 @@ def _replace(found: re.Match[str]) -> str:
         return found[0].replace(option, argument)
     other = _VARIABLES.get(option)
     return found[0] if other is None or variable not in {None, other} else other
+
+
+# What a registered process leaves in the environment of the processes that it starts.
+
+REGISTERED = "RELAY_DEBUG_REGISTERED"
+"""The variable that a process sets when it registers; contains its pid, its port and its rank."""
+
+
+def is_worker(environ: Mapping[str, str], pid: int, port: int) -> bool:
+    """Return whether this process is a multiprocessing child of a registered process with the same port.
+
+    It imports the program of that process anew, and with it a call that starts debugging. A child that has its own rank
+    or port is not a worker.
+
+    Args:
+        environ: The environment of the process.
+        pid: Its process id.
+        port: The logical port that it would register.
+    """
+    parent, parent_port, _ = registered_ancestor(environ)
+    return parent not in {"", str(pid)} and parent_port == str(port) and _is_child_of_multiprocessing()
+
+
+def _is_child_of_multiprocessing() -> bool:
+    """Whether multiprocessing has started this process; `parent_process` is set only after the program was imported."""
+    if helper_reason(sys.orig_argv) == MULTIPROCESSING:
+        return True
+    if getattr(sys.modules.get("__mp_main__"), "__name__", "") == "__mp_main__":  # in other processes, an alias
+        return True
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
+def register_environment(identity: ProcessIdentity, pid: int, port: int) -> dict[str, str]:
+    """Return the environment variable that a process sets when it registers."""
+    return {REGISTERED: f"{pid} {port} {name_of_registered(identity)}"}
+
+
+def registered_ancestor(environ: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the pid, the port and the name of the registered process that started this one, or empty texts."""
+    pid, _, rest = environ.get(REGISTERED, "").partition(" ")
+    port, _, name = rest.partition(" ")
+    return pid, port, name
+
+
+def name_of_registered(identity: ProcessIdentity) -> str:
+    """Return a name that is different for each rank and each restart of a rank."""
+    return f"{identity.launcher}, {identity.label}, restart {identity.restart} of {identity.run_id}"

@@ -117,6 +117,8 @@ class NodeClient:
         """Process id of the agent, after the registration."""
         self.connections = 0
         """Number of agents to which this process has been connected; more than one only if some were killed."""
+        self.was_refused = False
+        """True if the agent has refused this process; its state is then HOPELESS."""
         self._registration: Registration = {
             "register": target.copy(),
             "access": access,
@@ -272,6 +274,7 @@ class NodeClient:
         elif "unreachable" in message:
             self.attaching.report(State.UNREACHABLE, _error(message["unreachable"], message))
         elif "refused" in message or "failed" in message:
+            self.was_refused = "refused" in message
             sentence = message["refused"] if "refused" in message else message["failed"]
             self._give_up(_error(sentence, message))
         elif "notice" in message:

@@ -7,10 +7,17 @@ import sys
 
 import pytest
 
-from relay_agent.inject.eligibility import register_environment, should_register
+from relay_agent.inject.eligibility import should_register
+from relay_agent.ranks import identify
+from relay_agent.settings.environment import register_environment
 
 ON = {"RELAY_DEBUG": "1"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "j", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+
+
+def registration(environ: dict[str, str]) -> dict[str, str]:
+    """What process 100 sets when it registers port 5678."""
+    return register_environment(identify(environ), 100, 5678)
 
 
 def command(line: str) -> list[str]:
@@ -122,27 +129,27 @@ def test_a_process_registers_where_debugging_is_on_only():
 def test_what_a_registered_process_starts_does_not_register():
     """A script that a rank runs has the rank's variables; so has one without any launcher."""
     for environ in ON, ON | TORCHRUN:
-        registered = environ | register_environment(environ, 100)
+        registered = environ | registration(environ)
         assert "it was started by process 100" in str(should_register(registered, command("eval.py"), 101))
 
 
 def test_a_process_that_lost_its_rank_does_not_register():
     """Its variables were taken away, not its parent."""
-    registered = ON | register_environment(ON | TORCHRUN, 100)
+    registered = ON | registration(ON | TORCHRUN)
     assert should_register(registered, command("eval.py"), 101)
 
 
 def test_a_rank_of_its_own_registers_whoever_started_it():
     """A program that starts ranks itself, as Lightning does, is registered before them."""
-    registered = ON | register_environment(ON, 100)
+    registered = ON | registration(ON)
     assert should_register(registered | TORCHRUN, command("train.py"), 101) is None
-    other = ON | register_environment(ON | TORCHRUN | {"RANK": "0", "LOCAL_RANK": "0"}, 100)
+    other = ON | registration(ON | TORCHRUN | {"RANK": "0", "LOCAL_RANK": "0"})
     assert should_register(other | TORCHRUN, command("train.py"), 101) is None
 
 
 def test_a_process_that_replaces_itself_registers_again():
     """After exec it has the same pid, and nothing of what it had registered with."""
-    registered = ON | register_environment(ON, 100)
+    registered = ON | registration(ON)
     assert should_register(registered, command("train.py"), 100) is None
 
 
