@@ -44,7 +44,9 @@ messages would have to be parsed and renumbered.
 
 from __future__ import annotations
 
+from relay_client.editor.messages import IMPORTANT, make_output
 from relay_core.dap.messages import Body, Event, Request, Response, arguments_of
+from relay_core.foreign import notification
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
@@ -232,8 +234,8 @@ class AttachAnswers(Layer):
         if self._failure is not None:
             return []  # the editor knows that it has not attached
         reason = response.get("message") or "no reason given"
-        text = f"relay-client: the debugger refused '{request['command']}': {reason}\n"
-        return [self._event("output", {"category": "important", "output": text})]
+        text = notification(f"the debugger refused '{request['command']}': {reason}")
+        return [ToLocal.of(make_output(text, IMPORTANT, self._last_seq))]
 
     def _note_failure(self, response: Response) -> None:
         if response.get("success") is not True:

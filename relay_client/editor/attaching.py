@@ -117,6 +117,8 @@ class Attaching:
         """Paths of the local files that differ from the files on the node."""
         self._request: Request | None = None
         """The `attach` request as sent to the debugger."""
+        self.sent: Arguments | None = None
+        """The arguments of `attach` as the editor has sent them."""
         self._breakpoints = UnsetBreakpoints()
         self._has_different = False
         """True if the user has been notified of a differing file; one notification is enough."""
@@ -131,7 +133,8 @@ class Attaching:
 
     def requested(self, request: Request, initialize: Arguments, view: JobView) -> Request:
         """Return the `attach` to send to the debugger, and show which settings were added."""
-        arguments, line = map_paths(arguments_of(request), view, self._find_root)
+        self.sent = arguments_of(request)
+        arguments, line = map_paths(self.sent, view, self._find_root)
         if line:
             self._outbox.show(line)
         can_follow = initialize.get(FOLLOWS_CHILDREN) is True

@@ -10,6 +10,7 @@ from relay_client.ui.rank_view import how_ended
 from relay_client.ui.text import CHECK_PORTS, duration, format_ports
 from relay_core.agent_api.announcement import Ending
 from relay_core.dap.messages import Body, Event, Request, Response
+from relay_core.foreign import Notification, failure, message_format
 
 __all__ = [
     "CANNOT_FOLLOW",
@@ -51,8 +52,8 @@ def make_event(name: str, body: Mapping[str, object], seq: int) -> Event:
     return {"seq": seq, "type": "event", "event": name, "body": dict(body)}
 
 
-def make_output(text: str, category: str, seq: int) -> Event:
-    """Return the event that shows one line of text."""
+def make_output(text: Notification, category: str, seq: int) -> Event:
+    """Return the event that shows one line of text, possibly as a notification."""
     return make_event("output", {"category": category, "output": f"{PREFIX}{text}\n"}, seq)
 
 
@@ -64,9 +65,9 @@ def make_success(request: Request, seq: int, body: Mapping[str, object] | None =
 
 def make_failure(request: Request, reason: str, seq: int) -> Response:
     """Return the response to a request that has failed; the editor shows the reason."""
-    # `message` is for programs that ignore `body.error`. In `format`, editors replace names in braces.
-    error: Body = {"id": 1, "format": reason.replace("{", "(").replace("}", ")"), "showUser": True}
-    return {**_response(request, seq, success=False), "message": reason, "body": {"error": error}}
+    # `message` is for programs that ignore `body.error`.
+    error: Body = {"id": 1, "format": message_format(reason), "showUser": True}
+    return {**_response(request, seq, success=False), "message": failure(reason), "body": {"error": error}}
 
 
 def _response(request: Request, seq: int, *, success: bool) -> Response:

@@ -19,6 +19,7 @@ from relay_client.editor.messages import (
     waiting_text,
 )
 from relay_core.dap.messages import Message, Request
+from relay_core.foreign import notification
 from relay_core.layers.layer import Output, ToLocal
 
 __all__ = ["InterruptionNotices", "Notice", "Outbox", "PeerTimeoutNotices", "WaitingNotices"]
@@ -161,7 +162,7 @@ class Outbox:
 
     def show(self, text: str, category: str = CONSOLE) -> None:
         """Add a line of output."""
-        self._messages.append(make_output(text, category, self._last_seq))
+        self._messages.append(make_output(notification(text), category, self._last_seq))
 
     def show_all(self, notices: Iterable[Notice]) -> None:
         """Add lines of output."""

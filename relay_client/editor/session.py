@@ -26,7 +26,7 @@ from relay_client.editor.ending import DisconnectGuard, SessionEnd
 from relay_client.editor.job_view import FindRoot, JobView
 from relay_client.editor.messages import IMPORTANT
 from relay_client.editor.notices import InterruptionNotices, Outbox, PeerTimeoutNotices, WaitingNotices
-from relay_core.dap.messages import Event, Request, arguments_of, with_short_description
+from relay_core.dap.messages import Arguments, Event, Request, arguments_of, with_short_description
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
@@ -105,6 +105,11 @@ class EditorSession(Layer):
     def has_left(self) -> bool:
         """True if the editor has requested the end of the session."""
         return self._disconnect_guard.has_begun
+
+    @property
+    def sent_attach(self) -> Arguments | None:
+        """The arguments of `attach` as the editor has sent them."""
+        return self._attach.sent
 
     # Called by the owner; messages that these methods queue are sent with the next bytes or `tick`:
 

@@ -358,14 +358,14 @@ class JobSession:
 
     def _pass(self, request: Request, member: Member, response: Response) -> None:
         """Answer a request with a rank's response."""
+        if response.get("success") is not True:
+            self._wire.fail(request, reason_of(response))
+            return
         body = response.get("body")
         changed = (
             self._translation.to_editor(request["command"], member.number, body) if isinstance(body, dict) else None
         )
-        if response.get("success") is True:
-            self._wire.answer(request, changed)
-        else:
-            self._wire.fail(request, reason_of(response), changed)
+        self._wire.answer(request, changed)
 
     # From the ranks:
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from relay_client.compare.console import Command
-from relay_client.editor.messages import CONSOLE, PREFIX
+from relay_client.editor.messages import CONSOLE, make_failure, make_output
 from relay_core.dap.messages import Body, Event, Message, Request, Response
+from relay_core.foreign import notification
 
 __all__ = [
     "AskRanks",
@@ -116,19 +117,16 @@ class Wire:
 
     def line(self, text: str, category: str = CONSOLE) -> None:
         """Show a line from relay-client."""
-        self.event("output", {"category": category, "output": f"{PREFIX}{text}\n"})
+        self.put(ToEditor(make_output(notification(text), category, next(self._to_editor))))
 
     def answer(self, request: Request, body: Body | None = None) -> None:
         """Answer a request that has succeeded."""
         response = self._response(request, success=True)
         self.put(ToEditor({**response, "body": body} if body is not None else response))
 
-    def fail(self, request: Request, reason: str, body: Body | None = None) -> None:
+    def fail(self, request: Request, reason: str) -> None:
         """Answer a request that has failed; the editor shows the reason."""
-        # In `format`, editors replace names in braces.
-        error: Body = {"id": 1, "format": reason.replace("{", "(").replace("}", ")"), "showUser": True}
-        response = self._response(request, success=False)
-        self.put(ToEditor({**response, "message": reason, "body": body or {"error": error}}))
+        self.put(ToEditor(make_failure(request, reason, next(self._to_editor))))
 
     def answer_outdated(self, request: Request, reason: str) -> None:
         """Answer a request about a rank that has since continued or ended.

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
+from relay_client.editor.messages import make_failure
+from relay_client.ports.allowed import allowed_event, allowed_failure, is_success
 from relay_core.dap.framing import MAX_BODY
-from relay_core.dap.messages import Event, Request, Response, arguments_of, parse_as
+from relay_core.dap.messages import Arguments, Event, Message, Request, arguments_of
+from relay_core.foreign import configuration_name, has_variable, notification, printable
 from relay_core.layers.layer import Abort, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Kind
 
@@ -91,35 +95,45 @@ class EarlyBytes(Layer):
             self._on_committed()
 
 
-# Prevents the debugged process from running programs on the laptop through the editor.
+# Prevents the debugged process from using the editor for anything but debugging.
 #
 # A debugger may send requests to its editor. `runInTerminal` makes VS Code run a command. `startDebugging` starts a
 # debug session with any configuration, which may launch a program or run a task. VS Code's debugpy extension handles
-# the event `debugpyAttach` in the same way. An editor that attaches needs `startDebugging` and `debugpyAttach` only for
-# child processes. Debugpy then sends the arguments of the editor's own `attach`, plus the child's process id.
+# the event `debugpyAttach` in the same way. And VS Code replaces variables in every key and text of such a
+# configuration: `${command:ID}` runs a command, `${env:NAME}` sends a variable of the laptop to the job. An editor that
+# attaches needs `startDebugging` and `debugpyAttach` only for child processes. Debugpy then sends the arguments of the
+# editor's own `attach`, plus the child's process id.
 #
 #     runInTerminal, any other request      answered with a failed response
-#     startDebugging, debugpyAttach         passed on if the configuration is the editor's own `attach` to the same
-#     port,
-#                                           with the id of a child process; otherwise refused. An editor that attached
-#                                           without a port receives the local port instead of debugpy's port on the node
+#     startDebugging, debugpyAttach         if the configuration is the editor's own `attach` to the same port, with
+#                                           the id of a child process, the editor receives a configuration that is
+#                                           made here, of what it has sent itself; nothing in it is from the debugger
+#                                           but the number of the process. Otherwise refused, also if the editor's own
+#                                           values contain a variable, which it would replace a second time. An editor
+#                                           that attached without a port receives the local port instead of debugpy's
+#                                           port on the node
+#     events, failed responses              the fields that `allowed` lists
+#     successful responses                  passed on
 #     bytes that an editor might            the connection is aborted, because these bytes might contain a request
 #     interpret differently
 #
-# This layer applies only to local programs that use DAP; other connections pass unchanged.
+# This layer applies only to local programs that use DAP; other connections pass unchanged. To an editor that listens,
+# no child process is offered: the adapter beside the editor does that.
 
 SUBPROCESS_EVENTS = frozenset({"debugpyAttach", "ptvsd_attach"})
 """Events whose body VS Code's debugpy extension uses as the configuration of a new debug session."""
 ADDED_BY_DEBUGPY = frozenset({"name", "subProcessId", "connect", "request"})
 """Fields in which a child's configuration may differ from the arguments of the editor's `attach`."""
 TASKS = frozenset({"preLaunchTask", "postDebugTask"})
-"""Fields that make VS Code run a task before or after each session; debugpy removes them."""
+"""Fields that make VS Code run a task before or after each session."""
+NOT_OF_CHILD = (
+    ADDED_BY_DEBUGPY | TASKS | {"processId", "processName", "listen", "restart", "args", "pythonArgs", "host", "port"}
+)
+"""Fields of the editor's `attach` that debugpy removes from a child's configuration, or sets there."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MAX_PID = 2**32
 _HEADER = re.compile(rb"Content-Length: ?[0-9]+\r\n\r\n")
 """The only header that all readers interpret alike; if there are two lengths, readers differ in which one they use."""
-_REQUEST, _ATTACH, _ESCAPED = b'request"', b'ttach"', b"\\u00"
-"""Every message that has to be checked contains at least one of these in its JSON, in which a letter may be written as
-`\\u00` and two hexadecimal digits."""
 _LENGTH = b"content-length"
 
 
@@ -128,20 +142,25 @@ class RequestGuard(Layer):
 
     Args:
         port: The local port that the editor has connected to; None if the editor is listening.
-        on_refused: Called with a sentence when a request is refused for the first time.
+        on_refused: Called with a sentence when a request, or an event, is refused for the first time.
+        sent: Returns the arguments of `attach` as the editor has sent them, if those that pass here may contain more.
     """
 
     longest_local, longest_peer = MAX_PARSED, MAX_BODY
     local_names = frozenset({"attach"})
 
-    def __init__(self, port: int | None, on_refused: Callable[[str], None]) -> None:
+    def __init__(
+        self, port: int | None, on_refused: Callable[[str], None], sent: Callable[[], Arguments | None] = lambda: None
+    ) -> None:
         self._port = port
         self._on_refused = on_refused
-        self._attach: Mapping[str, object] | None = None
-        """Arguments of the editor's `attach`."""
+        self._sent = sent
+        self._attach: Arguments | None = None
+        """Arguments of `attach` as the debugger has received them."""
         self._tail = b""
         """The last forwarded bytes that were not DAP."""
-        self._has_refused = False
+        self._refused: set[str] = set()
+        """Kinds of messages of which one was refused."""
 
     def __repr__(self) -> str:
         return f"<RequestGuard {'attached' if self._attach is not None else 'not attached'}>"
@@ -177,76 +196,117 @@ class RequestGuard(Layer):
         return _LENGTH in seen.lower()
 
     def _checked(self, piece: ToLocal) -> list[Output]:
-        """Return a message that the editor may receive, or the response to a request that it may not receive."""
-        body = piece.whole_body
-        if not (_REQUEST in body or _ATTACH in body or _ESCAPED in body):
+        """Return a message as the editor may receive it, or the response to a request that it may not receive."""
+        if not piece.is_message or is_success(piece.data):
             return [piece]
-        if (request := parse_as(body, "request")) is not None:
-            return self._checked_request(request, piece)
-        if (event := parse_as(body, "event")) is not None:
-            return self._checked_event(event, piece) if event["event"] in SUBPROCESS_EVENTS else [piece]
-        return [piece] if parse_as(body, "response") is not None else []
+        if (event := piece.event(any_length=True)) is not None:
+            return self._checked_event(event, piece)
+        if (response := piece.response(any_length=True)) is not None:
+            return [piece] if response.get("success") is True else _written(allowed_failure(response))
+        request = piece.request()
+        return self._checked_request(request) if request is not None else []
 
-    def _checked_request(self, request: Request, piece: ToLocal) -> list[Output]:
+    def _checked_request(self, request: Request) -> list[Output]:
         arguments = arguments_of(request)
         is_attach = request["command"] == "startDebugging" and arguments.get("request") == "attach"
-        permitted = self._permitted(arguments.get("configuration")) if is_attach else None
-        if permitted is not None:
-            is_unchanged = permitted == arguments["configuration"]
-            changed = {**arguments, "configuration": permitted}
-            return [piece if is_unchanged else ToLocal.of({**request, "arguments": changed})]
-        self._refused(f"request {request['command']!r}", arguments.get("configuration"))
-        return [ToPeer.of(_failure(request))]
+        child = self._child(arguments.get("configuration")) if is_attach else None
+        if child is None:
+            self._refuse(f"request '{printable(request['command'])}'", arguments.get("configuration"))
+            return [ToPeer.of(make_failure(request, REFUSAL, 0))]
+        made: Request = {"seq": request["seq"], "type": "request", "command": "startDebugging"}
+        return _written({**made, "arguments": {"request": "attach", "configuration": child}})
 
     def _checked_event(self, event: Event, piece: ToLocal) -> list[Output]:
-        body = event.get("body")
-        permitted = self._permitted(body) if isinstance(body, dict) and body.get("request") == "attach" else None
-        if permitted is None:
-            self._refused(f"event {event['event']!r}", body)
+        if event["event"] not in SUBPROCESS_EVENTS:
+            if (allowed := allowed_event(event)) is not None:
+                return [piece] if allowed == event else _written(allowed)
+            name = printable(event["event"], 60)
+            self._say("event", f"the debugger's event '{name}' is not passed to the editor, because it is unknown")
             return []
-        return [piece if permitted == body else ToLocal.of({**event, "body": permitted})]
+        body = event.get("body")
+        child = self._child(body) if isinstance(body, dict) and body.get("request") == "attach" else None
+        if child is None:
+            self._refuse(f"event '{event['event']}'", body)
+            return []
+        return _written({"seq": piece.seq, "type": "event", "event": event["event"], "body": child})
 
-    def _permitted(self, configuration: object) -> dict[str, object] | None:
-        """Return a child's configuration with its port, or None if its settings differ from the editor's `attach`."""
-        own = self._attach
-        if own is None or not isinstance(configuration, dict):
-            return None
-        if not isinstance(configuration.get("subProcessId"), int) or not isinstance(configuration.get("name"), str):
-            return None
-        others = {name: value for name, value in configuration.items() if name not in ADDED_BY_DEBUGPY}
-        if TASKS & others.keys() or not all(name in own and own[name] == value for name, value in others.items()):
-            return None
-        if _port_of(own) is not None:
-            return configuration if _is_same_port(configuration.get("connect"), own) else None
-        if self._port is None:
-            return None
-        return {**configuration, "connect": {"host": "127.0.0.1", "port": self._port}}
+    def _child(self, found: object) -> dict[str, object] | None:
+        """Return the configuration for a child process, made of the editor's `attach`; None if it is refused.
 
-    def _refused(self, what: str, configuration: object) -> None:
-        if self._has_refused:
-            return
-        self._has_refused = True
-        child = configuration.get("subProcessId") if isinstance(configuration, dict) else None
-        if isinstance(child, int):
-            self._on_refused(
-                f"child process {child} is not being debugged, because its settings differ from those of this session. "
-                'hint: in the attach configuration, set "connect" to the port that relay-client has opened'
+        Args:
+            found: The configuration that the debugger has sent.
+        """
+        if self._port is None or self._attach is None or not isinstance(found, dict):
+            return None
+        pid, connect = found.get("subProcessId"), self._connect(found)
+        if connect is None or not _is_pid(pid) or not _is_own(found, self._attach):
+            return None
+        own = self._sent() or self._attach
+        others = {name: value for name, value in own.items() if name not in NOT_OF_CHILD}
+        if has_variable([others, connect]):
+            self._refuse_child(
+                pid,
+                "this session's attach configuration contains '${', which the editor would replace again. hint: remove "
+                "'${' from the values that the editor sends",
+            )
+            return None
+        request = {"request": "attach"} if "request" in found else {}
+        return {
+            **others,
+            "name": configuration_name(own.get("name"), pid),
+            "subProcessId": pid,
+            "connect": connect,
+        } | request
+
+    def _connect(self, found: Mapping[str, object]) -> dict[str, object] | None:
+        """Return the address to which the editor connects for a child process; None if the debugger names another."""
+        own = self._attach or {}
+        if (port := _port_of(own)) is None:
+            return {"host": LOOPBACK[0], "port": self._port}
+        connect = found.get("connect")
+        return {"host": connect["host"], "port": port} if _is_same_port(connect, own) else None
+
+    def _refuse(self, what: str, configuration: object) -> None:
+        pid = configuration.get("subProcessId") if isinstance(configuration, dict) else None
+        if _is_pid(pid):
+            self._refuse_child(
+                pid,
+                "its settings differ from those of this session. hint: in the attach configuration, set "
+                '"connect" to the port that relay-client has opened',
             )
         else:
-            self._on_refused(f"refused {what} from the debugged process: it would start a program on this machine")
+            self._say("request", f"refused {what} from the debugged process: it would start a program on this machine")
+
+    def _refuse_child(self, pid: int, reason: str) -> None:
+        self._say("request", f"child process {pid} is not being debugged, because {reason}")
+
+    def _say(self, kind: str, text: str) -> None:
+        """Report that a message was refused, once for each kind."""
+        if kind not in self._refused:
+            self._refused.add(kind)
+            self._on_refused(text)
 
 
-def _failure(request: Request) -> Response:
-    """Return the response to a request that the editor does not receive."""
-    reason = "refused by relay-client: a debugged process must not start programs on this machine"
-    return {
-        "seq": 0,
-        "type": "response",
-        "request_seq": request["seq"],
-        "command": request["command"],
-        "success": False,
-        "message": reason,
-    }
+REFUSAL = notification("refused by relay-client: a debugged process must not start programs on this machine")
+
+
+def _written(message: Message) -> list[Output]:
+    """Return a message that was made here; nothing if it is nested too deeply to be written."""
+    try:
+        return [ToLocal.of(message)]
+    except RecursionError:
+        return []
+
+
+def _is_pid(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_PID
+
+
+def _is_own(found: Mapping[str, object], own: Arguments) -> bool:
+    """True if a child's configuration equals the `attach` that the debugger has received, but for debugpy's fields."""
+    others = {name: value for name, value in found.items() if name not in ADDED_BY_DEBUGPY}
+    is_attach = found.get("request", "attach") == "attach" and isinstance(found.get("name"), str)
+    return is_attach and not TASKS & others.keys() and all(name in own and own[name] == others[name] for name in others)
 
 
 def _connect_of(own: Mapping[str, object]) -> Mapping[str, object]:
@@ -259,7 +319,7 @@ def _port_of(own: Mapping[str, object]) -> object:
     return _connect_of(own).get("port")
 
 
-def _is_same_port(found: object, own: Mapping[str, object]) -> bool:
+def _is_same_port(found: object, own: Mapping[str, object]) -> TypeGuard[Mapping[str, object]]:
     """True if a child's `connect` equals the editor's; if the editor's has no host, debugpy adds a loopback host."""
     host = _connect_of(own).get("host")
     hosts = (host,) if host is not None else LOOPBACK

@@ -303,7 +303,7 @@ class _WaitingConnection:
         self._record.connected()
 
     def _guard(self) -> RequestGuard:
-        return RequestGuard(self._local.port, self._editor_link.refused)
+        return RequestGuard(self._local.port, self._editor_link.refused, lambda: self._session.sent_attach)
 
     def _log_waiting(self, why: RelayDebugError) -> None:
         reason = why.reason_to_wait

@@ -6,6 +6,7 @@ the sink interprets comes out. `relay_core/foreign.py` has the table of sinks an
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 COMMAND = "command:workbench.action.terminal.sendSequence?%7B%22text%22%3A%22id%5Cn%22%7D"
 
@@ -96,3 +97,81 @@ def texts_in(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from texts_in(each)
+
+
+# What an editor would do with a message.
+
+_NAME = re.compile(r"[\w .:()-]{1,80}")
+_KNOWN = frozenset(
+    {
+        "initialized",
+        "stopped",
+        "continued",
+        "exited",
+        "terminated",
+        "thread",
+        "output",
+        "breakpoint",
+        "module",
+        "loadedSource",
+        "process",
+        "capabilities",
+        "progressStart",
+        "progressUpdate",
+        "progressEnd",
+        "invalidated",
+        "memory",
+        "debugpySockets",
+        "debugpyWaitingForServer",
+        "pydevdInputRequested",
+    }
+)
+_CHILDREN = frozenset({"debugpyAttach", "ptvsd_attach"})
+
+
+def harm_in(message: dict[str, Any]) -> list[object]:
+    """Return what an editor would resolve, link, run or take for relay-client's in a message; [] if nothing."""
+    match message:
+        case {"type": "request", "command": "startDebugging", "arguments": {"configuration": dict(child), **others}}:
+            return _harm_of_child(child) + [name for name in others if name != "request"]
+        case {"type": "event", "event": name, "body": dict(child)} if name in _CHILDREN:
+            return _harm_of_child(child)
+        case {"type": "event", "event": str(name)} if name in _KNOWN:
+            return _harm_of_event(name, message.get("body", {}))
+        case {"type": "response", "success": True}:
+            return []
+        case {"type": "response"}:
+            return _harm_of_failure(message)
+    return [message]
+
+
+def _harm_of_child(child: dict[str, Any]) -> list[object]:
+    return [*variables_in(child), *([] if _NAME.fullmatch(child["name"]) else [child["name"]])]
+
+
+def _harm_of_event(name: str, body: dict[str, Any]) -> list[object]:
+    if name == "terminated":
+        return [body["restart"]] if body.get("restart") not in (None, True, {"relay-client": "attach again"}) else []
+    if name == "output":
+        category, text = body.get("category", "console"), body.get("output", "")
+        is_notification = category not in {"stdout", "stderr", "console", "telemetry"}
+        return [*sequences_in(text), *(_harm_of_notification(text.removesuffix("\n")) if is_notification else [])]
+    if name.startswith("progress"):
+        return [harm for field in ("title", "message") for harm in _harm_of_notification(body.get(field, ""))]
+    return []
+
+
+def _harm_of_notification(text: object) -> list[object]:
+    if not isinstance(text, str):
+        return [text]
+    return [*links_in(text), *([] if text.isprintable() else [text])]
+
+
+def _harm_of_failure(response: dict[str, Any]) -> list[object]:
+    error = response.get("body", {}).get("error", {})
+    unexpected = [
+        name for name in (*response.get("body", {}), *error) if name not in {"error", "id", "format", "showUser"}
+    ]
+    texts = [response.get("message", ""), error.get("format", "")]
+    braces = [text for text in texts[1:] if "{" in text]
+    return [*unexpected, *braces, *(harm for text in texts for harm in [*links_in(text), *sequences_in(text)])]

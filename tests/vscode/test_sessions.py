@@ -128,7 +128,7 @@ async def test_a_child_process(editor: Editor, relay: LocalRelay, tmp_path: Path
         await window.until_shown(window.call_stack, f"work parent.py {line}:1")
         rows = await window.lines(window.call_stack)
         assert "rank 0 Running" == rows[0]
-        assert any(re.fullmatch("Subprocess [0-9]+ Paused On Breakpoint", row) for row in rows), rows
+        assert any(re.fullmatch(".+: child [0-9]+ Paused On Breakpoint", row) for row in rows), rows
         await window.press("F5")
         assert 0 == await asyncio.wait_for(job.process.wait(), DEADLINE)
 

@@ -1,13 +1,20 @@
 """Facts about the messages that relay-client sends to editors."""
 
-from relay_client.editor.messages import make_failure, make_output, make_success
+import pytest
+
+from relay_client.editor.messages import CONSOLE, IMPORTANT, make_failure, make_output, make_success
+from relay_client.editor.notices import Outbox
+from relay_core.dap.framing import MessageDecoder
+from relay_core.foreign import notification
+from relay_core.layers.layer import ToLocal
+from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in
 
 REQUEST = {"seq": 7, "type": "request", "command": "initialize"}
 
 
 def test_output_names_the_program() -> None:
     """A line of relay-client cannot be taken for one of the job."""
-    event = make_output("waiting", "console", 3)
+    event = make_output(notification("waiting"), "console", 3)
     assert ("output", 3) == (event["event"], event["seq"])
     assert {"category": "console", "output": "relay-client: waiting\n"} == event["body"]
 
@@ -23,3 +30,15 @@ def test_a_success_answers_the_request() -> None:
     """A response has the number and the command of its request."""
     success = make_success(REQUEST, 3)
     assert (True, "initialize", 7) == (success["success"], success["command"], success["request_seq"])
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_foreign_text_in_a_sentence(text: str) -> None:
+    """No notification or reason of relay-client contains a link, whatever an exception, a host or a user is called."""
+    outbox = Outbox()
+    outbox.show_all([(f"the job ended with status 1: {text}", IMPORTANT), (text, CONSOLE)])
+    outbox.fail(REQUEST, f"rank 0 is held by {text}")
+    data = b"".join(output.data for output in outbox.take() if isinstance(output, ToLocal))
+    messages = MessageDecoder().receive_data(data)
+    assert [] == [harm for message in messages for harm in harm_in(message)]
+    assert 2 == sum(message["body"]["output"].count("\n") for message in messages[:2])

@@ -16,9 +16,14 @@ CHILD = {**ATTACH, "name": "Subprocess 7", "subProcessId": 7}
 class Connection:
     """An editor that has attached through the guard; the test takes the part of the debugged process."""
 
-    def __init__(self, attach: dict[str, object] | None = None, port: int | None = PORT) -> None:
+    def __init__(
+        self,
+        attach: dict[str, object] | None = None,
+        port: int | None = PORT,
+        sent: dict[str, object] | None = None,
+    ) -> None:
         self.logged: list[str] = []
-        self.guard = Alone(RequestGuard(port, self.logged.append))
+        self.guard = Alone(RequestGuard(port, self.logged.append, lambda: sent))
         request = {"seq": 1, "type": "request", "command": "attach", "arguments": attach or ATTACH}
         assert [ToPeer(encode(request))] == self.guard.receive_local(encode(request), 0)
 
@@ -41,6 +46,15 @@ def attach_event(configuration: object, event: str = "debugpyAttach") -> Message
     return {"seq": 9, "type": "event", "event": event, "body": configuration}
 
 
+def named(message: Message) -> Message:
+    """Return the message that offers the child process 7, with the name that relay-client gives it."""
+    if message["type"] == "event":
+        return {**message, "body": {**message["body"], "name": "rank 0: child 7"}}
+    arguments = message["arguments"]
+    configuration = {**arguments["configuration"], "name": "rank 0: child 7"}
+    return {**message, "arguments": {**arguments, "configuration": configuration}}
+
+
 @pytest.mark.parametrize("command", ["runInTerminal", "somethingNew"])
 def test_request_to_run_a_command(command):
     """The editor does not receive it; the process gets a failure, and the log one line however often it asks."""
@@ -58,10 +72,43 @@ def test_request_to_run_a_command(command):
     "message", [start_debugging(CHILD), attach_event({**CHILD, "request": "attach"})], ids=["request", "event"]
 )
 def test_child_process(message):
-    """A child's configuration as debugpy makes it, the editor's own `attach` with the child's id, is passed on."""
+    """The editor receives its own `attach` with the child's id, as from debugpy, with a name made by relay-client."""
     connection = Connection()
-    assert ([], [message]) == connection.receive(message)
+    assert ([], [named(message)]) == connection.receive(message)
     assert [] == connection.logged
+
+
+@pytest.mark.parametrize("make", [start_debugging, attach_event])
+def test_text_of_the_process(make):
+    """Nothing in a child's configuration is from the debugged process: not its name, not a field of the message."""
+    connection = Connection()
+    hostile = {**CHILD, "request": "attach", "name": "${command:workbench.action.terminal.runSelectedText}"}
+    (received,) = connection.receive({**make(hostile), "extra": "${env:HOME}"})[1]
+    assert named(make({**CHILD, "request": "attach"})) == received
+
+
+def test_what_was_added_to_attach():
+    """A child's configuration has what the editor has sent, without what relay-client has added for the debugger."""
+    added = {"subProcess": True, "pathMappings": [{"localRoot": "/src", "remoteRoot": "${env:HOME}"}]}
+    connection = Connection({**ATTACH, **added}, sent=ATTACH)
+    (received,) = connection.receive(start_debugging({**CHILD, **added}))[1]
+    assert named(start_debugging(CHILD)) == received
+
+
+@pytest.mark.parametrize("own", [{"env": {"A": ["${env:HOME}"]}}, {"rules": [{"${command:x}": 1}]}])
+def test_variable_in_the_editors_own_configuration(own):
+    """A child is not offered if the editor would replace a variable again in what it has sent itself."""
+    connection = Connection({**ATTACH, **own})
+    assert [] == connection.receive(start_debugging({**CHILD, **own}))[1]
+    (sentence,) = connection.logged
+    assert sentence.startswith("child process 7 is not being debugged, because ")
+    assert "'${'" in sentence
+
+
+@pytest.mark.parametrize("pid", [True, 0, -1, 2**32, 7.0, "7", None])
+def test_invalid_process_id(pid):
+    """The number of a child process is a number, and short."""
+    assert [] == Connection().receive(start_debugging({**CHILD, "subProcessId": pid}))[1]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +175,7 @@ def test_editor_that_attached_with_host_and_port():
     own = {"name": "rank 0", "type": "debugpy", "host": "localhost", "port": PORT}
     child = {"name": "Subprocess 7", "type": "debugpy", "subProcessId": 7}
     message = start_debugging({**child, "connect": {"host": "localhost", "port": PORT}})
-    assert ([], [message]) == Connection(own).receive(message)
+    assert ([], [named(message)]) == Connection(own).receive(message)
 
 
 @pytest.mark.parametrize("make", [start_debugging, attach_event])
@@ -138,7 +185,7 @@ def test_editor_that_attached_without_a_port(make):
     child = {**own, "request": "attach", "subProcessId": 7}
     sent = make({**child, "connect": {"host": "127.0.0.1", "port": 40001}})
     expected = make({**child, "connect": {"host": "127.0.0.1", "port": PORT}})
-    assert ([], [expected]) == Connection(own).receive(sent)
+    assert ([], [named(expected)]) == Connection(own).receive(sent)
 
 
 def test_editor_that_listens():

@@ -1,0 +1,174 @@
+"""What an editor receives of a debugger's events and failed responses: the fields listed here, and no others. No I/O.
+
+A debugger is part of the job, and an editor acts on what it sends: it opens notifications with links and buttons,
+restarts sessions with data of the debugger, and may read fields that are unknown here. So an event passes only
+if it is in `EVENTS`, with the fields that are listed there; texts that an editor interprets are made fit for it by the
+rules in `relay_core.foreign`. The lists are those of the specification
+(https://microsoft.github.io/debug-adapter-protocol/specification#Events), and debugpy's own events.
+
+    output           never `important`, which VS Code shows as a notification: that is relay-client's own category
+    progress...      VS Code shows title and message as a notification
+    terminated       `restart` passes only as true: VS Code puts it into the configuration of the next session
+    failed response  the reason, and `error.format` with its variables filled in. VS Code shows them in a notification
+                     or a dialog, in which `url` and `urlLabel` would be a button that runs a command
+
+Successful responses pass as they are. Most of the bytes of a session are in them, so they are recognized without
+parsing (`is_success`); all other messages are parsed. If a field occurs twice, the last one counts here, as in the
+editors' `JSON.parse`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from relay_client.editor.messages import CONSOLE, PREFIX
+from relay_core.dap.messages import Body, Event, Response
+from relay_core.foreign import console_output, failure, message_format, notification
+
+__all__ = ["EVENTS", "allowed_event", "allowed_failure", "is_success"]
+
+_DROPPED = object()
+Rule = Callable[[object], object]
+"""Returns what the editor receives as a field, or `_DROPPED`."""
+
+
+def _value(value: object) -> object:
+    return _DROPPED if isinstance(value, dict) else value
+
+
+def _text(rule: Callable[[str], str]) -> Rule:
+    return lambda value: rule(value) if isinstance(value, str) else _DROPPED
+
+
+def _true(value: object) -> object:
+    return True if value is True else _DROPPED
+
+
+def _fields(*names: str, **rules: Rule) -> Mapping[str, Rule]:
+    return {**dict.fromkeys(names, _value), **rules}
+
+
+def _object(fields: Mapping[str, Rule]) -> Rule:
+    return lambda value: _filtered(value, fields) if isinstance(value, dict) else _DROPPED
+
+
+def _filtered(body: Mapping[str, object], fields: Mapping[str, Rule]) -> Body:
+    kept: Body = {}
+    for name, value in body.items():
+        if (rule := fields.get(name)) is not None and (allowed := rule(value)) is not _DROPPED:
+            kept[name] = allowed
+    return kept
+
+
+_SOURCE = _object(_fields("name", "path", "sourceReference", "presentationHint", "origin"))
+_BREAKPOINT = _object(
+    _fields(
+        *("id", "verified", "message", "line", "column", "endLine", "endColumn", "instructionReference", "offset"),
+        "reason",
+        source=_SOURCE,
+    )
+)
+_MODULE = _object(
+    _fields(
+        *("id", "name", "path", "isOptimized", "isUserCode", "version", "symbolStatus", "symbolFilePath"),
+        *("dateTimeStamp", "addressRange"),
+    )
+)
+_NOTIFIED = _text(notification)
+
+EVENTS: Mapping[str, Mapping[str, Rule]] = {
+    "initialized": {},
+    "stopped": _fields(
+        *("reason", "description", "threadId", "preserveFocusHint", "text", "allThreadsStopped", "hitBreakpointIds"),
+    ),
+    "continued": _fields("threadId", "allThreadsContinued"),
+    "exited": _fields("exitCode", "pydevdReason"),  # the adapter beside an editor that listens reads the reason
+    "terminated": {"restart": _true},
+    "thread": _fields("reason", "threadId"),
+    "output": _fields(
+        *("category", "group", "variablesReference", "line", "column", "locationReference"),
+        output=_text(console_output),
+        source=_SOURCE,
+        data=_object(_fields("packageVersion")),  # of debugpy's telemetry
+    ),
+    "breakpoint": _fields("reason", breakpoint=_BREAKPOINT),
+    "module": _fields("reason", module=_MODULE),
+    "loadedSource": _fields("reason", source=_SOURCE),
+    "process": _fields("name", "systemProcessId", "isLocalProcess", "startMethod", "pointerSize"),
+    "capabilities": {"capabilities": lambda value: value},  # the names are open; VS Code reads flags and labels
+    "progressStart": _fields(
+        *("progressId", "requestId", "cancellable", "percentage"), title=_NOTIFIED, message=_NOTIFIED
+    ),
+    "progressUpdate": _fields("progressId", "percentage", message=_NOTIFIED),
+    "progressEnd": _fields("progressId", message=_NOTIFIED),
+    "invalidated": _fields("areas", "threadId", "stackFrameId"),
+    "memory": _fields("memoryReference", "offset", "count"),
+    # debugpy's own:
+    "debugpySockets": _fields("sockets"),
+    "debugpyWaitingForServer": _fields("host", "port"),
+    "pydevdInputRequested": {},
+}
+"""The fields of each event, with the rule for each. Editors receive `debugpyAttach` as `RequestGuard` makes it."""
+_CATEGORIES = frozenset({CONSOLE, "stdout", "stderr", "telemetry"})
+_PLACEHOLDER = re.compile(r"\{([^}]*)\}")
+
+
+def allowed_event(event: Event) -> Event | None:
+    """Return an event as the editor receives it; None if it is not in the table."""
+    name, body = event["event"], event.get("body")
+    if (fields := EVENTS.get(name)) is None:
+        return None
+    allowed = _filtered(body, fields) if isinstance(body, dict) else {}
+    if name == "output":
+        category = allowed.get("category", CONSOLE)
+        if not isinstance(category, str) or category not in _CATEGORIES:
+            allowed["category"] = CONSOLE
+        # Otherwise the line could be taken for one of relay-client.
+        if allowed.get("category", CONSOLE) == CONSOLE and str(allowed.get("output")).startswith(PREFIX):
+            allowed["category"] = "stdout"
+    made: Event = {"seq": _number(event.get("seq")), "type": "event", "event": name}
+    return {**made, "body": allowed} if "body" in event else made
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def allowed_failure(response: Response) -> Response:
+    """Return a failed response as the editor receives it: with the reason, without links and buttons."""
+    seq, command, message, body = (response.get(name) for name in ("seq", "command", "message", "body"))
+    allowed: Response = {
+        "seq": _number(seq),
+        "type": "response",
+        "request_seq": response["request_seq"],
+        "success": False,
+        "command": command if isinstance(command, str) else "",
+    }
+    if isinstance(message, str):
+        allowed["message"] = failure(message)
+    match body:
+        case {"error": {"format": str(text), **error}}:
+            number, variables = error.get("id"), error.get("variables")
+            known = variables if isinstance(variables, dict) else {}
+            filled = _PLACEHOLDER.sub(lambda found: str(known.get(found[1], found[0])), text)
+            allowed["body"] = {"error": {"id": _number(number), "format": message_format(filled)}}
+    return allowed
+
+
+# A successful response, recognized by its bytes: the first fields, in any order, without another `success`, and without
+# what an event or a request needs. The last occurrence of a field counts, and a letter may be written as `\u00` and two
+# hexadecimal digits, so each of these may be anywhere in the message.
+
+_SUCCESS = re.compile(
+    rb'Content-Length: ?[0-9]+\r\n\r\n\s*\{\s*(?:"(?:seq|request_seq)"\s*:\s*[0-9]{1,18}\s*,\s*'
+    rb'|"type"\s*:\s*"response"\s*,\s*|"command"\s*:\s*"[A-Za-z]{1,60}"\s*,\s*){0,4}"success"\s*:\s*true\s*[,}]'
+)
+_REQUEST, _EVENT, _ESCAPED, _SUCCESS_KEY = b'request"', b'event"', b"\\u00", b'success"'
+
+
+def is_success(data: bytes) -> bool:
+    """Return whether a message is a successful response for every reader; False if it has to be parsed to know."""
+    if _SUCCESS.match(data) is None or _REQUEST in data or _EVENT in data or _ESCAPED in data:
+        return False
+    return data.count(_SUCCESS_KEY) == 1
