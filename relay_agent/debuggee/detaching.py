@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from relay_agent.debugpy_internals.table import FORKING, RECOVERY
+from relay_agent.debuggee import tracing
+from relay_agent.debugpy_internals.table import RECOVERY
 from relay_agent.gevent_originals import threading, time
 from relay_core.socket_tables import SocketTables
 
@@ -40,14 +41,18 @@ def install(*, then: Callable[[], None]) -> None:
 
 
 def _forget_debugger() -> None:
-    """Remove, in a forked child, every reference to the debugger of its parent."""
+    """Remove, in a forked child, every reference to the debugger of its parent.
+
+    Nothing is imported or logged here: another thread of the parent may have held an import lock, or that of a stream.
+    """
     threading.settrace(None)
     if sys.version_info >= (3, 12):
         _free_monitoring()
     constants: Any = sys.modules.get("_pydevd_bundle.pydevd_constants")
-    if constants is not None and FORKING.is_available():
-        with FORKING.guarded():
-            constants.GlobalDebuggerHolder.global_dbg = None
+    with contextlib.suppress(AttributeError, KeyError):  # another version of debugpy; the parent has logged that
+        constants.GlobalDebuggerHolder.global_dbg = None
+        constants.after_fork()
+        tracing.restore_output()
     threading.current_thread().additional_info = None  # type: ignore[attr-defined] # where pydevd keeps its state
 
 

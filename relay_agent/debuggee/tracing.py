@@ -96,6 +96,7 @@ def _stop_tracing(pydevd: _Pydevd) -> None:
     if pydevd.debugger is not None:
         with pydevd.debugger._main_lock:  # noqa: SLF001 - held while pydevd processes a disconnect
             pass
+    restore_output()
     pydevd.monkey.disable_trace_thread_modules()
     if sys.version_info >= (3, 12) and pydevd.uses_monitoring:
         _stop_monitoring()
@@ -108,6 +109,23 @@ def _stop_tracing(pydevd: _Pydevd) -> None:
         threading.settrace_all_threads(None)
     else:
         _TraceRemover(pydevd.tracing.set_trace_to_threads).run()
+
+
+def restore_output() -> None:
+    """Undo pydevd's redirection of stdout and stderr, which makes each output several times slower.
+
+    A stream with which the job has replaced the redirected one stays. The job may also have stored the redirected one,
+    for example in a handler of `logging`: from now on, it passes everything on to the job's own stream only.
+    """
+    io: Any = sys.modules["_pydevd_bundle.pydevd_io"]
+    for std in ("stdout", "stderr"):
+        redirection = getattr(io._RedirectionsHolder, f"_pydevd_{std}_redirect_")  # noqa: SLF001 - in the table
+        if redirection is not None:
+            io.stop_redirect_stream_to_pydb_io_messages(std)
+            stream = redirection.redirect_to
+            for each in (stream, vars(stream).get("buffer")):
+                if each is not None:
+                    each._redirect_to = each._redirect_to[:1]  # noqa: SLF001 - in the table
 
 
 def start_tracing() -> None:

@@ -329,6 +329,14 @@ STATE = Feature(
     "a debugger that the job itself has started is not found, and a debugger that has ended cannot be started again",
     DEBUGGER,
 )
+REDIRECTION = (
+    Internal(
+        "_pydevd_bundle.pydevd_io:stop_redirect_stream_to_pydb_io_messages", "called", "puts back the job's stream"
+    ),
+    Internal("_pydevd_bundle.pydevd_io:_RedirectionsHolder._pydevd_stdout_redirect_", "read", "the redirected stdout"),
+    Internal("_pydevd_bundle.pydevd_io:_RedirectionsHolder._pydevd_stderr_redirect_", "read", "the redirected stderr"),
+    Internal("_pydevd_bundle.pydevd_io:IORedirector._redirect_to", "set", "sends no more output to the editor", True),
+)
 RELEASE = Feature(
     "the job stays slow after the debugger has detached",
     DEBUGGER,
@@ -348,6 +356,7 @@ RELEASE = Feature(
     Internal("pydevd_tracing:set_trace_to_threads", "called", "replaces the trace function of other threads"),
     Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
     Internal("_pydevd_frame_eval.pydevd_frame_eval_main:stop_frame_eval", "called", "stops the compiled tracing"),
+    *REDIRECTION,
 )
 REACHING = Feature(
     "on processors other than x86, threads that were running before the debugger attached do not stop",
@@ -399,7 +408,9 @@ FORKING = Feature(
         "set",
         "removes the reference to the debugger",
     ),
+    Internal("_pydevd_bundle.pydevd_constants:after_fork", "called", "replaces locks that another thread held"),
     Internal("threading:Thread.additional_info", "set", "removes pydevd's state of the thread", True),
+    *REDIRECTION,
 )
 REMOVED_DIRECTORY = Feature(
     "an editor cannot attach to a process whose working directory was removed",

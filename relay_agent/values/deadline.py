@@ -225,5 +225,12 @@ def within_deadline(
             _budget.spend(time.monotonic() - started)
 
 
+def _forget_late_calls() -> None:
+    """Forget, in a forked child, the calls, which have ended with their threads; one of them may hold the lock."""
+    global _lock  # noqa: PLW0603 - the lock protects what is at module level, too
+    _lock = threading.Lock()
+    _late.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_late.clear)  # the calls have ended with their threads
+    os.register_at_fork(after_in_child=_forget_late_calls)

@@ -36,6 +36,7 @@ from typing import Any
 
 from relay_agent.gevent_originals import keep_thread, prepare_imports, threading, time
 from relay_agent.node.directory import NodeDirectory
+from relay_agent.node.in_job import forked_imports
 from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.in_job.connection import AgentConnection, blocked_signals
@@ -148,6 +149,7 @@ class NodeClient:
 
     def start(self) -> None:
         """Register in a helper thread, and deregister when this process exits."""
+        forked_imports.install()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._drop_connection)
         with blocked_signals():
