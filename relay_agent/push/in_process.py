@@ -38,13 +38,20 @@ __all__ = ["Hold", "call_in_main_thread", "start_phase"]
 # end of the push. Neither needs a signal handler, and debuggers use a different mechanism.
 
 _FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_settrace = sys.settrace
+"""The original function; pydevd may replace `sys.settrace`."""
 
 
 def call_in_main_thread(function: Callable[[], None]) -> None:
     """Have the main thread call a function as soon as it executes Python code; the function must not raise."""
 
     def call(_argument: object) -> int:
+        # Untraced: Python 3.11 enters a traced function again and again as long as another pending call is waiting.
+        trace = sys.gettrace()
+        _settrace(None)
         function()
+        if sys.gettrace() is None:
+            _settrace(trace)
         return 0
 
     scheduled = _FUNCTION(call)
