@@ -6,6 +6,9 @@ into the program's file, and closing it would lose what the program writes. So t
 refers to what was opened; otherwise the connection counts as lost, and the number is left alone. A number
 far above the usual ones would not help: `os.closerange` takes all of them.
 
+A program may also be started with closed standard streams (`>&-`). Then the next descriptors would be 0 to 2, and
+what C code or a child process prints would be sent to the agent. So `above_streams` moves what is opened here.
+
 The check cannot be joined with the system call that follows it. A program that closes and opens files between the two
 gets bytes of one message at most; a call that is already waiting keeps the socket.
 """
@@ -14,7 +17,9 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["OwnDescriptor"]
+__all__ = ["OwnDescriptor", "above_streams"]
+
+STDERR = 2
 
 
 class OwnDescriptor:
@@ -43,6 +48,17 @@ class OwnDescriptor:
         """Close the descriptor, unless it belongs to the job by now."""
         if self.is_own:
             os.close(self.number)
+
+
+def above_streams(number: int) -> int:
+    """Move a descriptor that has just been opened to a number above those of the standard streams, and return it."""
+    if number > STDERR:
+        return number
+    import fcntl  # noqa: PLC0415 - not available on Windows
+
+    moved = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, STDERR + 1)
+    os.close(number)
+    return moved
 
 
 def _identity(number: int) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relay_agent.gevent_originals import os, socket
+from relay_agent.own_descriptor import above_streams
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
@@ -155,7 +156,7 @@ class NodeDirectory:
                 hint=f"set {NODE_DIR_VARIABLE} to a directory that you own",
             ) from error
         self.require_private()
-        return os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return above_streams(os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def _is_current(self, descriptor: int) -> bool:
         try:

@@ -20,7 +20,7 @@ from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from relay_agent.gevent_originals import threading
-from relay_agent.own_descriptor import OwnDescriptor
+from relay_agent.own_descriptor import OwnDescriptor, above_streams
 from relay_core.agent_api.stacks import Frame, ThreadStack, is_library
 
 __all__ = [
@@ -192,7 +192,8 @@ def register_dump(path: Path) -> int | None:
         return None
     _observe_handlers()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, 0o600)  # exec closes it, which shows the agent that the handler is gone
+    # exec closes it, which shows the agent that the handler is gone
+    descriptor = above_streams(os.open(path, flags, 0o600))
     header = {"pid": os.getpid(), "main": threading.main_thread().ident, "descriptor": descriptor}
     os.write(descriptor, json.dumps(header).encode() + b"\n")
     _registered[:] = [_Registered(number, OwnDescriptor(descriptor))]

@@ -105,6 +105,7 @@ def run_program(program: str, main: Callable[[list[str]], int], argv: list[str] 
         main: Runs the program and returns its exit status.
         argv: Arguments without the program's name; None for those of this process.
     """
+    _open_standard_streams()
     try:
         return main(sys.argv[1:] if argv is None else argv)
     except RelayDebugError as error:
@@ -120,13 +121,27 @@ def run_program(program: str, main: Callable[[list[str]], int], argv: list[str] 
         _discard_unread_output()
 
 
+def _open_standard_streams() -> None:
+    """Open the null device in place of each standard stream that is closed, as by `>&-` or a program without a console.
+
+    Otherwise, the next file or socket would get the number of the stream, and with it whatever a library prints. A
+    program that replaces this one (exec) finds the streams closed, as they were.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", errors="replace", closefd=False))  # noqa: SIM115 - for the life of the program
+
+
 def _discard_unread_output(probe: str = "") -> bool:
     """Write what stdout has buffered and `probe`; if the reader has exited, discard the output and return True.
 
     Otherwise, the interpreter would fail to write it while it exits, and print an error.
     """
-    if sys.stdout is None:  # without a console
-        return False
     try:
         sys.stdout.write(probe)
         sys.stdout.flush()

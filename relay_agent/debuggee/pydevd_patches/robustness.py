@@ -10,7 +10,7 @@ from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
 from relay_agent.debugpy_internals.table import CLOSED_DESCRIPTORS, EXITING, REMOVED_DIRECTORY
-from relay_agent.own_descriptor import OwnDescriptor
+from relay_agent.own_descriptor import OwnDescriptor, above_streams
 from relay_agent.paths import current_directory, start_directory
 from relay_agent.stderr import write_line
 
@@ -36,6 +36,9 @@ def _install_closed_descriptors() -> None:
 
 def _start_client(connect: Callable[[str, int], Any], host: str, port: int) -> Any:
     connected = connect(host, port)
+    limit = connected.gettimeout()
+    connected = type(connected)(fileno=above_streams(connected.detach()))
+    connected.settimeout(limit)
     return AdapterConnection(connected, OwnDescriptor(connected.fileno()))
 
 

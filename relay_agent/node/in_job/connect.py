@@ -26,7 +26,7 @@ from typing import Any
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.gevent_originals import os, socket, subprocess, threading, time
 from relay_agent.node.directory import NODE_DIR_VARIABLE, STARTER_VARIABLE, NodeDirectory
-from relay_agent.node.in_job.connection import AgentConnection
+from relay_agent.node.in_job.connection import AgentConnection, unix_socket
 from relay_agent.own_descriptor import OwnDescriptor
 from relay_agent.paths import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
@@ -95,7 +95,7 @@ def _require_descriptors() -> None:
 def _connect(directory: NodeDirectory) -> AgentConnection | None:
     """Return a connection to the agent; None if no agent is listening or the directory does not exist."""
     with contextlib.ExitStack() as at_failure:
-        connected = socket.socket(socket.AF_UNIX)
+        connected = unix_socket()
         connection = at_failure.enter_context(contextlib.closing(AgentConnection(connected)))
         try:
             connected.connect(str(directory.socket_path))
@@ -159,7 +159,7 @@ def _start(directory: NodeDirectory, lock: int) -> None:
 @contextlib.contextmanager
 def _socket() -> Iterator[socket.socket]:
     """Yield a socket that is closed at the end, unless the job has closed it and uses its number."""
-    created = socket.socket(socket.AF_UNIX)
+    created = unix_socket()
     own = OwnDescriptor(created.fileno())
     try:
         yield created

@@ -7,10 +7,10 @@ import signal
 from collections.abc import Iterator
 
 from relay_agent.gevent_originals import socket
-from relay_agent.own_descriptor import OwnDescriptor
+from relay_agent.own_descriptor import OwnDescriptor, above_streams
 from relay_agent.stacks.in_process import dump_signals
 
-__all__ = ["AgentConnection", "blocked_signals"]
+__all__ = ["AgentConnection", "blocked_signals", "unix_socket"]
 
 
 # Leaves signals to the threads of the job.
@@ -44,6 +44,11 @@ def blocked_signals() -> Iterator[None]:
 
 CHUNK = 256 * 1024
 """Bytes read at once; a file that is pushed is one message."""
+
+
+def unix_socket() -> socket.socket:
+    """Return a new socket, with a descriptor that is not the number of a standard stream."""
+    return socket.socket(fileno=above_streams(socket.socket(socket.AF_UNIX).detach()))
 
 
 class AgentConnection:

@@ -3,7 +3,10 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from relay_agent.own_descriptor import OwnDescriptor
+from tests.support.jobs import run_job
 
 
 def test_number_that_the_job_uses(tmp_path: Path) -> None:
@@ -20,3 +23,20 @@ def test_number_that_the_job_uses(tmp_path: Path) -> None:
     again.close()
     assert not again.is_own
     os.close(other)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="descriptors are moved on POSIX systems")
+async def test_number_of_a_standard_stream(tmp_path: Path) -> None:
+    """What gets the number of a closed standard stream is moved, and closed at exec; any other number stays."""
+    code = f"""
+        import os
+        from relay_agent.own_descriptor import above_streams
+        path = {str(tmp_path / "file")!r}
+        os.close(0)
+        low = os.open(path, os.O_WRONLY | os.O_CREAT)
+        high = above_streams(low)
+        print(low, high > 2, os.path.exists("/proc/self/fd/0"), os.get_inheritable(high), above_streams(high) == high)
+        os.write(high, b"ours")
+    """
+    assert await run_job(code) == (0, ["0 True False False True"], "")
+    assert (tmp_path / "file").read_bytes() == b"ours"
