@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -121,12 +122,21 @@ def add_node_agent(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("name", help="this agent's name in the directory")
     parser.add_argument("listener", type=int, help="file descriptor of the socket for the node's processes")
     parser.add_argument("lock", type=int, help="file descriptor that holds the agent's lock")
+    parser.add_argument(
+        "running",
+        type=int,
+        nargs="?",
+        help="file descriptor to which an agent that was started detached from the job writes a line when it runs",
+    )
     parser.set_defaults(command=_run_node_agent)
 
 
 def _run_node_agent(arguments: argparse.Namespace) -> int:
-    """Run the node's agent, in a child of this process, until its last process has exited."""
-    _leave_process_tree()
+    """Run the node's agent until its last process has exited."""
+    if arguments.running is None:
+        _leave_process_tree()
+    else:
+        _report_running(arguments.running)
     _receive_signals()
     try:
         from relay_agent.node.in_agent.server import serve_node
@@ -151,6 +161,13 @@ def _leave_process_tree() -> None:
         warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up
         if os.fork():
             os._exit(0)
+
+
+def _report_running(descriptor: int) -> None:
+    """Let the process that has started this one continue."""
+    with contextlib.suppress(OSError):  # it has exited
+        os.write(descriptor, b"\n")
+    os.close(descriptor)
 
 
 def _receive_signals() -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
+import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -32,79 +33,83 @@ from relay_agent.gevent_originals import (
     socket,
     subprocess_in_use,
     threading,
-    time,
 )
-from relay_agent.node.directory import temporary_directory
+from relay_agent.node.directory import STARTER_VARIABLE
+from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
+from relay_agent.node.in_job.own_python import find_python, without_python_options
 from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
-__all__ = ["FILE_VARIABLE", "connect", "find_adapter_port", "listen", "load", "report_through_file"]
+__all__ = ["FILE_VARIABLE", "connect", "find_adapter_port", "listen", "load", "own_adapter"]
 
 
-# Reads the ports of debugpy's adapter from a file that only this user can write.
+# Starts debugpy's adapter, and reads its ports from a pipe that only the adapter can write to.
 #
 # `debugpy.listen` opens a port on 127.0.0.1 to which its adapter reports its ports. `debugpy.listen` trusts the first
 # program that connects to this port. Every user of the machine can read the port number in the adapter's command line,
 # and once the connection is closed, the kernel no longer shows who connected. If an environment variable names a file,
-# the adapter writes the same report into it. So this module makes `debugpy.listen` accept a connection with the content
-# of that file, and ignores everything that arrives at the port.
+# the adapter writes the same report into it. So the file is a pipe that the adapter inherits, and `debugpy.listen`
+# accepts a connection with the content of that pipe, whatever arrives at the port. If the adapter fails, the pipe ends.
 #
-# Only the standard library's `accept` is replaced, in one thread, so a change in debugpy cannot reopen the port.
+# `debugpy.listen` starts the adapter as a child process, which a job that waits for any child would meet.
+#
+# Only `accept` and `Popen` of the standard library are replaced, in one thread, so a change in debugpy cannot reopen
+# the port.
 
 FILE_VARIABLE = "DEBUGPY_ADAPTER_ENDPOINTS"
 """debugpy's variable for the path."""
+DESCRIPTORS = "/dev/fd"
+"""The directory in which the descriptors of a process are files; it may be missing, as in a container without /proc."""
 TIMEOUT = 30.0
 """Timeout in seconds if the listener has none; debugpy uses the same value."""
-POLL_INTERVAL = 0.005
-"""Seconds between checks; the adapter takes 90 ms to start."""
 
 
 @contextlib.contextmanager
-def report_through_file() -> Iterator[str]:
-    """Yield the path for the adapter's environment; inside the block, `accept` in this thread returns the report."""
-    accept, thread = socket.socket.accept, threading.get_ident()
-    with TemporaryDirectory(prefix="relay-debug-", dir=temporary_directory()) as directory:
-        path = Path(directory) / "endpoints.json"
+def own_adapter() -> Iterator[None]:
+    """Inside the block, `Popen` in this thread starts an adapter, and `accept` returns its report."""
+    module: Any = importlib.import_module("subprocess")  # that of the job, as debugpy imports it
+    accept, begin, thread = socket.socket.accept, module.Popen.__init__, threading.get_ident()
+    has_files = Path(DESCRIPTORS).is_dir()
 
-        def accept_report(listener: socket.socket) -> tuple[socket.socket, Any]:
-            if threading.get_ident() != thread:
-                return accept(listener)
-            report = _read(path, listener.gettimeout() or TIMEOUT)
-            here, there = socket.socketpair()
-            with there:
-                there.sendall(report)
-            return here, ("", 0)
-
-        socket.socket.accept = accept_report  # type: ignore[method-assign,assignment] # see above
+    def accept_report(listener: socket.socket) -> tuple[socket.socket, Any]:
+        if threading.get_ident() != thread or not has_files:
+            return accept(listener)
         try:
-            yield str(path)
+            line = report.read(listener.gettimeout() or TIMEOUT)
+        except EOFError:
+            raise RuntimeError("debugpy's adapter failed at its start; see the lines above") from None
+        here, there = socket.socketpair()
+        with there:
+            there.sendall(line)
+        return here, ("", 0)
+
+    def start(self: Any, *arguments: Any, **options: Any) -> None:
+        if threading.get_ident() != thread:
+            begin(self, *arguments, **options)
+        elif start_detached(arguments[0], environ(options["env"], FIRST_NUMBER), (report.writing,)):
+            self.args, self.returncode = arguments[0], 0
+        else:
+            options |= {"env": environ(options["env"], report.writing), "pass_fds": (report.writing,)}
+            begin(self, *arguments, **options)
+
+    def environ(given: dict[str, str], number: int) -> dict[str, str]:
+        file = {FILE_VARIABLE: f"{DESCRIPTORS}/{number}"} if has_files else {}
+        return {**given, **file, STARTER_VARIABLE: str(os.getpid())}
+
+    with Report() as report:
+        socket.socket.accept = accept_report  # type: ignore[method-assign,assignment] # see above
+        module.Popen.__init__ = start
+        try:
+            yield
         finally:
             socket.socket.accept = accept  # type: ignore[method-assign] # likewise
-
-
-def _read(path: Path, within: float) -> bytes:
-    """Return the content of a file as soon as it contains a complete line.
-
-    Raises:
-        TimeoutError: the file was not complete in time.
-    """
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
-        with contextlib.suppress(FileNotFoundError):
-            content = path.read_bytes()
-            if content.endswith(b"\n"):
-                return content
-        time.sleep(POLL_INTERVAL)
-    raise TimeoutError("debugpy's adapter has not reported its ports")
+            module.Popen.__init__ = begin
 
 
 ADAPTER_GUARD = Path(__file__).with_name("adapter_guard")
 """The directory of the `sitecustomize` that restricts the adapter's ports to this user."""
-_KEPT_VARIABLES = {"PYTHONHOME"}
-"""Variables that the adapter needs although their prefix is excluded."""
-_EXCLUDED_PREFIXES = ("PYTHON", "RELAY_", "AZRELAY_", FILE_VARIABLE)
-"""Prefixes of variables that debugpy's adapter must not inherit, for example PYTHONWARNINGS=error, a PYTHONPATH with a
-sitecustomize, secrets, and the endpoints file of another debuggee."""
+_EXCLUDED_PREFIXES = ("RELAY_", "AZRELAY_", FILE_VARIABLE)
+"""Prefixes of variables that debugpy's adapter must not inherit: secrets, and the report file of another debuggee."""
 
 _old_tracers: list[object] = []
 """Tracers of ended debuggers. A frame refers to such a tracer until the frame is traced again, and pydevd keeps these
@@ -128,13 +133,13 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     import debugpy  # noqa: PLC0415 - in debug runs only, here and below
 
-    with gevent_support.importing(), _own_breakpoint_hook():
+    with gevent_support.importing(), _own_breakpoint_hook(), _without_child():
         from debugpy.server import api  # noqa: PLC0415
     if JOB_LISTEN.is_available() and not isinstance(api.listen, _Listen):
         api.listen = _Listen(api.listen)
     gevent_support.install()
     _skip_description()
-    debugpy.configure(subProcess=follow_children, pythonEnv=_adapter_environment())
+    debugpy.configure(subProcess=follow_children, python=find_python(), pythonEnv=_adapter_environment())
     if STATE.is_available() and RESTART.is_available():
         # Reset the state left by an adapter that has exited or by the parent of a forked child:
         with RESTART.guarded():
@@ -143,6 +148,21 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
     _resume_threads()
     pydevd_patches.install(values=values)  # before pydevd has a connection
     return debugpy
+
+
+@contextlib.contextmanager
+def _without_child() -> Iterator[None]:
+    """Prevent debugpy's log, while it is imported, from describing the platform: this starts `uname` as a child."""
+    thread, describe = threading.get_ident(), platform.platform
+
+    def skip(*arguments: Any, **options: Any) -> str:
+        return "" if threading.get_ident() == thread else describe(*arguments, **options)
+
+    platform.platform = skip
+    try:
+        yield
+    finally:
+        platform.platform = describe
 
 
 @contextlib.contextmanager
@@ -193,12 +213,8 @@ def _resume_threads() -> None:
 def listen(debugpy: ModuleType) -> int:
     """Make debugpy listen on a free port of 127.0.0.1 that is restricted to this user, and return the port."""
     relay_debug_output.expect_receipts(expected=True)
-    with (
-        report_through_file() as path
-    ):  # another user could report false ports to the port that debugpy opens for the report
-        debugpy.configure(pythonEnv={**_adapter_environment(), FILE_VARIABLE: path})
-        with subprocess_in_use(), _without_pause():
-            port = int(debugpy.listen(("127.0.0.1", 0))[1])
+    with subprocess_in_use(), own_adapter(), _without_pause():
+        port = int(debugpy.listen(("127.0.0.1", 0))[1])
     function = sys.modules["debugpy.server.api"].listen
     if isinstance(function, _Listen):
         function.port = port
@@ -321,9 +337,5 @@ def find_adapter_port() -> int | None:
 
 
 def _adapter_environment() -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT_VARIABLES or not name.startswith(_EXCLUDED_PREFIXES)
-    }
+    kept = {name: value for name, value in without_python_options().items() if not name.startswith(_EXCLUDED_PREFIXES)}
     return {**kept, "PYTHONPATH": str(ADAPTER_GUARD)}

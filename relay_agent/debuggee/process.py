@@ -189,6 +189,9 @@ class DebuggedProcess:
         if self.is_local:
             return False
         self._exits_without = seconds > 0 and self.settings.abort_on_timeout
+        if self.attaching.hopeless.is_set():
+            self._log_failure(self.obstacle)
+            return False
         if seconds > 0:
             self.attaching.registered.wait(AGENT_TIME)  # a process that has been refused does not wait
         if not self.attaching.hopeless.is_set():

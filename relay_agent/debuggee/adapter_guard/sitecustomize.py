@@ -44,6 +44,8 @@ PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, er
 ACCEPT_INTERVAL = 0.1
 RECEIPT = "relayAgentReceipt"
 """Command of the request for a receipt; as in `pydevd_patches.relay_debug_output`."""
+STARTER = "RELAY_AGENT_STARTER"
+"""Variable with the process that is starting the adapter, as in `relay_agent.node.directory`."""
 EXIT_INTERVAL = 1.0
 """Seconds between two checks whether the process has exited, on a system that does not report exits."""
 SEND_BUFFER = 256 * 1024
@@ -60,7 +62,7 @@ def guard_sockets() -> None:
 
     del sys.path[0]
     tables, accept = shared_tables(), socket.socket.accept
-    process = os.getppid()  # the adapter has not forked yet: the process that is starting it
+    process = int(os.environ.pop(STARTER, os.getppid()))
     descriptor = open_process(process)
 
     @functools.cache

@@ -10,25 +10,25 @@ The agent inherits the lock, so the lock is held exactly as long as the agent ru
 is already listening: processes that connect while the agent is still importing wait in the socket's backlog.
 
 The agent also serves the other processes of the node, so it must survive whatever terminates the process that started
-it. It has its own session, which protects it from the signals that launchers and terminals send to process groups. Its
-parent exits immediately (`relay_agent.cli.commands`), so it is not a descendant of the job: debuggers and launchers
-that terminate a process with all its descendants do not find it.
+it. It has its own session, which protects it from the signals that launchers and terminals send to process groups. It
+is not a descendant of the job (`detached`): debuggers and launchers that terminate a process with all its descendants
+do not find it, and a job that waits for any child does not meet it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
 from relay_agent.gevent_originals import os, socket, subprocess, threading, time
 from relay_agent.node.directory import NODE_DIR_VARIABLE, STARTER_VARIABLE, NodeDirectory
 from relay_agent.node.in_job.connection import AgentConnection, unix_socket
+from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
+from relay_agent.node.in_job.own_python import agent_environment, find_python
 from relay_agent.own_descriptor import OwnDescriptor
-from relay_agent.paths import in_front
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
 __all__ = ["connect_or_start"]
@@ -38,6 +38,8 @@ PATIENCE = 15.0
 RETRY_INTERVAL = 0.05
 MIN_DESCRIPTORS = 64
 """Limit of open files below which no agent is started: the job might lack those that are used for it."""
+STARTS = 2
+"""Number of times that an agent is started which does not report that it runs; the first one may have been killed."""
 BACKLOG = 1024
 """Number of connections that the socket queues; all ranks of a node start at the same time."""
 
@@ -123,37 +125,50 @@ def _start_if_alone(directory: NodeDirectory) -> bool:
 
 
 def _start(directory: NodeDirectory, lock: int) -> None:
-    """Start the agent, and wait for the exit of its parent; the caller holds the lock."""
-    if not sys.executable:
-        raise ConfigurationError("cannot start the agent: this Python is embedded and has no executable")
+    """Start the agent, and wait until it runs this package; the caller holds the lock."""
+    command = (find_python(), "-m", "relay_agent", "node-agent", str(directory.root), directory.name)
+    environ = {**agent_environment(), STARTER_VARIABLE: str(os.getpid())}
     directory.socket_path.unlink(missing_ok=True)
     with _socket() as listener:
         listener.bind(str(directory.socket_path))
         listener.listen(BACKLOG)
-        descriptors = (listener.fileno(), lock)
-        command = (
-            sys.executable,
-            "-m",
-            "relay_agent",
-            "node-agent",
-            *map(str, (directory.root, directory.name, *descriptors)),
-        )
+        for _ in range(STARTS):
+            if _run(command, environ, (listener.fileno(), lock)):
+                return
+    raise ConfigurationError("the agent process failed to start", hint="see the lines above")
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str], descriptors: tuple[int, ...]) -> bool:
+    """Start the agent, and return False if it has exited before it reported that it runs."""
+    with Report() as report:
+        received = (*descriptors, report.writing)
+        numbers = range(FIRST_NUMBER, FIRST_NUMBER + len(received))
+        if not start_detached((*command, *map(str, numbers)), environ, received):
+            return _run_child((*command, *map(str, descriptors)), environ, descriptors)
         try:
-            with _unpatched_by_pydevd():
-                parent = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # stdout is for the output of the job
-                    pass_fds=descriptors,
-                    env=_environment(),
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise ConfigurationError(f"cannot start the agent process: {error}") from error
-    if parent.wait() > 0:  # below 0 it was killed, and the caller tries again
-        raise ConfigurationError(
-            f"the agent process failed to start (status {parent.returncode})", hint="see the lines above"
-        )
+            report.read(PATIENCE)
+        except EOFError:
+            return False
+        except TimeoutError:
+            pass  # the machine is busy; the agent accepts connections later
+    return True
+
+
+def _run_child(command: Sequence[str], environ: Mapping[str, str], descriptors: tuple[int, ...]) -> bool:
+    """Start the agent as a child, which starts another process and exits; return False if it fails."""
+    try:
+        with _unpatched_by_pydevd():
+            parent = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # stdout is for the output of the job
+                pass_fds=descriptors,
+                env=environ,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise ConfigurationError(f"cannot start the agent process: {error}") from error
+    return parent.wait() == 0
 
 
 @contextlib.contextmanager
@@ -175,12 +190,3 @@ def _unpatched_by_pydevd() -> contextlib.AbstractContextManager[Any]:
         with UNATTACHED_AGENT.guarded():
             return monkey.skip_subprocess_arg_patch()  # type: ignore[no-any-return] # pydevd has no types
     return contextlib.nullcontext()
-
-
-def _environment() -> dict[str, str]:
-    """Return the job's environment, changed so that `-m relay_agent` runs this package and not a file of the job."""
-    environment = dict(os.environ, PYTHONSAFEPATH="1", **{STARTER_VARIABLE: str(os.getpid())})
-    root = Path(__file__).resolve().parent.parent.parent
-    if root.name not in {"site-packages", "dist-packages"}:
-        environment["PYTHONPATH"] = in_front(root, environment.get("PYTHONPATH"))
-    return environment

@@ -348,6 +348,17 @@ async def test_rank_that_does_not_wait(relay, tmp_path):
     assert "relay-agent: rank 3: a debugger can attach on port 5681 ('myhc') once the agent is listening\n" in err
 
 
+async def test_no_agent_can_be_started():
+    """A job whose agent cannot be started logs only the reason, and not that a debugger can attach, or a wait."""
+    for waiting in ("--debug-ranks=none", "--debug-wait=3600"):
+        code = "import sys\nsys.executable = '/opt/host/bin/mayahost'\n" + CALL
+        arguments = ["--is-debug", "--debug-relay-connection-name=myhc", waiting]
+        status, out, err = await run_job(code, *arguments)
+        assert (status, out) == (0, ["False"])
+        [line] = [line for line in err.splitlines() if line.startswith("relay-agent:")]
+        assert line.startswith(f"{CONTINUING}: cannot start the agent: this program embeds Python"), waiting
+
+
 async def test_a_refused_key(relay, tmp_path):
     """A job that does not wait never states that a debugger can attach now if the relay refuses its key."""
     arguments = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-ranks=none"]

@@ -144,7 +144,7 @@ async def test_other_users_cannot_report_a_false_adapter():
     """
     async with job(code) as running:
         assert "ready" == await running.line()
-        async with lying_stranger(running.pid) as stranger:
+        async with lying_stranger() as stranger:
             running.process.stdin.write(b"\n")
             assert b"reported\n" == await asyncio.wait_for(stranger.readline(), DEADLINE)
             async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:

@@ -31,9 +31,10 @@ def until_gone():
         time.sleep(0.01)
 
 def kill_adapter():
-    started_as = sys.modules["debugpy.server.api"]._adapter_process.args  # which has started another and ended
-    [adapter] = [p for p in psutil.process_iter(["cmdline"]) if (p.info["cmdline"] or [])[1:] == list(started_as)[1:]]
-    adapter.kill()
+    started_as = sys.modules["debugpy.server.api"]._adapter_process.args  # it starts another and ends
+    for process in psutil.process_iter(["cmdline"]):
+        if (process.info["cmdline"] or [])[1:] == list(started_as)[1:]:
+            process.kill()
     until_gone()
 
 def fork():

@@ -1,0 +1,86 @@
+"""Facts about programs that are started without becoming children."""
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+
+from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
+from tests.support.deadline import DEADLINE
+from tests.support.jobs import run_job
+from tests.support.relay import HC, local_relay
+from tests.support.run_job import access
+
+LOOK = """
+import json, os, sys
+line = json.dumps([os.getppid(), os.getsid(0) == os.getpid(), sorted(os.listdir("/proc/self/fd"))[:-1],
+                   os.environ.get("MARK"), [os.path.realpath(f"/proc/self/fd/{n}") for n in (0, 1)]])
+os.write(int(sys.argv[1]), line.encode() + b"\\n")
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, a program is started as a child")
+
+
+def test_what_a_program_gets():
+    """It is not a child, leads a session, and has only the given environment and descriptors, at the given numbers."""
+    unrelated = os.dup(0)
+    os.set_inheritable(unrelated, True)
+    try:
+        with Report() as report, Report() as other:
+            command = (sys.executable, "-c", LOOK, str(FIRST_NUMBER + 1))
+            assert start_detached(command, {"MARK": "yes"}, (other.writing, report.writing))
+            parent, leads, descriptors, mark, streams = json.loads(report.read(DEADLINE))
+    finally:
+        os.close(unrelated)
+    assert os.getpid() != parent
+    assert (True, ["0", "1", "2", "3", "4"], "yes") == (leads, descriptors, mark)
+    assert ["/dev/null", "/dev/null"] == streams
+
+
+def test_program_that_does_not_exist():
+    """Nothing is started, and the result shows that; an ordinary start then shows the reason."""
+    assert not start_detached(("/nonexistent/python",), {}, ())
+
+
+def test_program_that_exits():
+    """A program that exits without a report is noticed when it exits."""
+    with Report() as report:
+        assert start_detached((sys.executable, "-c", ""), {}, (report.writing,))
+        with pytest.raises(EOFError):
+            report.read(DEADLINE)
+
+
+def test_signal_mask_is_kept():
+    """The calling thread has the same signal mask as before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    start_detached((sys.executable, "-c", ""), {}, ())
+    assert before == signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+async def test_job_never_meets_a_child(tmp_path):
+    """Neither the agent, nor its successor after a SIGKILL, nor a debugger cause a SIGCHLD or a child to wait for."""
+    code = """
+        import os, signal, sys, time
+        from relay_agent.node.in_job.client import NodeClient
+        signals = []
+        signal.signal(signal.SIGCHLD, lambda *_: signals.append("SIGCHLD"))
+        target = {"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}
+        client = NodeClient({"hc": sys.argv[1]}, target, forwards=[], answers={})
+        client.start()
+        print(client.attaching.listening.wait(3600))
+        killed = client.agent_pid
+        os.kill(killed, signal.SIGKILL)
+        while client.agent_pid == killed or not client.is_connected:
+            time.sleep(0.01)
+        from relay_agent.debuggee.debugger import debugger
+        print(debugger.arm() > 0)
+        try:
+            print(os.wait())
+        except ChildProcessError:
+            print("no child", signals)
+    """
+    async with local_relay(tmp_path) as relay:
+        status, out, err = await run_job(code, HC, **access(relay, tmp_path, "listen"))
+    assert (0, ["True", "True", "no child []"]) == (status, out), err
