@@ -316,6 +316,11 @@ class RegisteredProcess:
             pending.set_result(answer)
         return False
 
+    @property
+    def has_gone(self) -> bool:
+        """Whether the process has exited or closed its connection, even if the agent has not handled that yet."""
+        return self._writer.is_closing() or read_status(self.pid, None)[0]
+
     def left(self) -> None:
         """Fail all pending requests, because the process has exited or closed its connection."""
         for pending in self._pending.values():

@@ -52,8 +52,9 @@ DRAIN_TIMEOUT = 1.5
 EXIT_TIMEOUT = 5.0
 """Seconds for a process to exit after it has closed its connection; one that has not exited by then may have executed
 another program. After `Leave`, a process only has to finalize its interpreter and release its memory."""
-REGISTERED_TWICE = 5.0
-"""Seconds in which the agent notices that a process has closed the connection with which it had registered before."""
+NOTICED_WITHIN = 5.0
+"""Seconds in which the agent notices that a process has exited, or has closed the connection with which it had
+registered before."""
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred of SO_PEERCRED: pid, uid, gid (unix(7))."""
 
@@ -235,10 +236,10 @@ class _NodeServer:
             writer.close()
 
     async def _until_free(self, process: RegisteredProcess) -> None:
-        """If a process has lost its connection and registers anew, wait until its former registration has ended."""
+        """Wait until the registration of a process that has exited, or that registers anew, has ended."""
         former = self._processes.find(process.logical_port)
-        if isinstance(former, RegisteredProcess) and former.pid == process.pid:
-            await former.until_left(within=REGISTERED_TWICE)
+        if isinstance(former, RegisteredProcess) and (former.pid == process.pid or former.has_gone):
+            await former.until_left(within=NOTICED_WITHIN)
 
     async def _follow(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         """Serve a process until it exits or closes its connection, and announce how it exited."""
