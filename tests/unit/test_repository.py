@@ -48,6 +48,7 @@ OTHER_IMPORTS = {
     "pydevd_tracing": "debugpy",
     "_relay_debug_programs": "relay_agent/inject",
     "mlflow": "the job, or the user's environment",
+    "tensorboard": "the user's environment",
     "pydantic": "mcp",
 }
 """What comes with something else."""
