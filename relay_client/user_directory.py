@@ -5,8 +5,8 @@
         5678.lock                     see `relay_client.ports.local_port`; always here, because each port exists once
 
 The private directory is in the system's directory for temporary files; on Windows, each user has a separate one. Any
-other user can create a directory with this name first; then the following one is used. It is also the place for what
-must outlast a reboot:
+other user can create a directory with this name first, and remove it again; while it is there, relay-clients that start
+use the following one. It is also the place for what must outlast a reboot:
 
     ~/.local/state/relay-debug/       mode 0700; below XDG_STATE_HOME if that is set, and in RELAY_CLIENT_DIR if that is
         mcp-audit.jsonl               see `relay_client.mcp.audit`
@@ -25,6 +25,7 @@ __all__ = [
     "require_private",
     "shared_directory",
     "state_directory",
+    "user_directories",
     "user_directory",
 ]
 
@@ -32,11 +33,18 @@ DIRECTORY_VARIABLE = "RELAY_CLIENT_DIR"
 
 
 def user_directory() -> Path:
-    """Return the directory, which may not exist yet."""
+    """Return the directory for new files, which may not exist yet."""
+    return user_directories()[0]
+
+
+def user_directories() -> list[Path]:
+    """Return the directories that may have files of this user's relay-clients; the first is `user_directory`."""
     if chosen := os.environ.get(DIRECTORY_VARIABLE):
-        return Path(chosen)
-    default = Path(tempfile.gettempdir()) / _name()
-    return (_is_foreign(default) and _state_directory()) or default
+        return [Path(chosen)]
+    default, other = Path(tempfile.gettempdir()) / _name(), _state_directory()
+    if other is None:
+        return [default]
+    return [other] if _is_foreign(default) else [default, other]
 
 
 def shared_directory() -> Path:

@@ -1,4 +1,4 @@
-"""The addresses of this user's control sockets: one file for each relay-client, in the user's private directory.
+"""The addresses of this user's control sockets: one file for each relay-client, in a private directory of the user.
 
     control-1a2b3c4d.sock       a Unix socket
     control-1a2b3c4d.json       on systems without Unix sockets: {"port": 50123, "token": "..."}, mode 0600
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay_client.user_directory import make_private, require_private, user_directory
+from relay_client.user_directory import make_private, require_private, user_directories
 from relay_core.socket_tables import ROOT, own_user
 
 __all__ = ["Address", "ControlDirectory", "TcpAddress", "UnixAddress", "is_own_user"]
@@ -94,14 +94,15 @@ Address = UnixAddress | TcpAddress
 
 
 class ControlDirectory:
-    """The control sockets' address files in one directory.
+    """The control sockets' address files.
 
     Args:
-        root: The directory; by default, this user's private directory.
+        root: Their directory; by default, this user's private directory, and files are also looked for in the one that
+            is used while another user has taken its name.
     """
 
     def __init__(self, root: Path | None = None) -> None:
-        self.root = root or user_directory()
+        self.root, *self._others = [root] if root else user_directories()
 
     def __repr__(self) -> str:
         return f"<ControlDirectory {self.root}>"
@@ -112,13 +113,18 @@ class ControlDirectory:
         Raises:
             PermissionError: other users can enter the directory.
         """
-        try:
-            require_private(self.root)
-        except FileNotFoundError:
-            return
-        for path in sorted(self.root.glob("control-*")):
-            if _NAME.fullmatch(path.name) and (address := _address(path)) is not None:
-                yield address
+        for directory in (self.root, *self._others):
+            try:
+                require_private(directory)
+            except FileNotFoundError:
+                continue
+            except PermissionError:
+                if directory == self.root:
+                    raise
+                continue
+            for path in sorted(directory.glob("control-*")):
+                if _NAME.fullmatch(path.name) and (address := _address(path)) is not None:
+                    yield address
 
     def listen(self, client_id: str) -> tuple[socket.socket, Address]:
         """Return a listening socket and its address, which other programs can now find.
@@ -145,7 +151,7 @@ class ControlDirectory:
         """Remove an address at which nothing is listening any more, and the directory if it is empty."""
         address.path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # the directory contains other files
-            self.root.rmdir()
+            address.path.parent.rmdir()
 
 
 def _has_unix_sockets(path: Path) -> bool:

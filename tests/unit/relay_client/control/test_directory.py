@@ -1,6 +1,7 @@
 """Facts about the files by which programs find the control sockets of this user's relay-clients."""
 
 import contextlib
+import os
 import socket
 import stat
 from pathlib import Path
@@ -96,3 +97,22 @@ def test_other_files_are_ignored(tmp_path: Path) -> None:
     for name in ("5678.lock", "control-1a2b3c4d.sock.new", "control-1a2b3c4d.json", "control-5e6f7a8b.json"):
         (tmp_path / name).write_text("{" if "1a2b" in name else '{"port": "5678"}')
     assert [] == list(ControlDirectory(tmp_path).addresses())
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="each user has an own directory for temporary files")
+def test_socket_from_before_a_name_was_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay-client is found that started while another user had taken the name of its directory."""
+    monkeypatch.delenv("RELAY_CLIENT_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    taken = tmp_path / f"relay-client-{os.getuid()}"
+    taken.mkdir(mode=0o755)
+    listener, address = ControlDirectory().listen("1a2b3c4d")
+    with listener:
+        taken.rmdir()
+        assert [address] == list(ControlDirectory().addresses())
+        other, second = ControlDirectory().listen("5e6f7a8b")
+        with other:
+            assert [second, address] == list(ControlDirectory().addresses())
+    (tmp_path / "state" / "relay-debug").chmod(0o755)
+    assert [second] == list(ControlDirectory().addresses())
