@@ -7,11 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NoReturn
 
 from relay_client.agents.roster import Conflict, Roster
 from relay_client.ui.rank_view import Kind, how_ended, rank_view
-from relay_client.ui.text import MINUTE, duration, format_ports
+from relay_client.ui.text import MINUTE, duration, format_ports, format_ranks
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo, shared_labels
 from relay_core.net.session.client import LinkState, LinkStatus
 from relay_core.value_parsers import format_ranges
@@ -232,8 +233,21 @@ def _details(targets: Iterable[TargetInfo], now: float) -> str:
 
 # The log of agent events: maintains the roster and logs one line for each change to agents, tunnels and conflicts.
 
+MAX_LINES = 64
+"""Maximum number of changes in one announcement that are logged individually; a node rarely has more processes."""
+ALARM_INTERVAL = 1.0
+"""Minimum number of seconds between alarms."""
 REMINDER_INTERVAL = 300.0
 """Seconds between reminders about attached debuggers; users are reminded because a paused job costs money."""
+
+
+def _many_changes(before: AgentInfo | None, after: AgentInfo) -> str:
+    """Return one line about changes that are too many to be listed."""
+    known = set(before.targets if before is not None else ())
+    changed = known.symmetric_difference(after.targets)
+    ranks = {target.rank for target in changed if target.rank is not None}
+    which = format_ranks(ranks) if ranks else _ports(changed)
+    return f"{which} on {after.host} have changed; run 'relay-client targets' to list their states"
 
 
 class EventLog:
@@ -248,6 +262,8 @@ class EventLog:
         self._alarm = alarm
         self._conflicts: set[object] = set()
         """Keys of the current conflicts, all of which have been logged."""
+        self._alarm_at = 0.0
+        """When the user was last alarmed."""
 
     def name(self, agent_id: AgentId) -> str:
         """Return the display name of an agent."""
@@ -258,10 +274,15 @@ class EventLog:
         """Store an announcement in the roster and log what has changed."""
         now = time.time()
         before = self.roster.put(info, now)
-        for event in agent_events(before, info, now, self.roster.former_targets(info.id)):
+        events = list(islice(agent_events(before, info, now, self.roster.former_targets(info.id)), MAX_LINES + 1))
+        is_alarm = any(event.is_alarm for event in events)
+        if len(events) > MAX_LINES:
+            events = [AgentEvent(_many_changes(before, info), is_warning=is_alarm)]
+        for event in events:
             logger.log(logging.WARNING if event.is_warning else logging.INFO, "%s", event.text)
-            if event.is_alarm:
-                self._alarm()
+        if is_alarm and now - self._alarm_at >= ALARM_INTERVAL:
+            self._alarm_at = now
+            self._alarm()
 
     def link_changed(self, agent_id: AgentId, status: LinkStatus) -> None:
         """Store and log the new state of the tunnel to an agent."""

@@ -12,6 +12,7 @@ from relay_core.agent_api.metadata import PortConflict
 from relay_core.value_parsers import MAX_PORT
 
 __all__ = [
+    "MAX_ABSENT",
     "NOT_FOUND",
     "AbsentRank",
     "Claim",
@@ -284,6 +285,8 @@ def _node(info: AgentInfo) -> int:
 # in the announcements of the other nodes includes them. A command for all ranks must name the missing ranks.
 
 NOT_FOUND = "not found"
+MAX_ABSENT = 4096
+"""Maximum number of absent ranks that are named, because each of any number of jobs can announce a world of 65,535."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +304,7 @@ class AbsentRank:
 
 
 def absent_ranks(agents: Iterable[AgentInfo], ranks: Collection[int] | None = None) -> tuple[AbsentRank, ...]:
-    """Return the ranks without a registered process.
+    """Return the ranks without a registered process, at most `MAX_ABSENT`.
 
     Args:
         agents: The announcements of all known agents.
@@ -312,11 +315,8 @@ def absent_ranks(agents: Iterable[AgentInfo], ranks: Collection[int] | None = No
     jobs = _jobs(agents)
     endings = {ending.port: ending for agent in agents for ending in agent.endings or ()}
     found: dict[int, AbsentRank] = {}
-    for base, targets in jobs.items():
-        world = min(world_of(targets.values()) or 0, MAX_PORT + 1 - base)  # higher ranks cannot have a port
-        for rank in range(world) if ranks is None else sorted(ranks):
-            if rank < world and rank not in targets:
-                found[base + rank] = _absent(rank, base + rank, endings.get(base + rank))
+    for base, rank in itertools.islice(_absent_of_jobs(jobs, ranks), MAX_ABSENT):
+        found[base + rank] = _absent(rank, base + rank, endings.get(base + rank))
     if jobs and ranks is not None:
         known = {rank for targets in jobs.values() for rank in targets}
         others = set(ranks).difference(known, (absent.rank for absent in found.values()))
@@ -355,6 +355,17 @@ def _jobs(agents: Iterable[AgentInfo]) -> dict[int, dict[int, TargetInfo]]:
             if target.rank is not None:
                 found.setdefault(target.base_port, {})[target.rank] = target
     return dict(sorted(found.items()))
+
+
+def _absent_of_jobs(
+    jobs: Mapping[int, Mapping[int, TargetInfo]], ranks: Collection[int] | None
+) -> Iterator[tuple[int, int]]:
+    """Yield the base port of each job with each of its ranks that is not registered."""
+    for base, targets in jobs.items():
+        world = min(world_of(targets.values()) or 0, MAX_PORT + 1 - base)  # higher ranks cannot have a port
+        for rank in range(world) if ranks is None else sorted(ranks):
+            if rank < world and rank not in targets:
+                yield base, rank
 
 
 def _absent(rank: int, port: int, ending: Ending | None) -> AbsentRank:

@@ -58,7 +58,7 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.exchanges import Exchanges
 from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import Paced, TaskSet
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.records import encode
 from relay_core.tunnel.events import StreamOpened
@@ -167,6 +167,9 @@ def _has_no_launcher(roster: Roster) -> bool:
 
 CLIENT_GRACE = 3 * 3600.0
 """Seconds for which a session is kept while its agent is unreachable: long enough for a meeting or a short flight."""
+ANNOUNCEMENT_INTERVAL, ANNOUNCEMENT_BURST = 0.1, 2.0
+"""Seconds between announcements of one agent that are processed, and how long it may announce more before that."""
+
 _AGENT_ID = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 
 
@@ -423,6 +426,7 @@ class Tunnels:
         def on_open(stream: SessionStream, event: StreamOpened) -> None:
             self._opened(agent_id, tunnel.driver, stream, event)
 
+        announcements = Paced(lambda: self._announced(agent_id), ANNOUNCEMENT_INTERVAL, ANNOUNCEMENT_BURST)
         tunnel = self._tunnels[agent_id] = ClientTunnel(
             attached,
             transport,
@@ -430,19 +434,22 @@ class Tunnels:
             identity=self._identity,
             settings=self._settings,
             on_change=lambda status: self._link_changed(agent_id, status),
-            on_info=lambda: self._announced(agent_id),
+            on_info=announcements.request,
             on_open=on_open,
             budget=self._budget,
         )
         self._announced(agent_id)
         self._check_version(agent_id)
-        self._tasks.spawn(self._run(agent_id, tunnel), name=f"tunnel to {self._event_log.name(agent_id)}")
+        self._tasks.spawn(
+            self._run(agent_id, tunnel, announcements), name=f"tunnel to {self._event_log.name(agent_id)}"
+        )
         return Begun(agent_id, is_new=True)
 
-    async def _run(self, agent_id: AgentId, tunnel: ClientTunnel) -> None:
+    async def _run(self, agent_id: AgentId, tunnel: ClientTunnel, announcements: Paced) -> None:
         try:
             await tunnel.run()
         finally:
+            announcements.flush()  # the last one may state how the job has ended
             del self._tunnels[agent_id]
             self._reported.pop(agent_id, None)
             self._discovery.mark_alive(agent_id)

@@ -18,6 +18,7 @@ from relay_core.value_parsers import MAX_PORT, TolerantEnum
 __all__ = [
     "COMMON_FIELDS",
     "MAX_ANNOUNCEMENT",
+    "MAX_IN_RUNS",
     "AgentId",
     "AgentInfo",
     "Attachment",
@@ -58,7 +59,7 @@ class Ending:
     """False while the process is still exiting; its status may follow."""
 
 
-# Shrinks an announcement until it fits into a frame, so that a node can have any number of targets.
+# Shrinks an announcement until it fits into a frame, so that a node can have thousands of targets.
 #
 #     1. texts are shortened, only the latest endings are kept, and the usage of processes is left out
 #     2. values that most targets have in common are sent once, in `common`
@@ -69,8 +70,8 @@ class Ending:
 # A run represents targets with consecutive ports and ranks. It is an array with the first port, then the number of
 # targets (omitted for a single target without a rank), then the first rank (omitted if the targets have no ranks).
 #
-# The result depends only on the announcement. For 1,000 targets, steps 1 to 3 are enough. With runs, any number of
-# targets remains reachable, with rank and state, unless thousands of them have non-consecutive ports.
+# The result depends only on the announcement. For 1,000 targets, steps 1 to 3 are enough. With runs, `MAX_IN_RUNS`
+# targets remain reachable, with rank and state, unless thousands of them have non-consecutive ports.
 
 MAX_ANNOUNCEMENT = 31 * 1024
 """Maximum size of the JSON in bytes; a frame holds 32 KiB, and a WELCOME has other fields too."""
@@ -84,6 +85,8 @@ EXPENDABLE = (
 IN_RUNS = "detail"
 """Runs are used once all fields of `EXPENDABLE` before this one have been left out, because those fields differ between
 all targets of a job."""
+MAX_IN_RUNS = 4096
+"""Maximum number of targets in runs, because a few bytes can represent any number; a node has tens of processes."""
 MAX_SHORT_TEXT = 64
 """Maximum number of characters in a text after step 1."""
 MAX_ENDINGS = 8
@@ -129,9 +132,9 @@ def count_targets(announcement: Mapping[str, object]) -> int:
     return len(items(announcement.get("targets"))) + sum(1 for _ in targets_of_runs(announcement.get("runs")))
 
 
-def targets_of_runs(runs: object) -> Iterator[Fields]:
-    """Yield the targets that `runs` represents, at most one per port."""
-    left = MAX_PORT
+def targets_of_runs(runs: object) -> Iterator[dict[str, int]]:
+    """Yield the targets that `runs` represents, at most `MAX_IN_RUNS`."""
+    left = MAX_IN_RUNS
     for run in items(runs):
         first, length, rank = [*items(run)[:3], *[None] * 3][:3]
         first, length, rank = port(first), 1 if length is None else count(length), count(rank)
@@ -392,13 +395,15 @@ class AgentInfo:
         """
         fields = dict(mapping(value))
         common = {name: value for name, value in mapping(fields.get("common")).items() if name in COMMON_FIELDS}
-        runs = list(targets_of_runs(fields.get("runs")))
-        fields["targets"] = [{**common, **mapping(each)} for each in [*items(fields.get("targets")), *runs]]
+        fields["targets"] = [{**common, **mapping(each)} for each in items(fields.get("targets"))]
         if agent_id:
             fields["agent"] = agent_id
         found = parse(cls, fields, clean)
         targets: dict[int, TargetInfo] = {}
         for target in found.targets:
             targets.setdefault(target.port, target)
-        ordered = sorted(targets.values(), key=lambda each: each.port) if runs else targets.values()
+        in_runs = parse(TargetInfo, {**common, "port": MAX_PORT}, clean)  # read once for all, as they have equal fields
+        for each in targets_of_runs(fields.get("runs")):
+            targets.setdefault(each["port"], replace(in_runs, port=each["port"], rank=each.get("rank")))
+        ordered = sorted(targets.values(), key=lambda each: each.port) if fields.get("runs") else targets.values()
         return replace(found, targets=tuple(ordered))

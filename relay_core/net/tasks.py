@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
@@ -14,6 +15,7 @@ from relay_core.errors import RelayDebugError
 __all__ = [
     "DeadlineTimer",
     "Deferred",
+    "Paced",
     "TaskSet",
     "cancel_and_wait",
     "first_completed",
@@ -236,6 +238,49 @@ class Deferred:
     def _call(self) -> None:
         self._is_requested = False
         self._callback()
+
+
+class Paced:
+    """Calls a function at once if it has rarely been called lately, and otherwise later, once for several requests.
+
+    Args:
+        callback: Called in the event loop.
+        interval: Seconds from one call to the next in the long run; ten times the duration of a call if that is longer.
+        burst: Seconds whose calls may be made at once after a pause.
+    """
+
+    def __init__(self, callback: Callable[[], None], interval: float, burst: float) -> None:
+        self._callback = callback
+        self._interval = interval
+        self._burst = burst
+        self._next = 0.0
+        """When the next call may be made, by the monotonic clock."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<Paced {'not requested' if self._timer is None else 'requested'}>"
+
+    def request(self) -> None:
+        """Call the function now or later."""
+        if self._timer is None:
+            delay = max(0.0, self._next - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(delay, self.flush)
+            if not delay:
+                self.flush()
+
+    def flush(self) -> None:
+        """If a call has been requested, make it now."""
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        started = time.monotonic()
+        self._callback()
+        self._next = max(self._next, started - self._burst) + max(self._interval, _SHARE * (time.monotonic() - started))
+
+
+_SHARE = 10
+"""The time between calls divided by the time of a call, so that nobody who causes calls keeps the loop busy."""
 
 
 # Timer for the deadlines of a sans-IO machine, which move with almost every event.

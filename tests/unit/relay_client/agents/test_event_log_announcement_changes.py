@@ -1,10 +1,18 @@
 """Facts about the log lines for changes of agents and targets."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
-from relay_client.agents.event_log import AgentEvent, agent_events, attachment_texts, describe_agent
+from relay_client.agents.event_log import (
+    MAX_LINES,
+    AgentEvent,
+    EventLog,
+    agent_events,
+    attachment_texts,
+    describe_agent,
+)
 from relay_core.agent_api.announcement import AgentInfo, Attachment, Ending, State, TargetInfo
 
 NOW = 1000.0
@@ -207,3 +215,27 @@ def test_the_work_grows_with_the_targets_and_not_with_their_square(monkeypatch: 
     assert 1000 == len(list(agent_events(before, replace(NODE, targets=()), NOW, running)))
     assert [] == list(agent_events(before, before, NOW))
     assert Counted.asked < 20 * 1000
+
+
+def test_many_changes_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """More changes than a node has processes are one line and one alarm, in each announcement."""
+    alarms: list[None] = []
+    log = EventLog(lambda: alarms.append(None))
+    for state in (State.RUNNING, State.CRASHED):
+        targets = tuple(TargetInfo(1 + rank, rank=rank, state=state) for rank in range(4096))
+        log.announced(replace(NODE, targets=targets))
+    assert "ranks 0-4095 on node-1 have changed; run 'relay-client targets' to list their states" == caplog.messages[-1]
+    assert 2 == len(caplog.messages)
+    assert 1 == len(alarms)
+
+
+def test_alarms_of_alternating_states(caplog: pytest.LogCaptureFixture) -> None:
+    """As many changes as a node has processes are logged individually; the bell rings once a second at most."""
+    alarms: list[None] = []
+    log = EventLog(lambda: alarms.append(None))
+    started = time.monotonic()
+    for state in (State.RUNNING, State.CRASHED) * 3:
+        targets = tuple(TargetInfo(1 + rank, rank=rank, state=state) for rank in range(MAX_LINES))
+        log.announced(replace(NODE, targets=targets))
+    assert 1 + 5 * MAX_LINES == len(caplog.messages)
+    assert 1 <= len(alarms) <= 1 + (time.monotonic() - started)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from relay_client.agents.roster import AbsentRank, absent_ranks, held_elsewhere
+from relay_client.agents.roster import MAX_ABSENT, AbsentRank, absent_ranks, held_elsewhere
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo
 
 
@@ -53,6 +53,13 @@ def test_processes_without_a_world_size() -> None:
 def test_world_size_that_has_no_ports() -> None:
     """Ranks whose ports would be above the highest one are not counted, however large the announced number is."""
     assert not_found(1, 2, base=65533) == absent_ranks([node(0, base=65533, world=10**9)])
+
+
+def test_worlds_of_many_jobs() -> None:
+    """The number of absent ranks is limited, also if every process announces that it is one of 65,535 ranks."""
+    jobs = AgentInfo(AgentId("a"), targets=tuple(TargetInfo(1 + n, rank=0, world=65535) for n in range(600)))
+    assert MAX_ABSENT == len(absent_ranks([jobs]))
+    assert MAX_ABSENT >= len(absent_ranks([jobs], range(1024)))
 
 
 def test_ranks_that_are_held_on_other_nodes() -> None:

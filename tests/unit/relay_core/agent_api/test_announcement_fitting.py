@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from relay_core.agent_api.announcement import (
     MAX_ANNOUNCEMENT,
+    MAX_IN_RUNS,
     AgentId,
     AgentInfo,
     Attachment,
@@ -74,9 +75,9 @@ def test_long_details_of_crashes():
     assert {State.CRASHED} == {target.state for target in found.targets}
 
 
-def test_any_number_of_ranks():
-    """60,000 ranks keep port, rank, script and state; what is attached, crashed or missing differs from the others."""
-    info = AgentInfo(AgentId("1a2b"), targets=tuple(replace(RANK, port=1 + n, rank=n) for n in range(60_000)))
+def test_thousands_of_ranks():
+    """4,000 ranks keep port, rank, script and state; what is attached, crashed or missing differs from the others."""
+    info = AgentInfo(AgentId("1a2b"), targets=tuple(replace(RANK, port=1 + n, rank=n) for n in range(4000)))
     targets = list(info.targets)
     targets[7] = replace(targets[7], state=State.CRASHED)
     targets[8] = replace(targets[8], attachment=Attachment("bob@laptop", 200.0))
@@ -105,10 +106,11 @@ def test_runs_of_another_form(runs):
     assert [] == list(targets_of_runs(runs))
 
 
-def test_runs_beyond_the_last_port():
-    """They stand for no more targets than there are ports, however many there are."""
+def test_runs_of_many_targets():
+    """They stand for a limited number of targets, however few bytes they are, and for none beyond the last port."""
     assert [65535] == [target["port"] for target in targets_of_runs([[65535, 9]])]
-    assert 65535 == len(list(targets_of_runs([[1, 65535, 0]] * 10_000)))
+    assert MAX_IN_RUNS == len(list(targets_of_runs([[1, 65535, 0]] * 10_000)))
+    assert MAX_IN_RUNS == len(AgentInfo.parse({"runs": [[1, 65535, 0]], "common": {"world": 65535}}).targets)
 
 
 def test_many_forwards():
