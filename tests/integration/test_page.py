@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,8 +17,11 @@ import pytest_asyncio
 from relay_client.control.messages import EVENTS
 from relay_client.page import server
 from relay_client.page.server import FILES, PageServer
+from relay_core.agent_api.collectives import ProcessCollectives
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.errors import LocalPortInUse
 from tests.support.deadline import DEADLINE
+from tests.support.fleet import node_of
 from tests.support.other_user import connecting_stranger, needs_second_user
 from tests.support.page import ServedPage, running_job_of, served_page
 from tests.support.ports import free_port
@@ -225,6 +230,25 @@ async def test_requests(relay: LocalRelay, page: ServedPage, http: aiohttp.Clien
                     break
         async with http.get("/hang", headers=headers) as response:
             assert "text" in await response.json()
+
+
+async def test_fields_of_answers(relay: LocalRelay, page: ServedPage, http: aiohttp.ClientSession) -> None:
+    """The page's code reads no field of an answer that the server does not send."""
+    script, port = (files("relay_client.page") / "assets" / "inspect.js").read_text(), free_port()
+    readers = dict(re.findall(r"report\('(/\w+)', \(\{ (\w+) \}\) =>", script))
+    headers, answers = await key_of(page, http), {}
+    async with node_of(relay, port, rank=0) as node:
+        thread = ThreadStack("MainThread", 1, True, (Frame("train.py", 7, "train"),))
+        stacks = ProcessStacks(port, 0, 7, "", (thread,))
+        node.collectives = [ProcessCollectives(port, rank=0, stacks=stacks)]
+        for path in readers:
+            async with http.get(path, headers=headers) as response:
+                answers[path] = await response.json()
+    assert {"/stacks": "data", "/hang": "text"} == readers
+    assert all(readers[path] in answer for path, answer in answers.items()), answers
+    (group,) = answers["/stacks"]["data"][re.search(r"data\.(\w+)", script)[1]]  # type: ignore[index]
+    assert set(re.findall(r"\bgroup\.(\w+)", script)) <= group.keys()
+    assert set(re.findall(r"\bframe\.(\w+)", script)) <= group["threads"][0]["frames"][0].keys()
 
 
 @pytest.mark.parametrize("kind", ["values", "differences"])

@@ -73,6 +73,8 @@ async def test_values(relay: LocalRelay, tab: Page, tmp_path: Path) -> None:
         await read(tab, "trainer.loss", "Read", "reading 'loss' of Trainer would execute code")
         await read(tab, "trainer.weights['fc']", "Compare", "element 7: ", "reference value")
         await read(tab, "trainer", "Compare", "compare one of its attributes: weights, name")
+        await tab.get_by_role("button", name="Stacks", exact=True).click()
+        await tab.locator("#result", has_text="train.py:").wait_for()
         await read(tab, "trainer.step()", "Read", "'trainer.step()' could execute code in the job")
         await tab.locator(".tile").nth(1).click()
         await tab.get_by_label("Ranks", exact=True).select_option("in rank 1")

@@ -63,6 +63,6 @@ export function showInspect() {
   if (!target) all.selected = true;
 }
 
-at('stacks-button').addEventListener('click', () => report('/stacks', ({ groups }) => groups.map(groupOf)));
+at('stacks-button').addEventListener('click', () => report('/stacks', ({ data }) => data.groups.map(groupOf)));
 at('hang-button').addEventListener('click', () => report('/hang', ({ text }) => [pre(text)]));
 at('read').addEventListener('submit', readValue);
