@@ -1,5 +1,6 @@
 """Facts about the sources of the extension: only `sinks.ts` gives texts, configurations and files to VS Code."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,3 +69,11 @@ def test_a_detour_is_found(text: str) -> None:
 def test_sinks_create_no_markdown() -> None:
     """A MarkdownString could contain links that run commands."""
     assert not [path for path in SOURCES.glob("*.ts") if "new vscode.MarkdownString" in path.read_text()]
+
+
+def test_settings_of_an_untrusted_folder() -> None:
+    """A folder that is not trusted sets no setting but the one that only decides what the debugger steps into."""
+    package = json.loads((SOURCES.parent / "package.json").read_text())
+    restricted = package["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"]
+    settings = package["contributes"]["configuration"]["properties"]
+    assert {"relayDebug.justMyCode"} == settings.keys() - restricted
