@@ -28,6 +28,9 @@ const operations = {
   async commands({ commands }) {
     for (const [command, ...parameters] of commands) await vscode.commands.executeCommand(command, ...parameters);
   },
+  async terminals() {
+    return vscode.window.terminals.length;
+  },
   async setting({ name }) {
     return vscode.workspace.getConfiguration().get(name);
   },
