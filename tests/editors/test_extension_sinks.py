@@ -110,16 +110,18 @@ const clients = {{
 """
 
 SESSIONS = f"""
-import {{ calls, settings }} from 'vscode';
+import {{ calls, settings, workspace }} from 'vscode';
 import {{ attach, attachAll, RankConfigurations }} from './src/configurations';
 {STATE}
 settings.remoteRoot = '${{env:OF_THE_USER}}';
+const folder = {{ uri: {{ scheme: 'file', fsPath: '/home/alice/${{env:OF_THE_FOLDER}}' }} }};
+workspace.workspaceFolders = [folder];
 (async () => {{
   for (const rank of clients.ranks) await attach(rank);
   for (const status of statuses) await attachAll(status);
   const provider = new RankConfigurations(clients);
-  const offered = provider.provideDebugConfigurations(undefined);
-  for (const each of offered) print(await provider.resolveDebugConfiguration(undefined, each));
+  const offered = provider.provideDebugConfigurations(folder);
+  for (const each of offered) print(await provider.resolveDebugConfiguration(folder, each));
   for (const each of offered) print(each);
   for (const [name, [_folder, started]] of calls) if (name === 'debug.startDebugging') print(started);
 }})();

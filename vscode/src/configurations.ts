@@ -36,10 +36,7 @@ function configuration(
   const own = {
     type: 'debugpy',
     request: 'attach',
-    pathMappings: [{
-      localRoot: folder?.uri.fsPath ?? '${workspaceFolder}',
-      remoteRoot: settings.get<string>('remoteRoot', '.'),
-    }],
+    pathMappings: [{ localRoot: '${workspaceFolder}', remoteRoot: settings.get<string>('remoteRoot', '.') }],
     justMyCode: settings.get<boolean>('justMyCode', false),
     subProcess: mark.port !== ALL, // all ranks together may start hundreds of data loaders
   };
