@@ -58,6 +58,13 @@ OTHER_VARIABLES = (
         "number of clients that an agent serves, including those that have lost their connection (default: `32`)",
     ),
     (
+        "RELAY_PYTHON",
+        "job",
+        "path of the Python that runs the agent and the debug adapter (default: the Python of the job). Set it if the "
+        "program of the job embeds Python, so that its executable is not a Python interpreter; relay-debug must be "
+        "installed in this Python",
+    ),
+    (
         "RELAY_NODE_DIR",
         "job, agent",
         "directory in which the processes of a node find their agent (default: a private directory in /tmp)",

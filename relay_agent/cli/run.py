@@ -1,8 +1,9 @@
 """`relay-agent run -- COMMAND...`: runs a command that can be debugged without changes to its code.
 
 This process replaces itself with the command (exec), so exit status, signals, stdin and stdout are those of the
-command. Only the environment is changed: the settings are added (`relay_agent.settings.environment`), and PYTHONPATH
-starts with a directory whose `sitecustomize` reads them in every Python process of the job.
+command. If orphans would become its children (`init_process`), the command is a child instead. Only the environment is
+changed: the settings are added (`relay_agent.settings.environment`), and PYTHONPATH starts with a directory whose
+`sitecustomize` reads them in every Python process of the job.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 
 from relay_agent import inject
 from relay_agent.cli.commands import PROGRAM, Commands, explain
+from relay_agent.cli.init_process import remain_init_process
 from relay_agent.collective_timeouts import timeout_variables
 from relay_agent.inject._relay_debug_programs import is_off, is_python, isolating_option, what_runs
 from relay_agent.inject.unregistered import watch_this_process
@@ -62,9 +64,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "run",
         help="run a command and make its Python processes debuggable, without code changes",
         usage="%(prog)s [options] -- COMMAND ...",
-        description="Replaces itself with the command (exec). Every Python program that the command starts, such as a "
-        "rank of torchrun, registers with this node's agent and can be debugged on demand. Code given with -c "
-        "is not debugged.",
+        description="Replaces itself with the command (exec); the init process of a container starts it as a child. "
+        "Every Python program that the command starts, such as a rank of torchrun, registers with this node's agent "
+        "and can be debugged on demand. Code given with -c is not debugged.",
     )
     for setting in SETTINGS:
         _add_option(parser, setting)
@@ -119,6 +121,7 @@ def _execute(arguments: argparse.Namespace) -> NoReturn:
     program = _program(arguments.program)
     environ = job_environment(arguments, os.environ)
     if not is_off(environ.get(MODE, "")) and _check(program):
+        remain_init_process()
         watch_this_process()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -47,11 +47,10 @@ class PythonProcess(NamedTuple):
 def watch_this_process() -> None:
     """Start a process that logs why the program which replaces this one does not register; it ends with the program.
 
-    Like the agent, it has its own session, and its parent is the init process (or a subreaper). A job that is the init
-    process of a container is not watched: `os.wait` would wait for the watching process, which waits for the job.
+    Like the agent, it has its own session, and its parent is the init process (or a subreaper).
     """
     job = os.getpid()
-    if job == 1 or not (sys.platform == "linux" and hasattr(os, "pidfd_open")):
+    if not (sys.platform == "linux" and hasattr(os, "pidfd_open")):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up

@@ -9,7 +9,7 @@ import pytest
 
 from relay_agent import inject
 from relay_agent.inject._relay_debug_programs import is_python
-from relay_agent.inject.unregistered import PythonProcess, obstacle, python_processes, watch_this_process
+from relay_agent.inject.unregistered import PythonProcess, obstacle, python_processes
 
 INJECT = str(Path(inject.__file__).parent)
 TITLE = """
@@ -101,10 +101,3 @@ def test_a_process_that_shows_a_title_is_omitted():
 def test_the_watching_process_has_no_descriptors_and_no_arguments_of_the_job(tmp_path: Path):
     """When the job begins, nothing can wait for the process, such as the reader of a pipe, or take it for the job."""
     assert "b'' 1\n" == output(WATCHED, str(tmp_path))
-
-
-def test_the_init_process_of_a_container_is_not_watched(monkeypatch: pytest.MonkeyPatch):
-    """It would be the parent of the watching process, for which `os.wait` would wait."""
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    monkeypatch.setattr(os, "fork", lambda: pytest.fail("a process was started"))
-    watch_this_process()
