@@ -404,6 +404,11 @@ class ProcessIdentity(NamedTuple):
         return self.rank == 0
 
     @property
+    def is_launched(self) -> bool:
+        """Whether a launcher has given this process its own rank."""
+        return self.launcher != SINGLE and not self.node_level
+
+    @property
     def label(self) -> str:
         """The identity in messages: "rank 3/8", "node 1/2", "single"."""
         if self.launcher == SINGLE:

@@ -296,6 +296,7 @@ class DebuggedProcess:
             "world": identity.world_size,
             "node_rank": identity.node_rank,
             "run": identity.run_id,
+            "launched": identity.is_launched,
             "pid": os.getpid(),
             "script": script_name(),
             "cwd": start_directory(),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from relay_agent.inject._relay_debug_programs import helper_reason, is_off, what_runs
-from relay_agent.ranks import SINGLE, identify
+from relay_agent.ranks import identify
 from relay_agent.settings.environment import MODE, name_of_registered, registered_ancestor
 
 __all__ = ["should_register"]
@@ -31,7 +31,7 @@ def should_register(environ: Mapping[str, str], orig_argv: list[str], pid: int) 
     if reason := helper_reason(orig_argv):
         return reason
     identity = identify(environ)
-    has_rank = identity.launcher != SINGLE and not identity.node_level
+    has_rank = identity.is_launched
     parent, _, parent_name = registered_ancestor(environ)
     if parent and parent != str(pid) and not (has_rank and name_of_registered(identity) != parent_name):
         return f"it was started by process {parent}, which is registered for {identity.label}"

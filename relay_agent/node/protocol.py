@@ -57,6 +57,8 @@ class TargetRecord(TypedDict, total=False):
     world: int | None
     node_rank: int | None
     run: str | None
+    launched: bool
+    """Whether a launcher has given the process its own rank."""
     pid: int
     script: str
     cwd: str

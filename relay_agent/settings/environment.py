@@ -144,7 +144,8 @@ def run_name(identity: ProcessIdentity, environ: Mapping[str, str], *, pid: int,
 #     use --hc myhc          use --debug-relay-connection-name myhc
 #     use --namespace        use RELAY_NAMESPACE
 #
-# A job started by `relay-agent run` has the options of `relay-agent`, so its hints are not changed.
+# A job started by `relay-agent run` has the options of `relay-agent`, so its hints are not changed, except for ports:
+# the processes of a run share its options, and only a variable can differ between them.
 
 _ARGUMENTS = {
     "--hc": "--debug-relay-connection-name",
@@ -161,7 +162,9 @@ def hint_for_job(hint: str, environ: Mapping[str, str]) -> str:
         hint: A hint that may name options of `relay-agent`.
         environ: The environment of the job.
     """
-    return hint if environ.get(MODE) else _OPTION.sub(_replace, hint)
+    if environ.get(MODE):
+        return hint.replace("another --debug-port", "a port of its own, as in RELAY_DEBUG_PORT=6000 python ...")
+    return _OPTION.sub(_replace, hint)
 
 
 def _replace(found: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import struct
@@ -12,7 +13,7 @@ from types import TracebackType
 
 from relay_agent.inject._relay_debug_programs import is_python, what_runs
 
-__all__ = ["ProcessExit", "ProgramImage", "parse_stat", "read_status", "until_exit"]
+__all__ = ["ProcessExit", "ProgramImage", "descends_from", "parse_stat", "read_status", "until_exit"]
 
 
 # The exit status of a process that is not a child, as Linux shows it to other processes of the same user.
@@ -49,6 +50,14 @@ def read_status(pid: int, descriptor: int | None) -> tuple[bool, int | None]:
     if state in {"Z", "X"}:
         return True, status
     return False, status or None  # 0 may only mean that the process has not begun to exit
+
+
+def descends_from(pid: int, ancestor: int) -> bool:
+    """Return whether a process was started by another one, or by a process that it has started, as far as is known."""
+    with contextlib.suppress(OSError, ValueError, IndexError):  # it has exited, or the system has no such file
+        while pid not in {0, ancestor}:
+            pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    return pid == ancestor
 
 
 def _kept_status(descriptor: int) -> int | None:

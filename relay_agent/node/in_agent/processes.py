@@ -245,7 +245,10 @@ class ProcessTable:
     # For the server:
 
     def admit(self, process: RegisteredProcess) -> bool:
-        """Add a process and return True; if its port is invalid or in use, inform the processes and return False."""
+        """Add a process and return True; if its port is invalid or in use, inform the processes and return False.
+
+        A rank takes the port of the launcher that has started it: the launcher was not known to be one.
+        """
         port = process.logical_port
         if valid_port(port) is None:
             process.send({"refused": f"invalid port: {port!r}", "hint": "use a --debug-port from 1 to 65535"})
@@ -253,7 +256,9 @@ class ProcessTable:
         if not self.access.done():
             self.access.set_result(process.access)
         holder = self._processes.get(port)
-        if holder is not None:
+        if holder is not None and process.displaces(holder):
+            self._displace(holder, process)
+        elif holder is not None:
             process.send(
                 {
                     "refused": f"port {port} is already in use on this node by {holder.label}",
@@ -273,6 +278,13 @@ class ProcessTable:
             process.send(self._listener_state)
         self.on_change()
         return True
+
+    def _displace(self, launcher: RegisteredProcess, rank: RegisteredProcess) -> None:
+        launcher.was_displaced = True
+        text = f"port {rank.logical_port} is now that of {rank.label}, a rank that this process has started"
+        launcher.send({"refused": text, "hint": ""})
+        self.leave(launcher)
+        launcher.left()
 
     def exiting(self, process: RegisteredProcess, error: str) -> None:
         """Announce that a process is about to exit, with its uncaught exception."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from relay_agent.agent.targets import TargetGone
-from relay_agent.node.in_agent.other_process import ProgramImage, read_status
+from relay_agent.node.in_agent.other_process import ProgramImage, descends_from, read_status
 from relay_agent.node.protocol import Answer, Message, Registration, StateChange, encode
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core import records
@@ -73,6 +73,8 @@ STACKS_TIMEOUT = 10.0
 """Timeout in seconds; `stacks_of` stops waiting earlier."""
 ALLOCATOR_PATIENCE = 3600.0
 """Seconds after which a process that did not answer is asked again; no sample waits that long."""
+BUSY = {State.WAITING, State.CRASHED}
+"""States in which a process waits for a debugger."""
 TIMEOUTS = -1
 """The number of the request `timeouts`, for whose answer nobody waits."""
 MAX_UNREAD = 8 * 1024 * 1024
@@ -125,6 +127,13 @@ class RegisteredProcess:
         """True once the process has sent `Leave`."""
         self.image = ProgramImage(pid)
         """The program that it runs."""
+        self.is_launched = bool(record.get("launched"))
+        """Whether a launcher has given it its own rank."""
+        self.was_displaced = False
+        """True once a rank that it has started has its port."""
+        self._is_attached = False
+        self._changed = asyncio.Event()
+        """Set when a debugger has detached, or the state has changed, or the process has left."""
         self.was_debugged = False
         """True once a debugger has attached to the process, or tried to."""
         self._is_job_held = False
@@ -163,6 +172,7 @@ class RegisteredProcess:
             until=change.get("until"),
             since=time.time(),
         )
+        self._changed.set()
 
     async def locate(self) -> tuple[str, int]:
         """Have the process start debugpy, or resume tracing, and return the address that debugpy is listening on.
@@ -170,7 +180,7 @@ class RegisteredProcess:
         Raises:
             RelayDebugError: debugpy did not start, or the process did not answer.
         """
-        self.was_debugged = True
+        self.was_debugged = self._is_attached = True
         port: int = await self.ask("arm", {"registered": self.registered_pids()}, within=ARM_TIMEOUT)
         return "127.0.0.1", port
 
@@ -180,7 +190,7 @@ class RegisteredProcess:
         Raises:
             RelayDebugError: the process could not connect, or did not answer.
         """
-        self.was_debugged = True
+        self.was_debugged = self._is_attached = True
         await self.ask("connect", {"port": port, "registered": self.registered_pids()}, within=ARM_TIMEOUT)
 
     async def stacks(self, *, with_locals: bool) -> ProcessStacks:
@@ -266,6 +276,8 @@ class RegisteredProcess:
 
     def detached(self) -> None:
         """Let the process run at full speed again, because its debugger has disconnected."""
+        self._is_attached = False
+        self._changed.set()
         self.send({"ask": "release", "id": 0, "body": {}})
 
     def set_job_held(self, is_held: bool) -> None:
@@ -327,6 +339,7 @@ class RegisteredProcess:
             if not pending.done():
                 pending.set_exception(TargetGone(self._gone()))
         self._has_left.set()
+        self._changed.set()
         self._writer.close()
 
     async def until_left(self, *, within: float) -> None:
@@ -334,6 +347,21 @@ class RegisteredProcess:
         with contextlib.suppress(*TIMEOUT_ERRORS):
             async with timeout(within):
                 await self._has_left.wait()
+
+    def displaces(self, holder: RegisteredProcess) -> bool:
+        """Whether this process takes the port of another one: it is a rank that the other one, a launcher, started."""
+        return self.is_launched and not holder.is_launched and descends_from(self.pid, holder.pid)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no debugger is attached to the process and it does not wait for one."""
+        return not (self._is_attached or self.info.state in BUSY)
+
+    async def until_idle(self) -> None:
+        """Wait until the process is idle or has left."""
+        while not (self._has_left.is_set() or self.is_idle):
+            self._changed.clear()
+            await self._changed.wait()
 
     async def until_ended(self) -> str:
         """Wait until `DEBUGGER_END_TIMEOUT` seconds after the process has left; return a sentence that states this.

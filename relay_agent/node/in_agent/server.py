@@ -236,15 +236,25 @@ class _NodeServer:
             writer.close()
 
     async def _until_free(self, process: RegisteredProcess) -> None:
-        """Wait until the registration of a process that has exited, or that registers anew, has ended."""
+        """Wait until the registration of a process that has exited, or that registers anew, has ended.
+
+        If the port is that of the launcher that has started the process, wait until nobody is debugging the launcher.
+        """
         former = self._processes.find(process.logical_port)
         if isinstance(former, RegisteredProcess) and (former.pid == process.pid or former.has_gone):
             await former.until_left(within=NOTICED_WITHIN)
+        elif isinstance(former, RegisteredProcess) and process.displaces(former):
+            if not former.is_idle:
+                text = f"{process.label}, a rank that this process has started, gets port {process.logical_port}"
+                former.send({"notice": f"{text} when the debugger has detached from this process"})
+            await former.until_idle()
 
     async def _follow(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
         """Serve a process until it exits or closes its connection, and announce how it exited."""
         with ProcessExit(process.pid) as process_exit:
             await first_completed(self._listen(process, reader), process_exit.wait())
+            if process.was_displaced:
+                return
             self._processes.leave(process)  # another process may now register its port
             process.left()
             status = None

@@ -135,3 +135,25 @@ async def test_process_that_reads_nothing(caplog: pytest.LogCaptureFixture) -> N
         assert writer.is_closing()
     line = f"port 5678 (pid {os.getpid()}): closing the connection to the process, because it does not read"
     assert [line] == [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+async def test_a_launcher_that_is_being_debugged_is_not_idle() -> None:
+    """A rank that it has started waits for its port until the launcher runs without a debugger, or has left."""
+    async with connection() as (writer, _):
+        launcher = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678}})
+        rank = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678, "launched": True}})
+        assert rank.displaces(launcher)
+        assert not launcher.displaces(rank)
+        await asyncio.wait_for(launcher.until_idle(), DEADLINE)
+        launcher.set_state({"state": "waiting"})
+        idle = asyncio.ensure_future(launcher.until_idle())
+        attaching = asyncio.ensure_future(launcher.connect_to(1))
+        await asyncio.sleep(0)
+        launcher.set_state({"state": "running", "detail": "", "until": None})
+        await asyncio.sleep(0)
+        launcher.set_state({"state": "running"})
+        await asyncio.sleep(0)
+        assert not idle.done()
+        launcher.detached()
+        await asyncio.wait_for(idle, DEADLINE)
+        attaching.cancel()
