@@ -158,6 +158,7 @@ def _init(arguments: argparse.Namespace) -> int:
     print(f"  export RELAY_CA_FILE={shlex.quote(str(made.ca_file))}")
     for agent, client in made.connection_files:
         print(f"connection strings, for the job and for relay-client:\n  {agent}\n  {client}")
+    print("move these files to the machines that use them: with their tunnel key, this machine can read all traffic")
     return 0
 
 

@@ -287,6 +287,7 @@ def test_init_prints_the_next_commands_and_no_key(tmp_path, capfd):
     printed = capfd.readouterr().out
     for command in ("serve --config", "export RELAY_CA_FILE=", "myhc.agent.connection", "myhc.client.connection"):
         assert command in printed
+    assert "move these files to the machines that use them: with their tunnel key, " in printed
     for file in directory.glob("*.connection"):
         assert ConnectionString.parse(file.read_text()).key not in printed
 
