@@ -48,6 +48,10 @@ __all__ = [
 ]
 
 
+MAX_SENTENCE = 1000
+"""Characters of an error's sentence, which may quote a name of any length; without that, none has half as many."""
+
+
 class RelayDebugError(Exception):
     """A failure with a message for users.
 
@@ -76,6 +80,8 @@ class RelayDebugError(Exception):
         costly: bool = False,
         elsewhere: bool = False,
     ) -> None:
+        if len(sentence) > MAX_SENTENCE:
+            sentence = f"{sentence[: MAX_SENTENCE // 2]}...{sentence[-MAX_SENTENCE // 2 :]}"
         super().__init__(sentence)
         self.sentence = sentence
         self.hint = hint

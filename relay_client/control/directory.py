@@ -24,6 +24,7 @@ from pathlib import Path
 
 from relay_client.user_directory import make_private, require_private, user_directories
 from relay_core.socket_tables import ROOT, own_user
+from relay_core.value_parsers import is_port
 
 __all__ = ["Address", "ControlDirectory", "TcpAddress", "UnixAddress", "is_own_user"]
 
@@ -206,12 +207,12 @@ def _listen_tcp(path: Path) -> tuple[socket.socket, Address]:
 def _address(path: Path) -> Address | None:
     """Return the address in a file; None if the file has just been removed or is not a control file."""
     if path.suffix == ".sock":
-        return UnixAddress(path) if hasattr(socket, "AF_UNIX") else None
+        return UnixAddress(path) if hasattr(socket, "AF_UNIX") and path.is_socket() else None
     try:
         found = json.loads(path.read_text("ascii"))
     except (OSError, ValueError):
         return None
     match found:
-        case {"port": int(port), "token": str(token)}:
+        case {"port": int(port), "token": str(token)} if is_port(port):
             return TcpAddress(path, port, token)
     return None

@@ -111,7 +111,7 @@ def parse(text: str, *, directory: Path) -> RelayConfig:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or int's for thousands of digits
         # Only the position is reported: the parser's own message may quote a key.
         place = str(error).rpartition("(")[2].rstrip(")") if "(at " in str(error) else "at an unknown position"
         raise ConfigurationError(f"invalid TOML {place}", hint="quote strings") from None

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from relay_core import errors
-from relay_core.errors import NoListener, RelayDebugError, UsageError
+from relay_core.errors import MAX_SENTENCE, NoListener, RelayDebugError, UsageError
 
 CLASSES = [getattr(errors, name) for name in errors.__all__]
 
@@ -32,3 +32,11 @@ def test_exit_codes_differ() -> None:
 def test_text_of_an_error(error: RelayDebugError, text: str) -> None:
     """The sentence, and behind it the hint if there is one."""
     assert text == str(error)
+
+
+def test_long_sentence() -> None:
+    """A sentence that quotes a name of any length is shortened, and its hint is not."""
+    error = UsageError(f"rule '{'x' * 100_000}' has no rights", hint="add rights")
+    assert error.sentence.startswith("rule 'xxx")
+    assert str(error).endswith("xxx' has no rights. hint: add rights")
+    assert len(error.sentence) <= MAX_SENTENCE + len("...")

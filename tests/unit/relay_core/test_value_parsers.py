@@ -17,10 +17,10 @@ def test_ports(text: str, port: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "65536", "-1", "+1", "1_0", "1e3", "5678.0", "five", "\u0663", "1" * 5000])
 def test_invalid_ports(text: str) -> None:
-    """Everything else is refused with the text in the sentence."""
+    """Everything else is refused with the text in the sentence, which is shortened as in every error."""
     with pytest.raises(UsageError) as caught:
         parse_port(text)
-    assert f"invalid port: '{text}'" == caught.value.sentence
+    assert UsageError(f"invalid port: '{text}'").sentence == caught.value.sentence
     assert "use a number from 1 to 65535, such as 5678" == caught.value.hint
 
 

@@ -96,7 +96,10 @@ def test_other_files_are_ignored(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     for name in ("5678.lock", "control-1a2b3c4d.sock.new", "control-1a2b3c4d.json", "control-5e6f7a8b.json"):
         (tmp_path / name).write_text("{" if "1a2b" in name else '{"port": "5678"}')
+    (tmp_path / "control-0a1b2c3d.sock").mkdir()
+    (tmp_path / "control-00000001.json").write_text('{"port": 99999999999, "token": "x"}')
     assert [] == list(ControlDirectory(tmp_path).addresses())
+    closed(ControlDirectory(tmp_path).listen("5e6f7a8c"))
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="each user has an own directory for temporary files")

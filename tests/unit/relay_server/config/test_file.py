@@ -117,6 +117,7 @@ def test_an_empty_file_is_a_relay_on_a_free_loopback_port():
             "",
         ),
         ("[relay", "invalid TOML", ""),
+        (f"[relay]\nport = {'9' * 5000}", "invalid TOML at an unknown position", ""),
         ('[[rule]]\nprimary_key = s3cret"', "invalid TOML at line 2, column 15", ""),
     ],
 )
