@@ -64,7 +64,7 @@ async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
 
 def outcome(finished: Finished) -> tuple[int, str, list[str]]:
     """Return what a user sees of a command, without its warnings, and without what the time changes in a table."""
-    shown = re.sub(r'"time": [\d.]+|\b\d+ s\b| +', " ", finished.stdout)
+    shown = re.sub(r'"time": [\d.]+|\b\d+ (?:s|min|h)\b| +', " ", finished.stdout)
     return finished.status, shown, [line for line in finished.stderr.splitlines() if "hint: " in line]
 
 

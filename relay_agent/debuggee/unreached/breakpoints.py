@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
+from time import monotonic
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, NamedTuple
 
@@ -243,6 +244,11 @@ UNCOMPILED = "force_eager"
 _GUARD = re.compile(r"___check_(?:obj_id\(.*\.__code__|type_id\(.*), (\d+)\)")
 
 
+SHARE = 100
+"""The time between two searches divided by the time of one, which grows with the number of objects in the job and for
+which the job waits."""
+
+
 class Place(NamedTuple):
     """Where a breakpoint is."""
 
@@ -257,11 +263,16 @@ class _Function(NamedTuple):
 
 
 class CompiledWatch:
-    """Finds the compiled functions that contain breakpoints, anew whenever something has been compiled."""
+    """Finds the compiled functions that contain breakpoints, anew if something has been compiled since.
+
+    A job that keeps compiling is searched in one hundredth of the time.
+    """
 
     def __init__(self) -> None:
         self._state: object = None
         self._names: dict[int, str] = {}
+        self._next = 0.0
+        """When the next search may begin."""
 
     def names(self, places: Mapping[int, Place]) -> dict[int, str]:
         """Return the names of the compiled functions that contain breakpoints, by the breakpoints' keys.
@@ -271,8 +282,9 @@ class CompiledWatch:
         try:
             roots = [] if _is_uncompiled() else list(_roots())
             state = [(id(code), count) for code, count in roots], dict(places)
-            if state != self._state:
+            if state != self._state and (not roots or (started := monotonic()) >= self._next):
                 self._state, self._names = state, _find([code for code, _ in roots], places) if roots else {}
+                self._next = monotonic() + SHARE * (monotonic() - started) if roots else 0.0
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):  # another version of torch
             return {}
         return self._names

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relay_agent.debuggee.unreached import breakpoints
 from relay_agent.debuggee.unreached.breakpoints import CompiledWatch, Place, describe_compiled
 from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
@@ -144,3 +145,30 @@ def test_nothing_is_compiled_without_torch(monkeypatch: pytest.MonkeyPatch) -> N
     assert {} == CompiledWatch().names(places)
     monkeypatch.setitem(sys.modules, "torch._dynamo.convert_frame", object())  # type: ignore[arg-type]
     assert {} == CompiledWatch().names(places)
+
+
+def test_search_of_a_job_that_keeps_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The objects of the job are searched again only after a hundred times the time of the last search."""
+    versions, searches, now = [1], list[float](), [1000.0]
+
+    def search() -> list[object]:
+        searches.append(now[0])
+        now[0] += 0.5
+        return []
+
+    code = test_search_of_a_job_that_keeps_compiling.__code__
+    fakes: dict[str, Any] = {
+        "torch._dynamo.convert_frame": SimpleNamespace(input_codes=SimpleNamespace(seen=[lambda: code])),
+        "torch._C._dynamo.eval_frame": SimpleNamespace(_debug_get_cache_entry_list=lambda _code: [None] * versions[0]),
+        "torch._dynamo.guards": SimpleNamespace(GuardManagerWrapper=object),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setitem(sys.modules, name, fake)
+    monkeypatch.setattr(breakpoints, "gc", SimpleNamespace(get_objects=search))
+    monkeypatch.setattr(breakpoints, "monotonic", lambda: now[0])
+    watch = CompiledWatch()
+    for _ in range(100):
+        watch.names({})
+        versions[0] += 1
+        now[0] += 1
+    assert [1000.0, 1050.5] == searches
