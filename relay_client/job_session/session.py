@@ -283,6 +283,8 @@ class JobSession:
             case "initialize":
                 self._initialize = arguments
                 self._wire.answer(request, CAPABILITIES)
+            case "attach" if self._attach is not None:
+                self._wire.fail(request, "this session has already attached")
             case "attach":
                 self._attach = request
                 self._wire.event("initialized")
@@ -294,6 +296,8 @@ class JobSession:
                 self._leave(request, now)
             case "evaluate" if arguments.get("context") == "repl":
                 return self._console_input(request, now)
+            case "setBreakpoints" if not _has_place(arguments.get("source")):
+                self._wire.fail(request, "the source of the breakpoints has no path")
             case command if command in _FOR_ALL and not _source_reference(arguments):
                 self._breakpoints.requested(request, now)
             case _:
@@ -374,10 +378,13 @@ class JobSession:
         try:
             self._received(number, message, now)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a field has the wrong type?
-            if (member := self._members.get(number)) is not None:
-                problem = f"a message from its debugger could not be processed ({_place(error)})"
-                self._wire.line(f"{member.name.label} is left out: {problem}", IMPORTANT)
-            self._wire.put(CloseRank(number))
+            self.leave_out(number, f"a message from its debugger could not be processed ({_place(error)})")
+
+    def leave_out(self, number: int, problem: str) -> None:
+        """Close the connection to a rank whose messages cannot be processed, and show why."""
+        if (member := self._members.get(number)) is not None:
+            self._wire.line(f"{member.name.label} is left out: {problem}", IMPORTANT)
+        self._wire.put(CloseRank(number))
 
     def _received(self, number: int, message: Message, now: float) -> None:
         member = self._members.get(number)
@@ -462,6 +469,11 @@ class JobSession:
         self._wire.line(reason_of(response))
         self._wire.put(CloseRank(member.number))
         return False
+
+
+def _has_place(source: object) -> bool:
+    """True if a source has a path, or is one that only one rank has; debugpy exits if breakpoints have neither."""
+    return isinstance(source, dict) and (isinstance(source.get("path"), str) or bool(source.get("sourceReference")))
 
 
 def _source_reference(arguments: Arguments) -> bool:

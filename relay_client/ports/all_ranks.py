@@ -248,6 +248,8 @@ class _Link:
     name: RankName
     end: RankLink
     decoder: MessageDecoder
+    is_broken: bool = False
+    """True if the rank's debugger has sent what is not a message; what follows is not read."""
 
 
 class JobConnection:
@@ -352,6 +354,7 @@ class JobConnection:
             messages = self._decoder.receive_data(data)
         except ProtocolError as error:
             logger.warning("port %d: %s", self._local.port, error)
+            self._conclude(str(error))
             self._over.set()
             return
         for message in messages:
@@ -511,14 +514,14 @@ class JobConnection:
 
     def _received(self, number: int, data: bytes) -> None:
         link = self._links.get(number)
-        if link is None:
+        if link is None or link.is_broken:
             return
         try:
             messages = link.decoder.receive_data(data)
         except ProtocolError as error:
             logger.warning("port %d: %s", self._local.port, error)
-            link.end.end()
-            return
+            link.is_broken, messages = True, []
+            self.session.leave_out(number, str(error))
         for message in messages:
             self.session.receive_rank(number, message, self._loop.time())
         self._flush.request()

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from relay_client.job_session import wire
-from relay_client.ports.all_ranks import JobConnection
+from relay_client.job_session.members import RankName
+from relay_client.ports.all_ranks import JobConnection, RankLink, _Link
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.local_port import all_ranks_port
 from relay_core.dap.framing import MessageDecoder
@@ -33,3 +34,21 @@ async def test_outputs_of_a_child_that_joins(monkeypatch: pytest.MonkeyPatch) ->
     connection.session._wire.put(wire.OpenChild(1, 41))
     connection.flush()
     assert [["relay-client: one\n", "relay-client: two\n"], ["relay-client: joined: 41\n"]] == endpoint.written
+
+
+@pytest.mark.parametrize("body", [b"{x}", b"[1]", b'{"seq":1}', b"\xff", b""])
+async def test_a_rank_that_sends_what_is_not_a_message(body: bytes) -> None:
+    """The rank is left out with one line, and the connection to it is closed, so that it is not held."""
+    endpoint = Endpoint()
+    tunnels = SimpleNamespace(joining_writes=contextlib.nullcontext)
+    connection = JobConnection(tunnels, all_ranks_port(1), Connections(lambda: None), endpoint)  # type: ignore[arg-type]
+    name = RankName("rank 0", 0, "rank 0 on node-1")
+    end = RankLink(lambda _data: None, lambda: None)
+    connection._links[1] = _Link((b"", 1, 2), None, name, end, MessageDecoder())  # type: ignore[arg-type]
+    connection.session.join(1, name)
+    for _ in range(2):
+        connection._received(1, b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    connection.flush()
+    [[line]] = endpoint.written
+    assert line.startswith("relay-client: rank 0 is left out: the peer does not use the Debug Adapter Protocol")
+    assert end.ended.is_set()
