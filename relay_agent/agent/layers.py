@@ -213,7 +213,7 @@ def _child_of(attach: Request) -> int | None:
 
 # A layer that detects the end of a debug session.
 #
-# An exiting process therefore does not have to wait for the editor to disconnect.
+# An exiting process therefore does not have to wait for the editor to disconnect, nor does the next debugger.
 
 NAME = "terminated"
 END_EVENT = b'"%b"' % NAME.encode()
@@ -236,10 +236,10 @@ class EndObserver(Layer):
         self._is_dap = is_dap
         self._tail = b""
         """The last bytes so far, because the event may arrive in parts."""
-        self._is_due = False
+        self._is_due = self._is_reported = False
 
     def __repr__(self) -> str:
-        return f"<EndObserver {'ended' if self.is_finished else 'running'}>"
+        return f"<EndObserver {'ended' if self._is_reported else 'running'}>"
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Pass on bytes from the debugger."""
@@ -250,17 +250,22 @@ class EndObserver(Layer):
         return super().receive_local(piece, now)
 
     def receive_local_eof(self, now: float) -> list[Output]:
-        """Pass on the debugger's EOF."""
+        """Pass on the debugger's EOF.
+
+        debugpy's adapter closes its connection after its response to `disconnect`. The session is then over, although
+        an editor may keep its own direction open; what it still sends is discarded.
+        """
         self._is_due = True
-        return super().receive_local_eof(now)
+        outputs = super().receive_local_eof(now)
+        return [*outputs, EndLocal()] if self._is_dap else outputs
 
     def next_deadline(self) -> float | None:
         """Return a time in the past once the end has been seen: `tick` is then called after the end was passed on."""
-        return 0.0 if self._is_due and not self.is_finished else None
+        return 0.0 if self._is_due and not self._is_reported else None
 
     def tick(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Report the end."""
-        if self._is_due and not self.is_finished:
-            self.is_finished = True
+        if self._is_due and not self._is_reported:
+            self._is_reported = True
             self._on_end()
         return []

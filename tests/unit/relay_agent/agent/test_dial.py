@@ -12,6 +12,7 @@ import pytest
 from relay_agent.agent import dial, layers
 from relay_agent.agent.dial import serve_stream
 from relay_agent.agent.port_targets import PortTarget, parse_targets
+from relay_core.dap.framing import encode
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import Traffic
 from tests.support.deadline import DEADLINE
@@ -20,6 +21,7 @@ from tests.support.ports import free_port
 from tests.support.streams import echo, local_server, read_all, stream_pair
 
 INITIALIZE = b"Content-Length: 2\r\n\r\n{}"
+TERMINATED = encode({"seq": 1, "type": "event", "event": "terminated"})
 
 
 async def greeting_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,6 +67,22 @@ async def test_bytes_go_both_ways() -> None:
         assert await read_all(ours) == b"ping"
         await serving
     assert (4, 4) == (traffic.received, traffic.sent)
+
+
+async def test_debugger_that_closes_its_connection() -> None:
+    """The stream of a debugger ends with the debugger's connection, although its client keeps its direction open."""
+
+    async def disconnect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(TERMINATED)
+        await reader.read(100)
+        writer.close()
+
+    ours, theirs = stream_pair()
+    async with local_server(disconnect) as (port, _):
+        serving = asyncio.ensure_future(serve_stream(PortTarget(1, port, dap_only=True), theirs, Traffic()))
+        await ours.write(INITIALIZE)
+        assert TERMINATED == await read_all(ours)
+        await asyncio.wait_for(serving, DEADLINE)
 
 
 async def test_a_server_may_speak_first() -> None:

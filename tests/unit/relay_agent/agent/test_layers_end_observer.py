@@ -2,7 +2,7 @@
 
 from relay_agent.agent.layers import EndObserver
 from relay_core.dap.framing import encode
-from relay_core.layers.layer import EndPeer, ToPeer
+from relay_core.layers.layer import EndLocal, EndPeer, ToPeer
 from tests.support.layers import Alone
 
 TERMINATED = encode({"seq": 9, "type": "event", "event": "terminated"})
@@ -21,13 +21,14 @@ def test_the_end_is_reported_after_it_was_passed_on() -> None:
         assert [ToPeer(TERMINATED[cut:])] == layer.receive_local(TERMINATED[cut:], 0)
         assert ([], 0.0) == (ends, layer.next_deadline())
         assert ([], []) == (layer.tick(0), layer.tick(1))
-        assert ([True], True, None) == (ends, layer.is_finished, layer.next_deadline())
+        assert ([True], None) == (ends, layer.next_deadline())
+        assert [EndPeer(), EndLocal()] == layer.receive_local_eof(1)
 
 
 def test_a_closed_connection_is_an_end() -> None:
-    """A target that closes its connection has ended, too."""
+    """A debugger that closes its connection has ended, too, in both directions, whatever the editor's socket does."""
     layer, ends = observed()
-    assert [EndPeer()] == layer.receive_local_eof(0)
+    assert [EndPeer(), EndLocal()] == layer.receive_local_eof(0)
     layer.tick(0)
     assert [True] == ends
     assert "<EndObserver ended>" == repr(layer.layer)
@@ -38,7 +39,7 @@ def test_bytes_of_another_protocol_are_not_the_end() -> None:
     layer, ends = observed(is_dap=False)
     layer.receive_local(TERMINATED, 0)
     assert (None, []) == (layer.next_deadline(), ends)
-    layer.receive_local_eof(0)
+    assert [EndPeer()] == layer.receive_local_eof(0)
     layer.tick(0)
     assert [True] == ends
 
