@@ -27,6 +27,9 @@ INTERVAL = 1.0
 """Seconds between two checks of the trace function."""
 MAX_PAUSE = 64
 """Maximum number of intervals between two searches for child processes; the pause doubles after each search."""
+SHORT_LIVED = 3
+"""Number of searches that find only child processes that end before the next check, after which these are reported. A
+single one may be a child that has not become another program yet."""
 START_CHECKS = 3
 """Maximum number of intervals that pydevd may take to start tracing."""
 SEND_TIME = 0.2
@@ -123,13 +126,18 @@ class _Examination(threading.Thread):
 
     def _children(self) -> Iterator[bool]:
         is_followed = child_processes.is_active()
+        ended: list[set[int]] = []
         for pause in itertools.count():
             if found := set(children.unfollowed_children(self._adapter_port)):
+                ended.append(set(found))
                 yield True  # a child that has just been forked becomes another program, or connects to the debugger
                 found.intersection_update(children.unfollowed_children(self._adapter_port))
             if found:
                 self._report(children.describe(sorted(found), is_followed=is_followed))
             if found or is_followed:  # those that start later are followed
+                return
+            if len(ended) == SHORT_LIVED:
+                self._report(children.describe_ended(set().union(*ended)))
                 return
             for _ in range(min(2**pause, MAX_PAUSE)):
                 yield True

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["describe", "set_registered", "unfollowed_children"]
+__all__ = ["describe", "describe_ended", "set_registered", "unfollowed_children"]
 
 PROC = Path("/proc")
 HELPERS = (
@@ -23,6 +23,7 @@ HELPERS = (
 """Parts of the command lines of processes that run none of the job's code, or that are debugged already."""
 FORK_SERVER = "multiprocessing.forkserver"
 """In the command lines of the server, which runs none of the job's code, and of the workers that it forks."""
+_FOLLOW = 'set "subProcess": true in launch.json, and attach while the job waits (--debug-wait)'
 SHOWN = 5
 """Number of process ids in a line."""
 
@@ -63,7 +64,13 @@ def describe(pids: Sequence[int], *, is_followed: bool) -> str:
     if is_followed:
         start = "it" if len(pids) == 1 else "they"
         return f"{begin}: {start} started before the debugger attached. hint: attach while the job waits (--debug-wait)"
-    return f'{begin}. hint: set "subProcess": true in launch.json, and attach while the job waits (--debug-wait)'
+    return f"{begin}. hint: {_FOLLOW}"
+
+
+def describe_ended(pids: Iterable[int]) -> str:
+    """Return a line about child processes that are not followed, and that ended soon after they were seen."""
+    begin = "breakpoints are not hit in child processes that end within a second"
+    return f"{begin} ({len(set(pids))} seen), which are not followed. hint: {_FOLLOW}"
 
 
 def _below(parent: int, children: dict[int, list[int]], *, in_server: bool = False) -> Iterator[int]:

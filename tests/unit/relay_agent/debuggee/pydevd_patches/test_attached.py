@@ -1,5 +1,6 @@
 """Facts about what an editor and the job's log show if the breakpoints of an attached editor are not hit."""
 
+import itertools
 import sys
 import zipfile
 from pathlib import Path
@@ -149,16 +150,31 @@ async def test_a_child_that_starts_later_is_named_if_children_are_not_followed()
     assert '. hint: set "subProcess": true in launch.json, and attach while the job waits (--debug-wait)' in line
 
 
+def connected_debugger(lines: list[str]) -> SimpleNamespace:
+    """Return what an examination uses of pydevd's debugger; its messages to the editor are appended to `lines`."""
+    writer = SimpleNamespace(sock=SimpleNamespace(getpeername=lambda: ("127.0.0.1", 1)), add_command=lines.append)
+    messages = SimpleNamespace(make_console_message=str)
+    breakpoints = {"api_received_breakpoints": {}, "file_to_id_to_line_breakpoint": {}}
+    return SimpleNamespace(writer=writer, cmd_factory=messages, **breakpoints)
+
+
 def test_a_child_that_has_just_been_forked_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child is named if it is still not followed an interval later: pydevd's own start in it takes a moment."""
     found = iter([[1, 2], [2, 3]])
     monkeypatch.setattr(attached.children, "unfollowed_children", lambda _port: next(found))
     monkeypatch.setattr(attached.child_processes, "is_active", lambda: True)
     lines: list[str] = []
-    writer = SimpleNamespace(sock=SimpleNamespace(getpeername=lambda: ("127.0.0.1", 1)), add_command=lines.append)
-    messages = SimpleNamespace(make_console_message=str)
-    breakpoints = {"api_received_breakpoints": {}, "file_to_id_to_line_breakpoint": {}}
-    debugger = SimpleNamespace(writer=writer, cmd_factory=messages, **breakpoints)
-    assert [True] == list(attached._Examination(debugger, {})._children())
+    assert [True] == list(attached._Examination(connected_debugger(lines), {})._children())
     (line,) = lines
     assert line.startswith("relay-agent: breakpoints are not hit in child process 2, which")
+
+
+def test_children_that_end_at_once_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes for one short task each are reported once, with their number, although none is seen twice."""
+    found = ([pid, pid + 1] for pid in itertools.count(0, 2))
+    monkeypatch.setattr(attached.children, "unfollowed_children", lambda _port: next(found))
+    monkeypatch.setattr(attached.child_processes, "is_active", lambda: False)
+    lines: list[str] = []
+    list(attached._Examination(connected_debugger(lines), {})._children())
+    (line,) = lines
+    assert "child processes that end within a second (6 seen), which are not followed" in line

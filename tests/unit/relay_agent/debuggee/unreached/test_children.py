@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from relay_agent.debuggee.unreached.children import describe
+from relay_agent.debuggee.unreached.children import describe, describe_ended
 from tests.support.jobs import run_job
 
 CHILDREN = """
@@ -64,3 +64,9 @@ def test_the_line_names_the_children_and_the_way_out() -> None:
     assert describe([7], is_followed=True).startswith(f"{one}: it started before the debugger attached. hint: attach")
     assert describe([7], is_followed=False).startswith(f'{one}. hint: set "subProcess": true in launch.json')
     assert "in 6 child processes (pids 1, 2, 3, 4, 5, ...), which" in describe(range(1, 7), is_followed=True)
+
+
+def test_children_that_have_ended_are_counted() -> None:
+    """Children that end at once are reported with their number and the way out, because their ids are of no use."""
+    line = "breakpoints are not hit in child processes that end within a second (3 seen), which are not followed. hint:"
+    assert describe_ended([7, 8, 9, 7]).startswith(line)
