@@ -352,4 +352,8 @@ def _read_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
 
 def _continue_without_debugger(error: RelayDebugError) -> bool:
     report_failure(error)
+    with contextlib.suppress(Exception):
+        from relay_agent.debuggee import breakpoint_hook  # noqa: PLC0415 - in debug runs only
+
+        breakpoint_hook.install()  # pdb, which Python starts otherwise, would end the job
     return False

@@ -6,6 +6,9 @@ raises `BdbQuit`, which ends the job.
     a debugger is attached              --> it stops at the next line
     none, --debug-ranks has this rank   --> waits for one, once; when nobody has come in time, later calls continue
     none, --debug-ranks does not        --> continues
+    a child process, not registered     --> continues, unless a debugger follows it
+
+Child processes that are started with exec do not have the hook of this process, so a variable names one for them.
 """
 
 from __future__ import annotations
@@ -19,19 +22,23 @@ from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.process import DebuggedProcess, current
 from relay_agent.debuggee.stopping import keep_uncompiled
 from relay_agent.settings.model import parse_ranks
-from relay_agent.stderr import report_failure
+from relay_agent.stderr import report_failure, write_line
 
 __all__ = ["install"]
 
 VARIABLE = "PYTHONBREAKPOINT"
 """Python's variable with the function that `breakpoint()` calls; if the user has set it, it takes precedence."""
+IN_CHILDREN = "relay_agent.debuggee.breakpoint_hook.in_child"
+"""Its value for child processes. Python ignores it, with a warning, in a child that cannot import this package, and
+debugpy's own function does not read it."""
 
 
 def install() -> None:
-    """Make `breakpoint()` use the debugger, here and in forked children, unless the job has its own hook."""
+    """Make `breakpoint()` use the debugger, here and in child processes, unless the job has its own hook."""
     if sys.breakpointhook is sys.__breakpointhook__:
         sys.breakpointhook = _Hook()
         keep_uncompiled(_Hook.__call__)
+        os.environ.setdefault(VARIABLE, IN_CHILDREN)
 
 
 class _Hook:
@@ -45,7 +52,7 @@ class _Hook:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Stop in the caller, or continue; errors are reported, because the job's code must not see them."""
-        if not sys.flags.ignore_environment and os.environ.get(VARIABLE):
+        if not sys.flags.ignore_environment and os.environ.get(VARIABLE, "") not in {"", IN_CHILDREN}:
             return sys.__breakpointhook__(*arguments, **named)
         try:
             self._stop(sys._getframe(1))  # noqa: SLF001 - the frame to stop in is the caller's
@@ -55,16 +62,27 @@ class _Hook:
 
     def _stop(self, frame: FrameType) -> None:
         process = current()
-        if process is None or debugger.is_attached():  # pydevd may follow a forked child
+        if debugger.is_attached():  # pydevd may follow a forked child
             debugger.break_at(frame)
+        elif process is None:
+            if DebuggedProcess.of_this_process is None:  # a forked child has its parent's, which may have logged it
+                self._log(process, frame)
         elif self._is_over or not parse_ranks(process.settings.ranks).includes(process.identity):
             self._log(process, frame)
         elif not process.hold_at(frame, "breakpoint()", process.settings.hold):
             self._is_over = not process.attaching.futile.is_set()  # otherwise, it has not waited
             self._log(process, frame)
 
-    def _log(self, process: DebuggedProcess, frame: FrameType) -> None:
+    def _log(self, process: DebuggedProcess | None, frame: FrameType) -> None:
         place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"  # noqa: PTH119 - pathlib costs 10 ms
         if place not in self._logged:
             self._logged.add(place)
-            process.log(f"breakpoint() at {place}: continuing, because no debugger is attached")
+            line = f"breakpoint() at {place}: continuing, because no debugger is attached"
+            if process is None:
+                write_line(f"process {os.getpid()}: {line}")
+            else:
+                process.log(line)
+
+
+in_child = _Hook()
+"""The function that `breakpoint()` calls in child processes that were started with exec."""
