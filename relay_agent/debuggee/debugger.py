@@ -325,6 +325,7 @@ class Debugger:
         detaching.install(then=self._forked)
         gevent_support.watch_patches(before_patch=self.end)
         self._move(Event.START)
+        tracing.log_replaced_tracer()
         try:
             debugpy = debugpy_start.load(follow_children=follow_children, values=self.shows_values)
             FORKING.is_available()  # looked up here rather than in each child

@@ -43,8 +43,10 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from relay_agent.debuggee import gevent_support
+from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
 from relay_agent.gevent_originals import threading, time
+from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
 __all__ = [
@@ -109,6 +111,18 @@ def _stop_tracing(pydevd: _Pydevd) -> None:
         threading.settrace_all_threads(None)
     else:
         _TraceRemover(pydevd.tracing.set_trace_to_threads).run()
+
+
+def log_replaced_tracer() -> None:
+    """Log which tool loses the trace functions of all threads to a debugger that is about to start.
+
+    They are not put back when the debugger detaches: only the thread itself can read its trace function.
+    """
+    if sys.version_info < (3, 12) and (name := tracer_name(threading.gettrace())):
+        write_line(
+            f"the debugger replaces {name} in all threads until the job ends, because up to Python 3.11 a thread has "
+            "only one trace function"
+        )
 
 
 def restore_output() -> None:

@@ -133,7 +133,8 @@ HOOKS = (
         options=("-m", "coverage", "run", "--data-file=coverage.data"),
         needs="coverage",
         differs=differing(editor="not_stopped"),
-        limit="On Python 3.11, coverage takes the trace function that breakpoints need.",
+        limit="On Python 3.11, a debugger that attaches on demand takes the trace function of coverage for the rest of "
+        "the run, with a line in the log. Coverage that starts later takes the one that breakpoints need.",
     ),
     Odd(
         "raising_alarm",

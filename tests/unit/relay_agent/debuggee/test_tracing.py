@@ -1,10 +1,11 @@
 """Facts about tracing that is switched off and on again while a thread runs no Python code."""
 
+import sys
 from pathlib import Path
 
 from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
+from tests.support.jobs import job, run_job
 
 CODE = """
     import queue, runpy, threading
@@ -88,3 +89,22 @@ async def test_loop_that_calls_nothing() -> None:
             assert "True" == await running.line()
             await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         assert (0, ["None [None, None]"], "") == await running.finish()
+
+
+async def test_tool_that_loses_its_trace_functions() -> None:
+    """Up to Python 3.11, the first attach names the tool that traces nothing any more; later, both work."""
+    code = """
+        import threading
+        from relay_agent.debuggee.debugger import debugger
+        class Tool:
+            def trace(self, frame, event, arg):
+                return None
+        threading.settrace(Tool().trace)
+        debugger.arm()
+        debugger.release()
+        debugger.arm()
+    """
+    status, _, errors = await run_job(code)
+    line = "relay-agent: the debugger replaces __main__.Tool.trace in all threads until the job ends, because"
+    assert 0 == status
+    assert (1 if sys.version_info < (3, 12) else 0) == errors.count(line)
