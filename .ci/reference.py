@@ -60,9 +60,11 @@ OTHER_VARIABLES = (
     (
         "RELAY_PYTHON",
         "job",
-        "path of the Python that runs the agent and the debug adapter (default: the Python of the job). Set it if the "
-        "program of the job embeds Python, so that its executable is not a Python interpreter; relay-debug must be "
-        "installed in this Python",
+        (
+            "path of the Python that runs the agent and the debug adapter (default: the Python of the job). Set it if "
+            "the program of the job embeds Python, so that its executable is not a Python interpreter; relay-debug "
+            "must be installed in this Python"
+        ),
     ),
     (
         "RELAY_NODE_DIR",

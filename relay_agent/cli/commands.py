@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import warnings
 from pathlib import Path
 
@@ -108,6 +109,8 @@ def _run_env(arguments: argparse.Namespace) -> int:
 # `relay-agent node-agent`: the agent process of a node; `relay_agent.node.in_job.connect` starts it from a job.
 
 NODE_AGENT = "node-agent"
+_PATIENCE = 10.0
+"""Maximum time in seconds that an agent which cannot start waits for the process that has started it."""
 
 
 def add_node_agent(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -142,7 +145,10 @@ def _run_node_agent(arguments: argparse.Namespace) -> int:
         from relay_agent.node.in_agent.server import serve_node
         from relay_core.errors import RelayDebugError
         from relay_core.program import run
-    except (ImportError, MemoryError, OSError) as error:  # no memory or descriptors are left, or a package is missing
+    except ImportError as error:
+        _refuse(arguments, error)
+        return 1
+    except (MemoryError, OSError) as error:  # no memory or descriptors are left
         write_line(f"the agent process cannot start: {describe_exception(error)}")
         return 1
     try:
@@ -150,6 +156,26 @@ def _run_node_agent(arguments: argparse.Namespace) -> int:
     except RelayDebugError as error:  # not printed: the processes have received it and log it with its consequence
         return error.exit_code
     return 0
+
+
+def _refuse(arguments: argparse.Namespace, error: ImportError) -> None:
+    """Send the process that has started this one why the agent cannot start, so that it starts no other."""
+    import socket
+
+    from relay_agent.node.directory import NodeDirectory
+    from relay_agent.node.protocol import MAX_LINE, encode
+
+    hint = f"install relay-debug and its dependencies for {sys.executable}"
+    if os.environ.get("LD_LIBRARY_PATH"):
+        hint = "LD_LIBRARY_PATH may lead to other versions of the libraries that Python needs; try without it"
+    with socket.socket(fileno=arguments.listener) as server:
+        server.settimeout(_PATIENCE)
+        with contextlib.suppress(OSError), server.accept()[0] as process:
+            process.recv(MAX_LINE)
+            NodeDirectory(arguments.root, arguments.name).clean()
+            process.sendall(
+                encode({"failed": f"the agent process cannot start: {describe_exception(error)}", "hint": hint})
+            )
 
 
 def _leave_process_tree() -> None:

@@ -10,7 +10,7 @@ The second half identifies the agent, which processes with the same hybrid conne
 digests, which reveal nothing.
 
 Any user can create `/tmp/relay-debug-1000` before its owner does. The agent's directory is then another one, below
-XDG_RUNTIME_DIR or the home directory. The same applies if the path is too long for a socket.
+XDG_RUNTIME_DIR or the home directory. The same applies if the path is too long for a socket, or on a read-only disk.
 
 If the lock is free, no agent is running. Any remaining files are from an agent that was killed, and the next agent of
 this user on this node removes them when it exits. Only the process that holds the lock removes the lock file. After a
@@ -198,14 +198,15 @@ def _default_roots() -> list[Path]:
         roots.append(Path(runtime) / "relay-debug")
     with contextlib.suppress(RuntimeError):  # this user has no home directory
         roots.append(Path.home() / ".cache" / "relay-debug")
-    return roots
+    return roots + [Path(each) / roots[0].name for each in _DIRECTORIES]  # TMPDIR may be too long for a socket
 
 
 def _is_usable(root: Path, name: str) -> bool:
     try:
         return not _is_too_long(_socket_path(root, name)) and _is_private(root)
     except FileNotFoundError:
-        return True
+        existing = next(parent for parent in root.absolute().parents if os.path.isdir(parent))
+        return os.access(existing, os.W_OK | os.X_OK)  # not on a read-only disk, even for root
     except OSError:
         return False
 

@@ -1,13 +1,19 @@
 """Facts about the directory of a node's agent."""
 
 import os
+import shutil
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from relay_agent.node.directory import HALF, NodeDirectory
 from relay_core.errors import ConfigurationError
+
+MOUNT = 'mount -t tmpfs -o ro none "$TMPDIR" && exec "$@"'
 
 
 def test_it_is_private(tmp_path):
@@ -99,12 +105,46 @@ def test_default_is_not_usable(tmp_path, monkeypatch, reason):
         assert NodeDirectory.of({"hc": "a"}).root == tmp_path / root / "relay-debug"
 
 
+def test_path_that_is_too_long_without_a_home(tmp_path, monkeypatch):
+    """If TMPDIR and HOME are too long for a socket, a directory in /tmp is used."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / ("x" * 100)))
+    for name in ("XDG_RUNTIME_DIR", "RELAY_NODE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("relay_agent.node.directory._DIRECTORIES", ("/t",))
+    monkeypatch.setattr("relay_agent.node.directory.MAX_SOCKET_PATH", len(os.fsencode(tmp_path)))
+    assert NodeDirectory.of({"hc": "a"}).root == Path("/t", f"relay-debug-{os.getuid()}")
+
+
+def test_read_only_disk(tmp_path):
+    """If the directory for temporary files is on a read-only disk, the directory is in the home directory."""
+    if not shutil.which("unshare") or subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("needs a mount namespace")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    code = (
+        "from relay_agent.node import directory\n"
+        f"directory._DIRECTORIES = ({str(disk)!r},)\n"
+        "print(directory.NodeDirectory.of({'hc': 'a'}).root)\n"
+    )
+    variables = {"TMPDIR": str(disk), "HOME": str(tmp_path), "XDG_RUNTIME_DIR": "", "RELAY_NODE_DIR": ""}
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", MOUNT, "sh", sys.executable, "-c", code],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{tmp_path}/.cache/relay-debug\n" == result.stdout
+
+
 def test_no_default_is_usable(tmp_path, monkeypatch):
     """The error is that of the directory below TMPDIR."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / ("x" * 100)))
     for name in ("XDG_RUNTIME_DIR", "RELAY_NODE_DIR"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("relay_agent.node.directory._DIRECTORIES", ())
     own = tmp_path / f"relay-debug-{os.getuid()}"
     own.touch()
     monkeypatch.setattr("relay_agent.node.directory.MAX_SOCKET_PATH", len(os.fsencode(own)) + 40)
