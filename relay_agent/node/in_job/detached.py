@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,8 +47,8 @@ _SPAWN_FLAGS = 0x80 | 0x08
 _STACK = 64 * 1024
 _OBJECT = 16 * 1024
 """Bytes that hold any object of the C library below; the largest is a context of aarch64 with 4,560."""
-_LINK, _STACK_POINTER, _STACK_SIZE = 8, 16, 32
-"""Offsets of uc_link, uc_stack.ss_sp and uc_stack.ss_size in a context (ucontext.h)."""
+_LINK = 8
+"""Offset of uc_link in a context, before the three fields of uc_stack: address, flags and size (ucontext.h)."""
 _CHUNK = 65536
 _POLL_INTERVAL = 0.005
 
@@ -64,45 +65,31 @@ def start_detached(command: Sequence[str], environ: Mapping[str, str], descripto
         return False
     try:
         import ctypes  # noqa: PLC0415 - only where an agent or a debugger is started
-        import fcntl  # noqa: PLC0415 - not on Windows
 
-        library = ctypes.CDLL(None)
-        library.setcontext, library.posix_spawn_file_actions_addclose  # noqa: B018 - musl has no contexts
-    except (AttributeError, ImportError, OSError):
+        return _spawn(ctypes, ctypes.CDLL(None), command, environ, descriptors)
+    except (AttributeError, ImportError, OSError):  # musl has no contexts
         return False
-    last = FIRST_NUMBER + len(descriptors)
-    copies: list[int] = []
-    try:
-        for number in descriptors:
-            copy = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, last)  # not one of the final numbers
-            copies.append(copy)
-        return _spawn(ctypes, library, command, environ, copies)
-    except OSError:
-        return False
-    finally:
-        for number in copies:
-            os.close(number)
 
 
-def _spawn(ct: Any, library: Any, command: Sequence[str], environ: Mapping[str, str], received: list[int]) -> bool:
+def _spawn(ct: Any, library: Any, command: Sequence[str], environ: Mapping[str, str], received: Sequence[int]) -> bool:
     """Start the program by a process in between, and return whether it has been started."""
-    pid, path = ct.c_int(0), os.fsencode(command[0])
+    pid, path = ct.c_int(0), ct.c_char_p(os.fsencode(command[0]))
     attributes, actions, first, last = (ct.create_string_buffer(_OBJECT) for _ in range(4))
-    arguments = _strings(ct, command)
+    stacks = [ct.create_string_buffer(_STACK) for _ in range(3)]
     variables = _strings(ct, [f"{name}={value}" for name, value in environ.items()])
+    spawn = (ct.byref(pid), path, actions, attributes, _strings(ct, command), variables)
     library.posix_spawnattr_init(attributes)
     library.posix_spawnattr_setflags(attributes, ct.c_short(_SPAWN_FLAGS))
     library.posix_spawn_file_actions_init(actions)
     _prepare_descriptors(library, actions, received)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        spawn = (ct.byref(pid), ct.c_char_p(path), actions, attributes, arguments, variables)
-        stacks = [
-            _prepare_context(ct, library, last, None, library["_exit"], 0),
-            _prepare_context(ct, library, first, last, library.posix_spawn, *spawn),
-            ct.create_string_buffer(_STACK),
-        ]
-        top = ct.c_void_p(ct.addressof(stacks[-1]) + _STACK)
+        for context, stack, following in ((last, stacks[0], 0), (first, stacks[1], ct.addressof(last))):
+            library.getcontext(context)
+            struct.pack_into("=4Q", context, _LINK, following, ct.addressof(stack), 0, _STACK)
+        library.makecontext(last, library["_exit"], 1, 0)
+        library.makecontext(first, library.posix_spawn, len(spawn), *spawn)
+        top = ct.c_void_p(ct.addressof(stacks[2]) + _STACK)
         between = library.clone(library.setcontext, top, _VM | _VFORK, first)
         if between > 0:
             with contextlib.suppress(ChildProcessError):
@@ -118,37 +105,33 @@ def _strings(ct: Any, texts: Sequence[str]) -> Any:
     return (ct.c_char_p * (len(texts) + 1))(*map(os.fsencode, texts), None)
 
 
-def _prepare_context(ct: Any, library: Any, context: Any, following: Any, function: Any, *arguments: object) -> Any:
-    """Let a context call a function, and continue with another context; return the stack, which must be kept."""
-    stack = ct.create_string_buffer(_STACK)
-    library.getcontext(context)
-    for offset, value in (
-        (_LINK, ct.addressof(following) if following else 0),
-        (_STACK_POINTER, ct.addressof(stack)),
-        (_STACK_SIZE, _STACK),
-    ):
-        ct.c_size_t.from_buffer(context, offset).value = value
-    library.makecontext(context, function, len(arguments), *arguments)
-    return stack
-
-
-def _prepare_descriptors(library: Any, actions: Any, received: list[int]) -> None:
+def _prepare_descriptors(library: Any, actions: Any, received: Sequence[int]) -> None:
     """Let the program have the null device as stdin and stdout, stderr if it is open, and what it receives."""
+    end = FIRST_NUMBER + len(received)
+    free = max((*received, end)) + 1
+    copies = range(free, free + len(received))
+    for number, copy in zip(received, copies, strict=True):  # first moved away, so that none is overwritten
+        library.posix_spawn_file_actions_adddup2(actions, number, copy)
     library.posix_spawn_file_actions_addopen(actions, 0, os.fsencode(os.devnull), os.O_RDWR, 0)
     library.posix_spawn_file_actions_adddup2(actions, 0, 1)
-    try:
-        os.fstat(2)
-    except OSError:  # a file that the program opens must not become its stderr
+    if 2 in received or not _is_open(2):  # a file that the program opens must not become its stderr
         library.posix_spawn_file_actions_adddup2(actions, 0, 2)
-    for number, copy in enumerate(received, FIRST_NUMBER):
+    for copy, number in zip(copies, range(FIRST_NUMBER, end), strict=True):
         library.posix_spawn_file_actions_adddup2(actions, copy, number)
-    end = FIRST_NUMBER + len(received)
     if hasattr(library, "posix_spawn_file_actions_addclosefrom_np"):  # glibc 2.34
         library.posix_spawn_file_actions_addclosefrom_np(actions, end)
         return
-    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - numbers, not paths
+    for number in {*copies, *map(int, os.listdir("/proc/self/fd"))}:  # noqa: PTH208 - numbers, not paths
         if number >= end:
             library.posix_spawn_file_actions_addclose(actions, number)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 class Report:

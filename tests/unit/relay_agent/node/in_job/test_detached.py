@@ -1,5 +1,6 @@
 """Facts about programs that are started without becoming children."""
 
+import ctypes
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ line = json.dumps([os.getppid(), os.getsid(0) == os.getpid(), sorted(os.listdir(
                    os.environ.get("MARK"), [os.path.realpath(f"/proc/self/fd/{n}") for n in (0, 1)]])
 os.write(int(sys.argv[1]), line.encode() + b"\\n")
 """
+
+LIBRARY = ctypes.CDLL(None)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, a program is started as a child")
 
@@ -57,6 +60,44 @@ def test_signal_mask_is_kept():
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     start_detached((sys.executable, "-c", ""), {}, ())
     assert before == signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.parametrize("closed", [(0,), (0, 1), (0, 1, 2)])
+async def test_job_without_standard_streams(tmp_path, closed):
+    """A pipe with the number of a closed standard stream gets to the program, whose own streams are the null device."""
+    code = f"""
+        import os, sys
+        from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
+        out = os.dup(1)
+        for number in {closed!r}:
+            os.close(number)
+        look = "import os; os.write(3, os.path.realpath('/proc/self/fd/0').encode() + bytes([10]))"
+        with Report() as report:
+            started = start_detached((sys.executable, "-c", look), {{}}, (report.writing,))
+            line = report.read(60)
+        os.write(out, b"%d %s" % (started, line))
+        os._exit(0)
+    """
+    status, out, err = await run_job(code)
+    assert (0, ["1 /dev/null"]) == (status, out), err
+
+
+def test_older_c_library(monkeypatch):
+    """Without `closefrom`, a program has no other descriptors either."""
+
+    class Older:
+        def __init__(self, name: None) -> None:
+            self._library = LIBRARY
+
+        def __getattr__(self, name: str) -> object:
+            if "closefrom" in name:
+                raise AttributeError
+            return self._library[name]
+
+        __getitem__ = __getattr__
+
+    monkeypatch.setattr(ctypes, "CDLL", Older)
+    test_what_a_program_gets()
 
 
 async def test_job_never_meets_a_child(tmp_path):
