@@ -10,7 +10,11 @@ original functions, so its copies have those of the C modules, loaded once more.
 
 A test of the job may also stop the clock: freezegun replaces `time.monotonic` and `time.time`, in this module too if
 they were its attributes. A wait with a time limit would then never end. So `time` is always loaded once more from its C
-code. time-machine, which changes the C code itself, does not change `monotonic` and `sleep`.
+code. time-machine 2.13 to 2.19 changes the C code itself, for both modules, so `monotonic` is made from
+`clock_gettime`, which they change for the time of day only.
+
+A job may replace the functions of `json`, by faster ones that return bytes or by a mock. The messages to the agent
+would then be unreadable. So `json` is always executed once more.
 
 What was rejected:
 
@@ -39,6 +43,7 @@ from __future__ import annotations
 import _thread
 import builtins
 import contextlib
+import functools
 import importlib
 import os as _os
 import sys
@@ -47,6 +52,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import json
     import os
     import queue
     import socket
@@ -61,6 +67,7 @@ __all__ = [
     "is_active",
     "is_patched_by_eventlet",
     "is_patched_by_gevent",
+    "json",
     "keep_thread",
     "os",
     "prepare_imports",
@@ -273,9 +280,20 @@ def _executed_again(module: ModuleType, import_module: Callable[..., ModuleType]
     spec: Any = module.__spec__
     name = _COPY_NAME.format(module.__name__)
     copy = sys.modules[name] = ModuleType(name)  # `enum` looks for the module there
-    vars(copy).update(__file__=module.__file__, __builtins__={**vars(builtins), "__import__": import_module})
+    vars(copy).update(
+        __file__=module.__file__, __package__=spec.parent, __builtins__={**vars(builtins), "__import__": import_module}
+    )
     exec(spec.loader.get_code(module.__name__), vars(copy))  # noqa: S102 - code of the standard library
     return copy
+
+
+def _original_json() -> ModuleType:
+    """Return a copy of `json`, or the module that the job has put in its place."""
+    module = importlib.import_module("json")
+    try:
+        return _executed_again(module, __import__)
+    except Exception:  # noqa: BLE001 - that module may be anything, and the job must be able to import this one
+        return module
 
 
 def _correct_main_thread(copy: Any, ident: int) -> None:
@@ -290,7 +308,10 @@ def _correct_main_thread(copy: Any, ident: int) -> None:
 _copies = _Copies()
 if not TYPE_CHECKING:
     os, queue, socket, subprocess, threading = map(_Module, ("os", "queue", "socket", "subprocess", "threading"))
+    json = _original_json()
     time = _loaded_again("time")
+    if hasattr(time, "clock_gettime"):
+        time.monotonic = functools.partial(time.clock_gettime, time.CLOCK_MONOTONIC)
 
 _main_thread = None if is_active() or is_patched_by_eventlet() else threading.main_thread().ident
 """The main thread's ident, or None if gevent or eventlet was active before this module was imported; the copies are

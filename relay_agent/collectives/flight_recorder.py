@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from relay_agent.gevent_originals import time
+from relay_agent.gevent_originals import json, time
 from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
 from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.value_parsers import format_ranges

@@ -22,12 +22,11 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import json
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay_agent.gevent_originals import os, socket
+from relay_agent.gevent_originals import json, os, socket
 from relay_agent.own_descriptor import above_streams
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError

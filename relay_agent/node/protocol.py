@@ -18,9 +18,10 @@ process can have different versions if a job's environment is replaced while an 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, cast, final
+
+from relay_agent.gevent_originals import json
 
 __all__ = [
     "MAX_LINE",

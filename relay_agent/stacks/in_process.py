@@ -10,7 +10,6 @@ from __future__ import annotations
 import faulthandler
 import functools
 import itertools
-import json
 import os
 import signal
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path, PurePath
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from relay_agent.gevent_originals import threading
+from relay_agent.gevent_originals import json, threading
 from relay_agent.own_descriptor import OwnDescriptor, above_streams
 from relay_core.agent_api.stacks import Frame, ThreadStack, is_library
 

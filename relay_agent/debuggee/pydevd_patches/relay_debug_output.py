@@ -18,7 +18,6 @@ Python function of another file is called unless it is in pydevd's table as well
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections import deque
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import PORT_VARIABLE, loaded_pydevds
 from relay_agent.debugpy_internals.table import FLOODS
-from relay_agent.gevent_originals import threading, time
+from relay_agent.gevent_originals import json, threading, time
 
 __all__ = ["KEPT", "PORTION", "OutputQueue", "Text", "expect_receipts", "install"]
 

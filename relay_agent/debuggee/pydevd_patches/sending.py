@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from relay_agent.debugpy_internals.table import SENDING, UNSUPPORTED
+from relay_agent.gevent_originals import json
 from relay_core.dap.prefetch import PREFETCH_EVENT
 
 __all__ = ["MAX_BODY", "install", "shortened"]

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,14 @@ JOB_SIDE = (
     "stacks",
     "values",
 )
-IMPORT = re.compile(r"^\s*(?:import|from) (?:threading|queue|subprocess|time)\b", re.MULTILINE)
-NOT_REPLACED = {"debuggee/post_mortem.py", "debuggee/adapter_guard/sitecustomize.py"}
-"""The first replaces the hooks of the program's own threads; the other does not run in the job."""
+IMPORT = re.compile(r"^\s*(?:import|from) (?:json|threading|queue|subprocess|time)\b", re.MULTILINE)
+NOT_REPLACED = {
+    "collectives/ras.py",
+    "debuggee/adapter_guard/sitecustomize.py",
+    "debuggee/post_mortem.py",
+    "stacks/out_of_process.py",
+}
+"""`post_mortem` replaces the hooks of the program's own threads; the others do not run in the job."""
 THREADS = """
 import _thread, sys, threading
 main = _thread.get_ident()
@@ -214,6 +220,53 @@ def test_the_job_has_stopped_its_clock(code: str) -> None:
     """A wait for a debugger ends when its time is over, by the real clock, whenever the job has stopped its own."""
     use = "from relay_agent.debuggee.debugger import debugger;"
     assert _output(STOP_CLOCK + code.format(use=use) + WAIT) == "False True 1.0\n"
+
+
+TIME_MACHINE = """
+import datetime, time, time_machine
+real, monotonic, frozen = time.perf_counter, time.monotonic, datetime.datetime(2020, 1, 1)
+if {first}:
+    import relay_agent.gevent_originals
+with time_machine.travel(frozen, tick=False):
+    assert monotonic() == monotonic()
+    from relay_agent.debuggee.debugger import debugger
+    import threading
+    started = real()
+    print(debugger.wait_for_attach(0.2, threading.Event()), real() - started >= 0.2)
+"""
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_job_has_changed_the_clock_s_c_code(first: bool) -> None:
+    """A wait for a debugger ends when its time is over, while a version of time-machine stops all clocks."""
+    pytest.importorskip("time_machine", reason="time-machine is not installed")
+    if int(version("time-machine").split(".")[0]) > 2:
+        pytest.skip("this version of time-machine does not stop the monotonic clock")
+    assert _output(TIME_MACHINE.format(first=first)) == "False True\n"
+
+
+REPLACE_JSON = {
+    "bytes": "json.dumps = lambda value, **_: b'{}'; json.loads = lambda text, **_: {}",
+    "numbers": "json.loads = functools.partial(json.loads, parse_int=decimal.Decimal)",
+    "mock": "mock.patch('json.loads').start(); mock.patch('json.dumps').start()",
+    "module": "sys.modules['json'] = types.SimpleNamespace(dumps=json.dumps, loads=json.loads)",
+    "default": "json._default_encoder = json._default_decoder = None",
+}
+MESSAGE = """
+from relay_agent.node.protocol import decode, encode
+print(encode({"answer": 1, "result": [object]}), decode(b'{"id": 17}'), type(decode(b'{"id": 17}')["id"]).__name__)
+"""
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+@pytest.mark.parametrize("replace", REPLACE_JSON.values(), ids=REPLACE_JSON)
+def test_the_job_has_replaced_json(replace: str, is_late: bool) -> None:
+    """Messages to the agent and from it are the same, whatever the job has put in place of `json` and its functions."""
+    before = "import decimal, functools, json, types\nfrom unittest import mock\n"
+    early = "import relay_agent.node.protocol\n" if is_late else ""
+    assert _output(f"{before}{early}{replace}\n{MESSAGE}") == (
+        """b'{"answer":1,"result":["<class \\'object\\'>"]}\\n' {'id': 17} int\n"""
+    )
 
 
 def test_no_lock_of_the_job_side_is_gevents() -> None:
