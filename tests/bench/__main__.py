@@ -41,6 +41,7 @@ from tests.bench.figures.page import page
 from tests.bench.figures.push import push
 from tests.bench.figures.resuming import resuming
 from tests.bench.figures.stepping import stepping
+from tests.bench.figures.strangers import strangers
 from tests.bench.figures.throughput import throughput
 from tests.bench.figures.values import values
 from tests.bench.figures.verdict import verdict
@@ -79,6 +80,7 @@ LOOPBACK: list[Figure] = [
         push,
         page,
         monitor,
+        strangers,
     ),
 ]
 WITH_DELAYS: list[Figure] = [
