@@ -243,8 +243,7 @@ REMINDER_INTERVAL = 300.0
 
 def _many_changes(before: AgentInfo | None, after: AgentInfo) -> str:
     """Return one line about changes that are too many to be listed."""
-    known = set(before.targets if before is not None else ())
-    changed = known.symmetric_difference(after.targets)
+    changed = set(before.targets if before is not None else ()).symmetric_difference(after.targets)
     ranks = {target.rank for target in changed if target.rank is not None}
     which = format_ranks(ranks) if ranks else _ports(changed)
     return f"{which} on {after.host} have changed; run 'relay-client targets' to list their states"

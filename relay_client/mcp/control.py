@@ -55,15 +55,6 @@ class _Session:
             self.lost = error.sentence
             self.changed.set()
 
-    def require_stopped(self) -> None:
-        """Check that the rank is stopped.
-
-        Raises:
-            ControlRefused: it is not.
-        """
-        if self.lost or self.thread is None:
-            raise ControlRefused(f"rank {self.rank} is not stopped: {self.lost or 'it is running'}", hint=WAIT_HINT)
-
     async def resume(self, command: str) -> None:
         """Send a request that resumes the rank, which is stopped."""
         thread, self.thread = self.thread, None
@@ -81,11 +72,7 @@ class _Session:
         if self.thread is None:
             return {**found, "reason": self.lost}
         arguments = {"threadId": self.thread, "levels": 1}
-        try:
-            frames = (await self.client.request("stackTrace", arguments)).get("stackFrames", [])
-        except RelayDebugError as error:
-            return {**found, "error": error.sentence}
-        for frame in frames:
+        for frame in (await self.client.request("stackTrace", arguments)).get("stackFrames", []):
             path = (frame.get("source") or {}).get("path", "")
             found |= {"file": path, "line": frame["line"], "function": function_of(frame)}
         return found
@@ -99,24 +86,26 @@ def _breakpoint(line: int, result: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-async def _resume(sessions: list[_Session], command: str) -> dict[int, dict[str, str]]:
-    """Resume ranks, and return for each either {} or its error.
+async def _resume(sessions: list[_Session], command: str) -> tuple[list[_Session], Items]:
+    """Resume ranks; return the sessions of those that are running, and an item with the error for each other one.
 
     Raises:
         ControlRefused: a rank is not stopped; none was resumed.
         RelayDebugError: no rank was resumed.
     """
-    for session in sessions:
-        session.require_stopped()
+    for each in sessions:
+        if each.lost or each.thread is None:
+            raise ControlRefused(f"rank {each.rank} is not stopped: {each.lost or 'it is running'}", hint=WAIT_HINT)
     outcomes = await asyncio.gather(*(session.resume(command) for session in sessions), return_exceptions=True)
-    failures = [outcome for outcome in outcomes if outcome is not None]
-    for failure in failures:
-        if not isinstance(failure, RelayDebugError) or len(failures) == len(sessions):
-            raise failure
-    return {
-        session.rank: {"error": outcome.sentence} if isinstance(outcome, RelayDebugError) else {}
-        for session, outcome in zip(sessions, outcomes, strict=True)
-    }
+    resumed, failed = list[_Session](), list[dict[str, Any]]()
+    for session, error in zip(sessions, outcomes, strict=True):
+        if error is None:
+            resumed.append(session)
+        elif isinstance(error, RelayDebugError) and None in outcomes:
+            failed.append({"rank": session.rank, "stopped": session.thread is not None, "error": error.sentence})
+        else:
+            raise error
+    return resumed, failed
 
 
 class Control:
@@ -154,25 +143,19 @@ class Control:
     async def resume(self, ranks: str) -> Items:
         """Continue the chosen ranks."""
         async with self._lock:
-            chosen = self._chosen(ranks)
-            errors = await _resume(chosen, "continue")
-            return [
-                {"rank": session.rank, "stopped": session.thread is not None, **errors[session.rank]}
-                for session in chosen
-            ]
+            resumed, failed = await _resume(self._chosen(ranks), "continue")
+            return [*({"rank": session.rank, "stopped": False} for session in resumed), *failed]
 
     async def step(self, kind: Step, ranks: str, seconds: float) -> Items:
         """Step the chosen ranks together, and return where they are once all have stopped or the time has expired."""
         async with self._lock:
-            chosen = self._chosen(ranks)
-            errors = await _resume(chosen, COMMANDS[kind])
+            resumed, failed = await _resume(self._chosen(ranks), COMMANDS[kind])
             try:
                 async with timeout(seconds):
-                    await asyncio.gather(*(each.changed.wait() for each in chosen if not errors[each.rank]))
+                    await asyncio.gather(*(session.changed.wait() for session in resumed))
             except TIMEOUT_ERRORS:
                 pass  # those that have not arrived are reported as running
-            places = await asyncio.gather(*(session.where() for session in chosen))
-            return [{**place, **errors[place["rank"]]} for place in places]
+            return [*await asyncio.gather(*(session.where() for session in resumed)), *failed]
 
     async def detach(self, ranks: str) -> Items:
         """Detach; the ranks continue without breakpoints."""

@@ -257,9 +257,6 @@ class Paced:
         """When the next call may be made, by the monotonic clock."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def __repr__(self) -> str:
-        return f"<Paced {'not requested' if self._timer is None else 'requested'}>"
-
     def request(self) -> None:
         """Call the function now or later."""
         if self._timer is None:
