@@ -21,7 +21,8 @@ from relay_agent.agent.responses import Answer, respond_on_stream, respond_to_me
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_agent.paths import current_directory
-from relay_core.agent_api.announcement import AgentInfo, State, count_targets, fit
+from relay_core.agent_api.announcement import AgentInfo, State, fit
+from relay_core.agent_api.members import items
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import (
     Listen,
@@ -246,10 +247,10 @@ class Agent:
         """Return the announcement to send; log how many targets it omits, and again when that number doubles."""
         info = self._announcement()
         fields = fit(info.encode())
-        left_out = len(info.targets) - count_targets(fields)
+        left_out = len(info.targets) - len(items(fields["targets"]))
         if left_out > 2 * self._left_out:
             logger.warning(
-                "not announcing %d of %d targets (those with the highest ports): there are too many gaps between ports",
+                "not announcing %d of %d targets (those with the highest ports): an announcement has no room for more",
                 *(left_out, len(info.targets)),
             )
             self._left_out = left_out

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, NewType, Protocol
 
 from relay_core.agent_api import VERSION
-from relay_core.agent_api.members import count, items, mapping, port
+from relay_core.agent_api.members import items, mapping
 from relay_core.agent_api.usage import NodeUsage
 from relay_core.records import Clean, Link, Path, Port, Wire, as_is, encode, parse, read_non_empty, read_port
-from relay_core.value_parsers import MAX_PORT, TolerantEnum
+from relay_core.value_parsers import TolerantEnum
 
 __all__ = [
     "COMMON_FIELDS",
     "MAX_ANNOUNCEMENT",
-    "MAX_IN_RUNS",
     "AgentId",
     "AgentInfo",
     "Attachment",
     "Ending",
     "State",
     "TargetInfo",
-    "count_targets",
     "fit",
     "shared_labels",
-    "targets_of_runs",
 ]
 
 
@@ -64,14 +61,12 @@ class Ending:
 #     1. texts are shortened, only the latest endings are kept, and the usage of processes is left out
 #     2. values that most targets have in common are sent once, in `common`
 #     3. details of each target are left out, in the order of `EXPENDABLE`
-#     4. once the fields before `IN_RUNS` are left out, targets with only a port and a rank are sent in `runs`
-#     5. the targets with the highest ports, and forwards, are left out
+#     4. the targets with the highest ports, and forwards, are left out
 #
-# A run represents targets with consecutive ports and ranks. It is an array with the first port, then the number of
-# targets (omitted for a single target without a rank), then the first rank (omitted if the targets have no ranks).
+# Rejected: to announce targets with consecutive ports and ranks as one range. A node has tens of processes, and a few
+# bytes of a hostile announcement would represent as many targets as there are ports.
 #
-# The result depends only on the announcement. For 1,000 targets, steps 1 to 3 are enough. With runs, `MAX_IN_RUNS`
-# targets remain reachable, with rank and state, unless thousands of them have non-consecutive ports.
+# The result depends only on the announcement. For 1,000 targets, steps 1 to 3 are enough.
 
 MAX_ANNOUNCEMENT = 31 * 1024
 """Maximum size of the JSON in bytes; a frame holds 32 KiB, and a WELCOME has other fields too."""
@@ -82,17 +77,12 @@ EXPENDABLE = (
     *("detail", "cwd", "world", "script", "state", "stopped", "holder", "rank"),
 )
 """Fields of targets, the least important first."""
-IN_RUNS = "detail"
-"""Runs are used once all fields of `EXPENDABLE` before this one have been left out, because those fields differ between
-all targets of a job."""
-MAX_IN_RUNS = 4096
-"""Maximum number of targets in runs, because a few bytes can represent any number; a node has tens of processes."""
 MAX_SHORT_TEXT = 64
 """Maximum number of characters in a text after step 1."""
 MAX_ENDINGS = 8
 """Maximum number of endings after step 1."""
 MAX_FORWARDS = 256
-"""Maximum number of forwards after step 5."""
+"""Maximum number of forwards after step 4."""
 
 Fields = dict[str, object]
 
@@ -108,16 +98,13 @@ def fit(announcement: Mapping[str, object], limit: int = MAX_ANNOUNCEMENT) -> Fi
         rest["endings"] = [_short(mapping(ending)) for ending in items(rest["endings"])[-MAX_ENDINGS:]]
     targets = [_short(mapping(target)) for target in items(announcement.get("targets"))]
     common: Fields = {}
-    has_runs = False
 
     def assembled(number: int | None = None) -> Fields:
-        kept, runs = _with_runs(targets[:number]) if has_runs else (targets[:number], [])
-        return {**rest, "targets": kept, "runs": runs, "common": common}
+        return {**rest, "targets": targets[:number], "common": common}
 
     if _size(assembled()) > limit:
         targets, common = _with_common(targets)
     for name in EXPENDABLE:
-        has_runs = has_runs or name == IN_RUNS
         if _size(assembled()) <= limit:
             return assembled()
         targets, common = [_without(target, name) for target in targets], _without(common, name)
@@ -125,48 +112,6 @@ def fit(announcement: Mapping[str, object], limit: int = MAX_ANNOUNCEMENT) -> Fi
         rest |= {"endings": []} if "endings" in rest else {}
         rest["forwards"] = items(rest.get("forwards"))[:MAX_FORWARDS]
     return assembled(_most(lambda number: _size(assembled(number)) <= limit, len(targets)))
-
-
-def count_targets(announcement: Mapping[str, object]) -> int:
-    """Return the number of targets in an announcement."""
-    return len(items(announcement.get("targets"))) + sum(1 for _ in targets_of_runs(announcement.get("runs")))
-
-
-def targets_of_runs(runs: object) -> Iterator[dict[str, int]]:
-    """Yield the targets that `runs` represents, at most `MAX_IN_RUNS`."""
-    left = MAX_IN_RUNS
-    for run in items(runs):
-        first, length, rank = [*items(run)[:3], *[None] * 3][:3]
-        first, length, rank = port(first), 1 if length is None else count(length), count(rank)
-        if first is None or length is None:
-            continue
-        length = min(length, MAX_PORT + 1 - first, left)
-        left -= length
-        for number in range(length):
-            yield {"port": first + number, **({} if rank is None else {"rank": rank + number})}
-
-
-def _with_runs(targets: list[Fields]) -> tuple[list[Fields], list[list[object]]]:
-    """Return the targets that have fields other than port and rank, and the runs of the other targets."""
-    kept: list[Fields] = []
-    found: list[tuple[int, int, int | None]] = []
-    for target in targets:
-        number, rank = port(target.get("port")), count(target.get("rank"))
-        if number is None or not target.keys() <= {"port", "rank"}:
-            kept.append(target)
-            continue
-        first, length, first_rank = found[-1] if found else (0, 0, None)
-        if number == first + length and rank == (None if first_rank is None else first_rank + length):
-            found[-1] = (first, length + 1, first_rank)
-        else:
-            found.append((number, 1, rank))
-    return kept, [_run(*run) for run in found]
-
-
-def _run(first: int, length: int, rank: int | None) -> list[object]:
-    if rank is not None:
-        return [first, length, rank]
-    return [first] if length == 1 else [first, length]
 
 
 def _with_common(targets: list[Fields]) -> tuple[list[Fields], Fields]:
@@ -380,8 +325,8 @@ class AgentInfo:
 
         It has every field, because a STATUS replaces only the fields that it contains.
         """
-        # Fields common to targets, and targets in compact form; see `relay_core.agent_api.announcement`.
-        found = encode(self, complete=True) | {"common": {}, "runs": []}
+        # `common` has the values that most targets have in common.
+        found = encode(self, complete=True) | {"common": {}}
         return {name: value for name, value in found.items() if value is not None}
 
     @classmethod
@@ -402,8 +347,4 @@ class AgentInfo:
         targets: dict[int, TargetInfo] = {}
         for target in found.targets:
             targets.setdefault(target.port, target)
-        in_runs = parse(TargetInfo, {**common, "port": MAX_PORT}, clean)  # read once for all, as they have equal fields
-        for each in targets_of_runs(fields.get("runs")):
-            targets.setdefault(each["port"], replace(in_runs, port=each["port"], rank=each.get("rank")))
-        ordered = sorted(targets.values(), key=lambda each: each.port) if fields.get("runs") else targets.values()
-        return replace(found, targets=tuple(ordered))
+        return replace(found, targets=tuple(targets.values()))
