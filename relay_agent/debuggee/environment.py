@@ -33,9 +33,12 @@ _NAME = re.compile(
 )
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _VALUE = re.compile(
-    r"(?:sharedaccess|account|private)_?key\s*=|sharedaccesssignature|[?&;]sig="  # of Azure
-    r"|(?:password|pwd|token|secret)\s*=|\bbearer\s"
+    r"(?:sharedaccess|account|private|secret|access|api)[_-]?key[\"']?\s*[=:]|sharedaccesssignature|[?&;]sig="
+    r"|(?:password|passwd|pwd|token|secret)[\"']?\s*[=:]"  # also as a key in JSON
+    r"|--?[\w-]*(?:password|passwd|token|secret|key)\s+\S"  # an option of a command
+    r"|\bauthorization\s*:|\bbearer\s|\bbasic\s+[\w+/]{12}"  # headers of HTTP
     r"|://[^/\s]*@"  # a URL with user information
+    r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|hf_|npm_|sk-|AKIA|AIza)[\w-]{16}"  # tokens with a known beginning
     r"|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[\w-]+\.[\w-]+\.",  # PEM; a JSON Web Token
     re.IGNORECASE,
 )

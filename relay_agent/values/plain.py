@@ -113,7 +113,13 @@ class _Copy:
 def _is_array(value: Any) -> bool:
     """Return whether a value is shown by its library alone: a tensor or array of numbers."""
     package = package_of(type(value))
-    if package not in {"torch", "numpy"} or package not in sys.modules:
+    if package not in {"torch", "numpy"} or not _is_of_its_module(type(value)):
         return False
     names = {(package, type_name(base)) for base in type.__dict__["__mro__"].__get__(type(value))}
     return bool(names & _CONSTANTS) or (bool(names & _ARRAYS) and not getattr(value.dtype, "hasobject", False))
+
+
+def _is_of_its_module(kind: type) -> bool:
+    """Return whether a class is what its module contains under its name; any class can state another module."""
+    module = sys.modules.get(vars(type)["__module__"].__get__(kind))
+    return module is not None and vars(module).get(type_name(kind)) is kind

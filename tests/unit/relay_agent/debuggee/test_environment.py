@@ -27,6 +27,15 @@ def test_secret_names(name: str) -> None:
         "https://x.blob.core.windows.net/c?sv=2022&sig=abc",
         "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abc",
         "-----BEGIN PRIVATE KEY-----",
+        f"ghp_{'x' * 36}",
+        f"xoxb-{'1' * 12}-{'x' * 12}",
+        "python train.py --password hunter2 --epochs 3",
+        "train --api-key abc",
+        "Authorization: Basic dXNlcjp3b3Jk",
+        "curl -H 'X: basic dXNlcjp3b3Jk'",
+        '{"aws_access_key_id": "a", "aws_secret_access_key": "b"}',
+        '{"password": "hunter2"}',
+        "api-key=abc",
     ],
 )
 def test_secret_values(value: str) -> None:
@@ -39,6 +48,7 @@ def test_secret_values(value: str) -> None:
     [
         *(("PWD", "/work"), ("OLDPWD", "/"), ("AUTHOR", "x"), ("KEYBOARD", "us"), ("TOKENIZERS_PARALLELISM", "false")),
         *(("MASTER_ADDR", "node-0"), ("PATH", "/usr/bin:/bin"), ("MLFLOW_TRACKING_URI", "azureml://east/mlflow")),
+        *(("ARGS", "--tokenizer fast --keyboard us"), ("MODE", "basic training"), ("LIBRARY", "/x/sk-learn")),
     ],
 )
 def test_ordinary_variables(name: str, value: str) -> None:

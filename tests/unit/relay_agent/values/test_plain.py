@@ -111,6 +111,15 @@ def test_array_of_the_job():
     assert "<TrapArray object>" == short_repr(read_plain(101, np.zeros(2).view(TrapArray)))
 
 
+@pytest.mark.parametrize("base", [object, np.ndarray])
+def test_class_that_claims_to_be_of_a_library(base: type):
+    """A class of the job is not shown by its own methods, whatever it calls itself and its module."""
+    members = {"__module__": "numpy", "__repr__": trap("repr"), "dtype": property(trap("dtype"))}
+    kind = type("ndarray", (base,), members)
+    value = kind(3) if base is np.ndarray else kind()
+    assert repr(read_plain(4, value)).startswith("<ndarray object")
+
+
 def test_methods_of_a_metaclass():
     """Neither an object's class nor the class of its class's `__dict__` is compared or hashed."""
     assert "<TrapClass object with step>" == short_repr(read_plain(101, TrapClass()))
