@@ -73,7 +73,6 @@ MAX_FAILURE = 64 * 1024
 """Maximum number of characters in the reason of a failure, such as a traceback."""
 
 _NOT_IN_NAME = re.compile(r"[^\w .:()-]+")
-_VARIABLE = "${"
 _SEQUENCE = re.compile(
     "(\x1b\\[[0-9;:]*(?:m|\\Z))"  # SGR, which stays; at the end of a text, the rest of it may follow
     "|\x1b\\[[0-?]*[ -/]*[@-~]?"
@@ -99,7 +98,7 @@ def has_variable(value: object) -> bool:
         return any(has_variable(key) or has_variable(each) for key, each in value.items())
     if isinstance(value, list):
         return any(map(has_variable, value))
-    return isinstance(value, str) and _VARIABLE in value
+    return isinstance(value, str) and "${" in value
 
 
 def notification(text: str) -> Notification:

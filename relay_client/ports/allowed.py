@@ -45,8 +45,8 @@ def _true(value: object) -> object:
     return True if value is True else _DROPPED
 
 
-def _fields(*names: str, **rules: Rule) -> Mapping[str, Rule]:
-    return {**dict.fromkeys(names, _value), **rules}
+def _fields(names: str, **rules: Rule) -> Mapping[str, Rule]:
+    return {**dict.fromkeys(names.split(), _value), **rules}
 
 
 def _object(fields: Mapping[str, Rule]) -> Rule:
@@ -61,52 +61,37 @@ def _filtered(body: Mapping[str, object], fields: Mapping[str, Rule]) -> Body:
     return kept
 
 
-_SOURCE = _object(_fields("name", "path", "sourceReference", "presentationHint", "origin"))
-_BREAKPOINT = _object(
-    _fields(
-        *("id", "verified", "message", "line", "column", "endLine", "endColumn", "instructionReference", "offset"),
-        "reason",
-        source=_SOURCE,
-    )
-)
+_SOURCE = _object(_fields("name path sourceReference presentationHint origin"))
+_PLACE = _fields("line column endLine endColumn instructionReference offset", source=_SOURCE)
+_BREAKPOINT = _object({**_fields("id verified message reason"), **_PLACE})
 _MODULE = _object(
-    _fields(
-        *("id", "name", "path", "isOptimized", "isUserCode", "version", "symbolStatus", "symbolFilePath"),
-        *("dateTimeStamp", "addressRange"),
-    )
+    _fields("id name path isOptimized isUserCode version symbolStatus symbolFilePath dateTimeStamp addressRange")
 )
+_OUTPUT = {"output": _text(console_output), "source": _SOURCE, "data": _object(_fields("packageVersion"))}
+"""`data` is that of debugpy's telemetry."""
 _NOTIFIED = _text(notification)
 
 EVENTS: Mapping[str, Mapping[str, Rule]] = {
     "initialized": {},
-    "stopped": _fields(
-        *("reason", "description", "threadId", "preserveFocusHint", "text", "allThreadsStopped", "hitBreakpointIds"),
-    ),
-    "continued": _fields("threadId", "allThreadsContinued"),
-    "exited": _fields("exitCode", "pydevdReason"),  # the adapter beside an editor that listens reads the reason
+    "stopped": _fields("reason description threadId preserveFocusHint text allThreadsStopped hitBreakpointIds"),
+    "continued": _fields("threadId allThreadsContinued"),
+    "exited": _fields("exitCode pydevdReason"),  # the adapter beside an editor that listens reads the reason
     "terminated": {"restart": _true},
-    "thread": _fields("reason", "threadId"),
-    "output": _fields(
-        *("category", "group", "variablesReference", "line", "column", "locationReference"),
-        output=_text(console_output),
-        source=_SOURCE,
-        data=_object(_fields("packageVersion")),  # of debugpy's telemetry
-    ),
+    "thread": _fields("reason threadId"),
+    "output": _fields("category group variablesReference line column locationReference", **_OUTPUT),
     "breakpoint": _fields("reason", breakpoint=_BREAKPOINT),
     "module": _fields("reason", module=_MODULE),
     "loadedSource": _fields("reason", source=_SOURCE),
-    "process": _fields("name", "systemProcessId", "isLocalProcess", "startMethod", "pointerSize"),
+    "process": _fields("name systemProcessId isLocalProcess startMethod pointerSize"),
     "capabilities": {"capabilities": lambda value: value},  # the names are open; VS Code reads flags and labels
-    "progressStart": _fields(
-        *("progressId", "requestId", "cancellable", "percentage"), title=_NOTIFIED, message=_NOTIFIED
-    ),
-    "progressUpdate": _fields("progressId", "percentage", message=_NOTIFIED),
+    "progressStart": _fields("progressId requestId cancellable percentage", title=_NOTIFIED, message=_NOTIFIED),
+    "progressUpdate": _fields("progressId percentage", message=_NOTIFIED),
     "progressEnd": _fields("progressId", message=_NOTIFIED),
-    "invalidated": _fields("areas", "threadId", "stackFrameId"),
-    "memory": _fields("memoryReference", "offset", "count"),
+    "invalidated": _fields("areas threadId stackFrameId"),
+    "memory": _fields("memoryReference offset count"),
     # debugpy's own:
     "debugpySockets": _fields("sockets"),
-    "debugpyWaitingForServer": _fields("host", "port"),
+    "debugpyWaitingForServer": _fields("host port"),
     "pydevdInputRequested": {},
 }
 """The fields of each event, with the rule for each. Editors receive `debugpyAttach` as `RequestGuard` makes it."""
@@ -137,23 +122,21 @@ def _number(value: object) -> int:
 
 def allowed_failure(response: Response) -> Response:
     """Return a failed response as the editor receives it: with the reason, without links and buttons."""
-    seq, command, message, body = (response.get(name) for name in ("seq", "command", "message", "body"))
-    allowed: Response = {
-        "seq": _number(seq),
-        "type": "response",
-        "request_seq": response["request_seq"],
-        "success": False,
-        "command": command if isinstance(command, str) else "",
-    }
-    if isinstance(message, str):
-        allowed["message"] = failure(message)
-    match body:
+    made: Response = {"seq": _number(response.get("seq")), "type": "response", "request_seq": response["request_seq"]}
+    made |= {"success": False, "command": str(response.get("command"))[:60]}
+    if isinstance(message := response.get("message"), str):
+        made["message"] = failure(message)
+    match response.get("body"):
         case {"error": {"format": str(text), **error}}:
-            number, variables = error.get("id"), error.get("variables")
-            known = variables if isinstance(variables, dict) else {}
-            filled = _PLACEHOLDER.sub(lambda found: str(known.get(found[1], found[0])), text)
-            allowed["body"] = {"error": {"id": _number(number), "format": message_format(filled)}}
-    return allowed
+            reason = message_format(_filled(text, error.get("variables")))
+            made["body"] = {"error": {"id": _number(error.get("id")), "format": reason}}
+    return made
+
+
+def _filled(text: str, variables: object) -> str:
+    """Return a template with its variables filled in, as an editor would do it."""
+    known = variables if isinstance(variables, dict) else {}
+    return _PLACEHOLDER.sub(lambda name: found if isinstance(found := known.get(name[1]), str) else name[0], text)
 
 
 # A successful response, recognized by its bytes: the first fields, in any order, without another `success`, and without
@@ -164,11 +147,10 @@ _SUCCESS = re.compile(
     rb'Content-Length: ?[0-9]+\r\n\r\n\s*\{\s*(?:"(?:seq|request_seq)"\s*:\s*[0-9]{1,18}\s*,\s*'
     rb'|"type"\s*:\s*"response"\s*,\s*|"command"\s*:\s*"[A-Za-z]{1,60}"\s*,\s*){0,4}"success"\s*:\s*true\s*[,}]'
 )
-_REQUEST, _EVENT, _ESCAPED, _SUCCESS_KEY = b'request"', b'event"', b"\\u00", b'success"'
+_OTHERS = (b'request"', b'event"', b"\\u00")
 
 
 def is_success(data: bytes) -> bool:
     """Return whether a message is a successful response for every reader; False if it has to be parsed to know."""
-    if _SUCCESS.match(data) is None or _REQUEST in data or _EVENT in data or _ESCAPED in data:
-        return False
-    return data.count(_SUCCESS_KEY) == 1
+    is_other = _SUCCESS.match(data) is None or any(part in data for part in _OTHERS)
+    return not is_other and data.count(b'success"') == 1

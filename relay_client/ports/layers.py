@@ -203,8 +203,7 @@ class RequestGuard(Layer):
             return self._checked_event(event, piece)
         if (response := piece.response(any_length=True)) is not None:
             return [piece] if response.get("success") is True else _written(allowed_failure(response))
-        request = piece.request()
-        return self._checked_request(request) if request is not None else []
+        return self._checked_request(request) if (request := piece.request()) is not None else []
 
     def _checked_request(self, request: Request) -> list[Output]:
         arguments = arguments_of(request)
@@ -244,19 +243,10 @@ class RequestGuard(Layer):
         own = self._sent() or self._attach
         others = {name: value for name, value in own.items() if name not in NOT_OF_CHILD}
         if has_variable([others, connect]):
-            self._refuse_child(
-                pid,
-                "this session's attach configuration contains '${', which the editor would replace again. hint: remove "
-                "'${' from the values that the editor sends",
-            )
+            self._say("request", f"child process {pid} is not being debugged, because {VARIABLE}")
             return None
-        request = {"request": "attach"} if "request" in found else {}
-        return {
-            **others,
-            "name": configuration_name(own.get("name"), pid),
-            "subProcessId": pid,
-            "connect": connect,
-        } | request
+        others |= {"request": "attach"} if "request" in found else {}
+        return {**others, "name": configuration_name(own.get("name"), pid), "subProcessId": pid, "connect": connect}
 
     def _connect(self, found: Mapping[str, object]) -> dict[str, object] | None:
         """Return the address to which the editor connects for a child process; None if the debugger names another."""
@@ -269,16 +259,9 @@ class RequestGuard(Layer):
     def _refuse(self, what: str, configuration: object) -> None:
         pid = configuration.get("subProcessId") if isinstance(configuration, dict) else None
         if _is_pid(pid):
-            self._refuse_child(
-                pid,
-                "its settings differ from those of this session. hint: in the attach configuration, set "
-                '"connect" to the port that relay-client has opened',
-            )
+            self._say("request", f"child process {pid} is not being debugged, because {DIFFERENT}")
         else:
             self._say("request", f"refused {what} from the debugged process: it would start a program on this machine")
-
-    def _refuse_child(self, pid: int, reason: str) -> None:
-        self._say("request", f"child process {pid} is not being debugged, because {reason}")
 
     def _say(self, kind: str, text: str) -> None:
         """Report that a message was refused, once for each kind."""
@@ -287,6 +270,11 @@ class RequestGuard(Layer):
             self._on_refused(text)
 
 
+DIFFERENT = (
+    'its settings differ from those of this session. hint: in the attach configuration, set "connect" to the port that '
+    "relay-client has opened"
+)
+VARIABLE = "the attach configuration contains '${', which the editor would replace again. hint: remove '${' from it"
 REFUSAL = notification("refused by relay-client: a debugged process must not start programs on this machine")
 
 

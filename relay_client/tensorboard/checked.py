@@ -44,8 +44,8 @@ def main(options: Sequence[str]) -> int:
     main_lib.global_init()
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
     # Its faster loader is a server of its own, which any user can query.
-    flags = board.configure(["tensorboard", "--host", HOST, "--load_fast", "false", *options])
-    return int(board.main(flags) or 0)
+    board.configure(["tensorboard", "--host", HOST, "--load_fast", "false", *options])
+    return int(board.main() or 0)
 
 
 def _refusing_foreign_hosts(application: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
