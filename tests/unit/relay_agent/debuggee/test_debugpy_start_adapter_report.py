@@ -1,6 +1,7 @@
 """Facts about the start of debugpy's adapter, and its report about its ports."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -64,3 +65,22 @@ def test_other_threads_and_times_are_not_affected():
             serving.join(DEADLINE)
     assert [b"request", b"1\n"] == seen
     assert before == (socket.socket.accept, subprocess.Popen.__init__)
+
+
+@pytest.mark.parametrize("disk", ["size=4k", "ro"])
+def test_no_room_for_temporary_files(tmp_path, disk):
+    """The debugger starts although the directory for temporary files is full or read-only."""
+    if not shutil.which("unshare") or subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("needs a mount namespace")
+    code = "from relay_agent.debuggee.debugger import debugger; print(debugger.arm() > 0, flush=True)"
+    mount = f'mount -t tmpfs -o {disk} none /tmp && (head -c 9999 /dev/zero >/tmp/full; true) 2>/dev/null && exec "$@"'
+    result = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount, "sh", sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": "/tmp"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE,
+    )
+    assert "True\n" == result.stdout, result.stderr
