@@ -198,7 +198,7 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
         raise KeyboardInterrupt from None  # without the frames of the wait, which are not the job's
     except Exception as error:  # noqa: BLE001 - no error in the debugger may stop the job
         return _continue_without_debugger(unexpected(error))
-    if waits and settings.abort_on_timeout and settings.wait > 0 and not process.was_refused:
+    if waits and settings.abort_on_timeout and settings.wait > 0 and not process.node_client.was_refused:
         outcome = "exiting" if process.obstacle else "no debugger attached in time; exiting"
         process.log(f"{outcome} (--debug-on-timeout abort)")
         sys.exit(TimedOut.exit_code)

@@ -25,7 +25,7 @@ from relay_agent.gevent_originals import threading, time
 from relay_agent.stderr import failed_import, write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
 
-__all__ = ["TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
+__all__ = ["DEBUGPY_MISSING", "TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
 
 # The states of a process
 #
@@ -132,6 +132,7 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.FOREIGN: {},
 }
 
+DEBUGPY_MISSING = RelayDebugError("debugpy is not installed in the job's Python; install it there: pip install debugpy")
 POLL_INTERVAL = 0.05
 """Seconds between checks of debugpy, which has no callback for an attaching debugger."""
 DETACH_TIMEOUT = 5.0
@@ -345,7 +346,8 @@ class Debugger:
         except RelayDebugError:
             raise
         except Exception as error:
-            raise failed_import(error) or RelayDebugError(f"debugpy did not start: {error}") from error
+            missing = DEBUGPY_MISSING if getattr(error, "name", "") == "debugpy" else None
+            raise failed_import(error) or missing or RelayDebugError(f"debugpy did not start: {error}") from error
         finally:
             if self._is_starting:
                 self._move(Event.FAILED)

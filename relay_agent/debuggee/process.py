@@ -10,14 +10,17 @@ Every failure here is a RelayDebugError; `relay_agent.api` writes it to stderr a
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
+import sys
 from types import FrameType
 from typing import TYPE_CHECKING, ClassVar
 
 from relay_agent.collective_timeouts import prepare_for_holds, raise_timeouts
 from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.answers import ANSWERS
-from relay_agent.debuggee.debugger import debugger
+from relay_agent.debuggee.debugger import DEBUGPY_MISSING, debugger
+from relay_agent.node.in_job.attach_state import State
 from relay_agent.paths import script_name, start_directory
 from relay_agent.ranks import ProcessIdentity, identify, logical_port
 from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, is_local, register_environment, run_name
@@ -66,7 +69,7 @@ def begin(settings: DebugSettings, *, rank: int | None = None) -> DebuggedProces
         identity = identify(os.environ)
         found = DebuggedProcess(settings, identity if rank is None else identity._replace(rank=rank))
         DebuggedProcess.of_this_process = found
-        os.environ.update(register_environment(found.identity, os.getpid(), found.port))
+        os.environ.update(register_environment(found.identity, os.getpid(), settings.port))
         if not settings.values:
             _leave_values_to_debugpy()
         if settings.on_crash:
@@ -119,6 +122,8 @@ class DebuggedProcess:
             on_failure=self._log_failure,
         )
         self.attaching = self.node_client.attaching
+        if "debugpy" not in sys.modules and importlib.util.find_spec("debugpy") is None:
+            self.attaching.report(State.HOPELESS, DEBUGPY_MISSING)
         self.node_client.start()
 
     @property
@@ -251,11 +256,6 @@ class DebuggedProcess:
         """Why no debugger can attach now."""
         return self.attaching.obstacle
 
-    @property
-    def was_refused(self) -> bool:
-        """Whether no debugger can attach because another process has the port; this process never waits for one."""
-        return self.node_client.was_refused
-
     def _log_unreachable(self) -> None:
         """Log once that this process is not waiting for a debugger, because its agent cannot reach the relay."""
         error = self.obstacle
@@ -277,7 +277,7 @@ class DebuggedProcess:
             reason = failure or "the agent has exited"
             if debugger.is_attached():  # an agent whose key was revoked still serves connected clients
                 self.log(f"no further debugger can attach: {reason}")
-            elif self._exits_without and not self.was_refused:
+            elif self._exits_without and not self.node_client.was_refused:
                 self.log(f"no debugger can attach: {reason}")
             else:
                 self.log(f"continuing without a debugger: {reason}")

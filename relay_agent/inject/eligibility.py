@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from relay_agent.inject._relay_debug_programs import helper_reason, is_off, what_runs
 from relay_agent.ranks import identify
-from relay_agent.settings.environment import MODE, name_of_registered, registered_ancestor
+from relay_agent.settings.environment import MODE, REGISTERED, name_of_registered, registered_ancestor
 
-__all__ = ["should_register"]
+__all__ = ["REGISTERED", "should_register"]
 
 _LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
@@ -31,11 +31,10 @@ def should_register(environ: Mapping[str, str], orig_argv: list[str], pid: int) 
     if reason := helper_reason(orig_argv):
         return reason
     identity = identify(environ)
-    has_rank = identity.is_launched
     parent, _, parent_name = registered_ancestor(environ)
-    if parent and parent != str(pid) and not (has_rank and name_of_registered(identity) != parent_name):
+    if parent and parent != str(pid) and not (identity.is_launched and name_of_registered(identity) != parent_name):
         return f"it was started by process {parent}, which is registered for {identity.label}"
     kind, name = what_runs(orig_argv)
-    if kind == "script" and not has_rank and _LIBRARY.search(name):
+    if kind == "script" and not identity.is_launched and _LIBRARY.search(name):
         return "its file belongs to a library, and no launcher gave it a rank"
     return None

@@ -5,13 +5,16 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import stat
 import sys
+import warnings
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
 from relay_agent.inject._relay_debug_programs import what_runs
 from relay_agent.inject.eligibility import should_register
-from relay_agent.ranks import identify, logical_port
+from relay_agent.ranks import identify
 from relay_agent.settings.environment import from_environment, register_environment
 from relay_agent.settings.model import DebugSettings
 from relay_agent.stderr import report_failure, write_line
@@ -61,7 +64,8 @@ class _Gate:
         """Handle a call as a path hook: call `act` for the script, and report that no path importer exists."""
         if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
             is_last = self._is_last()
-            self._open()
+            if _can_start(path):
+                self._open()
             _trace_program()
             if is_last:
                 # None means the same as ImportError, which a debugger that is now attached would show as uncaught.
@@ -78,6 +82,10 @@ class _Gate:
 
     def _search(self, name: str) -> Callable[..., Any]:
         def search(*args: Any) -> Any:
+            if isinstance(args[0], str) and not _can_start(_file_of(args[0])):
+                found = self._searches[name](*args)  # raises what Python reports, or finds the module in another way
+                self._open()
+                return found
             self._open()
             return self._searches[name](*args)
 
@@ -97,6 +105,33 @@ class _Gate:
         if not self._opened:
             self._opened = True
             self._act()
+
+
+def _can_start(file: str) -> bool:
+    """Return False if a file is missing or has a syntax error, or contains something else, such as an archive.
+
+    Python would report the error only after the wait for a debugger.
+    """
+    try:
+        if file.endswith(".pyc") or not stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116 - as above
+            return True  # a pipe can be read only once
+        with open(file, "rb") as script, warnings.catch_warnings():  # noqa: PTH123 - as above
+            warnings.simplefilter("ignore")
+            compile(script.read(), file, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _file_of(module: str) -> str:
+    """Return the file that `python -m` runs, found without importing the packages; "" if it is not found."""
+    names, locations, file = module.split("."), None, ""
+    for number in range(len(names)):
+        spec = PathFinder.find_spec(".".join(names[: number + 1]), locations)
+        if spec is None:
+            return ""
+        locations, file = spec.submodule_search_locations, spec.origin or ""
+    return file if locations is None else _file_of(f"{module}.__main__")
 
 
 def _trace_program() -> None:
@@ -131,9 +166,7 @@ def register_process(*, is_child: bool) -> None:
             _raise_timeouts(settings)
         elif should_register(os.environ, sys.orig_argv, os.getpid()) is None:
             _raise_timeouts(settings)
-            identity = identify(os.environ)
-            port = logical_port(settings.port, identity.rank)
-            os.environ.update(register_environment(identity, os.getpid(), port))
+            os.environ.update(register_environment(identify(os.environ), os.getpid(), settings.port))
             call_before_program(lambda: _start(settings))
     except RelayDebugError as error:
         report_failure(error)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from relay_agent.inject._relay_debug_programs import MULTIPROCESSING, helper_reason
-from relay_agent.ranks import SINGLE, ProcessIdentity
+from relay_agent.ranks import SINGLE, ProcessIdentity, logical_port
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting, read_settings
 from relay_core.access_settings import ACCESS_OPTIONS, OLD_NAME_VARIABLE, AccessSettings
@@ -206,9 +206,13 @@ def _is_child_of_multiprocessing() -> bool:
     return process is not None and process.parent_process() is not None
 
 
-def register_environment(identity: ProcessIdentity, pid: int, port: int) -> dict[str, str]:
-    """Return the environment variable that a process sets when it registers."""
-    return {REGISTERED: f"{pid} {port} {name_of_registered(identity)}"}
+def register_environment(identity: ProcessIdentity, pid: int, base_port: int) -> dict[str, str]:
+    """Return the environment variable that a process sets when it registers.
+
+    Raises:
+        ConfigurationError: the rank has no port.
+    """
+    return {REGISTERED: f"{pid} {logical_port(base_port, identity.rank)} {name_of_registered(identity)}"}
 
 
 def registered_ancestor(environ: Mapping[str, str]) -> tuple[str, str, str]:

@@ -257,7 +257,11 @@ class ProcessTable:
             self.access.set_result(process.access)
         holder = self._processes.get(port)
         if holder is not None and process.displaces(holder):
-            self._displace(holder, process)
+            text = f"port {port} is now that of {process.label}, a rank that this process has started"
+            holder.was_displaced = True
+            holder.send({"refused": text, "hint": ""})
+            self.leave(holder)
+            holder.left()
         elif holder is not None:
             process.send(
                 {
@@ -278,13 +282,6 @@ class ProcessTable:
             process.send(self._listener_state)
         self.on_change()
         return True
-
-    def _displace(self, launcher: RegisteredProcess, rank: RegisteredProcess) -> None:
-        launcher.was_displaced = True
-        text = f"port {rank.logical_port} is now that of {rank.label}, a rank that this process has started"
-        launcher.send({"refused": text, "hint": ""})
-        self.leave(launcher)
-        launcher.left()
 
     def exiting(self, process: RegisteredProcess, error: str) -> None:
         """Announce that a process is about to exit, with its uncaught exception."""

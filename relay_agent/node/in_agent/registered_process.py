@@ -75,6 +75,8 @@ ALLOCATOR_PATIENCE = 3600.0
 """Seconds after which a process that did not answer is asked again; no sample waits that long."""
 BUSY = {State.WAITING, State.CRASHED}
 """States in which a process waits for a debugger."""
+IDLE_INTERVAL = 0.1
+"""Seconds between two looks at whether a launcher is idle."""
 TIMEOUTS = -1
 """The number of the request `timeouts`, for whose answer nobody waits."""
 MAX_UNREAD = 8 * 1024 * 1024
@@ -132,8 +134,6 @@ class RegisteredProcess:
         self.was_displaced = False
         """True once a rank that it has started has its port."""
         self._is_attached = False
-        self._changed = asyncio.Event()
-        """Set when a debugger has detached, or the state has changed, or the process has left."""
         self.was_debugged = False
         """True once a debugger has attached to the process, or tried to."""
         self._is_job_held = False
@@ -172,7 +172,6 @@ class RegisteredProcess:
             until=change.get("until"),
             since=time.time(),
         )
-        self._changed.set()
 
     async def locate(self) -> tuple[str, int]:
         """Have the process start debugpy, or resume tracing, and return the address that debugpy is listening on.
@@ -277,7 +276,6 @@ class RegisteredProcess:
     def detached(self) -> None:
         """Let the process run at full speed again, because its debugger has disconnected."""
         self._is_attached = False
-        self._changed.set()
         self.send({"ask": "release", "id": 0, "body": {}})
 
     def set_job_held(self, is_held: bool) -> None:
@@ -339,7 +337,6 @@ class RegisteredProcess:
             if not pending.done():
                 pending.set_exception(TargetGone(self._gone()))
         self._has_left.set()
-        self._changed.set()
         self._writer.close()
 
     async def until_left(self, *, within: float) -> None:
@@ -359,9 +356,8 @@ class RegisteredProcess:
 
     async def until_idle(self) -> None:
         """Wait until the process is idle or has left."""
-        while not (self._has_left.is_set() or self.is_idle):
-            self._changed.clear()
-            await self._changed.wait()
+        while not (self._has_left.is_set() or self.is_idle):  # noqa: ASYNC110 - somebody is debugging the launcher
+            await asyncio.sleep(IDLE_INTERVAL)
 
     async def until_ended(self) -> str:
         """Wait until `DEBUGGER_END_TIMEOUT` seconds after the process has left; return a sentence that states this.

@@ -1,4 +1,4 @@
-"""Facts about the functions for jobs in processes that have no port of their own."""
+"""Facts about the functions for jobs in processes to which no debugger can attach."""
 
 import os
 import sys
@@ -81,3 +81,19 @@ def test_a_worker_whose_user_has_chosen_a_function_for_breakpoint_keeps_it(monke
     monkeypatch.setenv("PYTHONBREAKPOINT", "0")
     assert not api.start_remote_debugging("myhc")
     assert sys.breakpointhook is sys.__breakpointhook__
+
+
+WITHOUT_PACKAGES = """
+import os
+code = f"import sys; sys.path.insert(0, {sys.path[0]!r})\\n" + os.environ["CALL"]
+os.execv(sys.executable, [sys.executable, "-S", "-c", code, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process becomes another one on POSIX systems only")
+async def test_a_job_without_debugpy_does_not_wait(relay, tmp_path):
+    """One line at the start states the reason with a hint."""
+    status, out, err = await run_job(WITHOUT_PACKAGES, *ARGUMENTS[:-1], **access(relay, tmp_path), CALL=CALL)
+    assert (0, ["False"]) == (status, out)
+    assert "continuing without a debugger: debugpy is not installed in the job's Python; install it there" in err
+    assert "waiting up to" not in err
