@@ -21,19 +21,11 @@ from relay_agent import inject
 from relay_agent.cli.commands import PROGRAM, Commands, explain
 from relay_agent.cli.init_process import remain_init_process
 from relay_agent.collective_timeouts import timeout_variables
-from relay_agent.inject._relay_debug_programs import is_off, is_python, isolating_option, what_runs
-from relay_agent.inject.unregistered import watch_this_process
+from relay_agent.inject._relay_debug_programs import is_off, is_python
+from relay_agent.inject.eligibility import REGISTERED
+from relay_agent.inject.unregistered import command_obstacle, watch_this_process
 from relay_agent.paths import in_front
-from relay_agent.settings.environment import (
-    ACCESS_VARIABLES,
-    HC,
-    MODE,
-    ON_DEMAND,
-    REGISTERED,
-    WAIT,
-    from_environment,
-    is_local,
-)
+from relay_agent.settings.environment import ACCESS_VARIABLES, HC, MODE, ON_DEMAND, WAIT, from_environment, is_local
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting
 from relay_agent.stderr import write_line
@@ -48,15 +40,6 @@ __all__ = ["add_parser", "job_environment", "run"]
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses that shells use for a command that cannot be started (POSIX, Shell Command Language, 2.8.2)."""
 
-CODE_NOT_DEBUGGED = (
-    "code given with -c is not debugged. hint: put the code in a file, or make the code call "
-    "start_remote_debugging_from_args()"
-)
-ISOLATED = (
-    "python -{letter} ignores the settings of this run, so the program will not be debugged. hint: leave out "
-    "-{letter}, or make the code call start_remote_debugging_from_args()"
-)
-
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
@@ -66,7 +49,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         usage="%(prog)s [options] -- COMMAND ...",
         description="Replaces itself with the command (exec); the init process of a container starts it as a child. "
         "Every Python program that the command starts, such as a rank of torchrun, registers with this node's agent "
-        "and can be debugged on demand. Code given with -c is not debugged.",
+        "and can be debugged on demand. Code given with -c or read from stdin is not debugged.",
     )
     for setting in SETTINGS:
         _add_option(parser, setting)
@@ -111,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replace this process with the command; return only for `--explain-auth`.
 
     Raises:
-        UsageError: an option or a variable is invalid, the command is missing, or its Python script does not exist.
+        UsageError: an option or a variable is invalid, or the command is missing.
         SystemExit: the command cannot be started (status 126 or 127).
     """
     return explain(arguments) if arguments.explain_auth else _execute(arguments)
@@ -136,36 +119,10 @@ def _execute(arguments: argparse.Namespace) -> NoReturn:
 
 
 def _check(program: Sequence[str]) -> bool:
-    """Return False, and log a message, if the command is `python -c CODE` or isolated from its environment.
-
-    Such a command is not debugged.
-
-    Raises:
-        UsageError: the script of `python SCRIPT` does not exist; Python reports this only after the wait.
-    """
-    if not is_python(program[0]):
-        return True
-    kind, name = what_runs([*program])
-    if kind == "script" and _is_missing(name):
-        raise UsageError(f"file not found: '{name}'", hint="check the spelling and the current directory")
-    if kind == "code":
-        write_line(CODE_NOT_DEBUGGED)
-    elif name and (letter := isolating_option([*program])):
-        write_line(ISOLATED.format(letter=letter))
-    else:
-        return True
-    return False
-
-
-def _is_missing(file: str) -> bool:
-    """Return whether a file or directory does not exist; False if this is unknown."""
-    try:
-        Path(file).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        pass  # Python reports why it cannot open the file
-    return False
+    """Return False, and log the reason, if the command is a Python that reads no file, or ignores its environment."""
+    if reason := command_obstacle([*program]) if is_python(program[0]) else "":
+        write_line(reason)
+    return not reason
 
 
 def _program(rest: list[str]) -> list[str]:

@@ -10,9 +10,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MULTIPROCESSING", "helper_reason", "is_off", "is_python", "isolating_option", "what_runs"]
+__all__ = ["MULTIPROCESSING", "NO_FILE", "helper_reason", "is_off", "is_python", "isolating_option", "what_runs"]
 
 MULTIPROCESSING = "it is a multiprocessing child process"
+NO_FILE = "it runs code given with -c or from stdin, where breakpoints cannot be set"
 
 _ISOLATING = "EIS"
 """Options with which Python ignores PYTHONPATH (-E, -I) or imports no sitecustomize (-S)."""
@@ -71,6 +72,8 @@ _MODULES = (
     "joblib.externals",
 )
 """Modules run with `python -m` or by path; their submodules are included."""
+_NEVER_OWN = {module.partition(".")[0] for module in _MODULES if "." in module} | {"debugpy", "relay_agent"}
+"""Packages of launchers, and of debuggers, even if a process is started in the directory of their sources."""
 _HOSTS = frozenset({"cProfile", "pdb", "profile", "runpy", "trace", "unittest"})
 """Modules of the standard library that run another program."""
 
@@ -94,12 +97,14 @@ def helper_reason(orig_argv: list[str]) -> str | None:
     """
     kind, name = what_runs(orig_argv)
     if kind == "none":
-        return "it does not run a file"
-    if kind == "code":
+        return "it does not run a program"
+    if kind in {"code", "stdin"}:
         forked = "--multiprocessing-fork" in orig_argv or "multiprocessing" in name or "loky" in name
-        return MULTIPROCESSING if forked else "it runs code given with -c, where breakpoints cannot be set"
+        return MULTIPROCESSING if forked else NO_FILE
     if kind == "module":
         root = name.partition(".")[0]
+        if root not in _NEVER_OWN and _is_below_current_directory(name):
+            return None
         is_library = root in sys.stdlib_module_names and root not in _HOSTS
         return f"'{root}' is part of Python" if is_library else _helper_module(name)
     path = name.replace("\\", "/")
@@ -112,14 +117,15 @@ def helper_reason(orig_argv: list[str]) -> str | None:
 def what_runs(orig_argv: list[str]) -> tuple[str, str]:
     """Return the kind and name of the program that Python runs, parsed as Python does.
 
-    The kinds are "script", "module", "code" and "none". See https://docs.python.org/3/using/cmdline.html.
+    The kinds are "script", "module", "code", "stdin" and "none". See https://docs.python.org/3/using/cmdline.html.
     """
     for letter, value in _options(orig_argv):
         if not letter:
             return "script", value
         if letter in "cm":
             return ("code" if letter == "c" else "module"), value
-    return "none", ""
+    only_informs = any(word.startswith(("--", "-V", "-h", "-?")) for word in orig_argv[1:])
+    return ("none" if only_informs else "stdin"), ""
 
 
 def isolating_option(orig_argv: list[str]) -> str:
@@ -157,6 +163,14 @@ def _as_module(path: str) -> str:
             dotted = path.rpartition(root)[2].replace("/", ".")
             return dotted.removesuffix(".py")
     return ""
+
+
+def _is_below_current_directory(module: str) -> bool:
+    """Whether `python -m` finds a module of the project first: a directory `build` or `code` may be a package of it."""
+    import os  # noqa: PLC0415 - `site` has imported it
+
+    path = module.replace(".", "/")
+    return any(os.path.isfile(path + end) for end in (".py", "/__main__.py"))  # noqa: PTH113 - as above
 
 
 def _helper_module(name: str) -> str | None:

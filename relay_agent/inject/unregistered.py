@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from relay_agent.inject._relay_debug_programs import is_python, isolating_option, what_runs
+from relay_agent.inject._relay_debug_programs import NO_FILE, is_python, isolating_option, what_runs
 from relay_agent.inject.eligibility import should_register
-from relay_agent.settings.environment import MODE, WAIT
+from relay_agent.settings.environment import MODE, REGISTERED, WAIT
 from relay_agent.stderr import write_line
 
 __all__ = ["PythonProcess", "obstacle", "python_processes", "watch_this_process"]
@@ -32,6 +32,8 @@ MIN_VERSION = (3, 10)
 _CALL = "make the code call start_remote_debugging_from_args()"
 _SYSTEM = ("/usr/bin/", "/usr/sbin/", "/usr/lib/")
 """Directories of Python programs that belong to the distribution, which isolates many of them."""
+_NO_FILE = {"code": "code given with -c", "stdin": "a program from stdin"}
+"""The kinds of programs in which no breakpoint can be set."""
 _HOOK = "sitecustomize.py"
 
 
@@ -113,15 +115,18 @@ def _watch(job: int, ended: int) -> None:
 
 
 def _is_program(process: PythonProcess) -> bool:
-    """Whether the process would register if it had the settings of the run, and does not register in its own code."""
+    """Whether the process would register if it had a file and the settings of the run, and does not do so itself."""
     environ = {MODE: WAIT, **process.environ}
     registers_itself = any(argument.startswith("--is-debug") for argument in process.orig_argv)
     is_system_tool = what_runs(process.orig_argv)[1].startswith(_SYSTEM)
-    return not (registers_itself or is_system_tool) and should_register(environ, process.orig_argv, process.pid) is None
+    reason = should_register(environ, process.orig_argv, process.pid)
+    is_own = reason is None or (reason == NO_FILE and REGISTERED not in environ)
+    return is_own and not (registers_itself or is_system_tool)
 
 
 def _name(process: PythonProcess) -> str:
-    return Path(what_runs(process.orig_argv)[1]).name
+    kind, name = what_runs(process.orig_argv)
+    return "python" if kind in _NO_FILE else Path(name).name
 
 
 def _has_registered(pid: int) -> bool:
@@ -134,10 +139,19 @@ def _has_registered(pid: int) -> bool:
     return False
 
 
+def command_obstacle(orig_argv: list[str]) -> str:
+    """Return why the command line of a Python process keeps it from registering, with a hint; "" if it does not."""
+    if what := _NO_FILE.get(what_runs(orig_argv)[0]):
+        return f"{what} is not debugged. hint: put the code in a file, or {_CALL}"
+    if letter := isolating_option(orig_argv):
+        return f"python -{letter} ignores the settings of the run. hint: leave out -{letter}, or {_CALL}"
+    return ""
+
+
 def obstacle(process: PythonProcess) -> str:
     """Return why a Python process cannot register, with a hint; "" if nothing prevents it."""
-    if letter := isolating_option(process.orig_argv):
-        return f"python -{letter} ignores the settings of the run. hint: leave out -{letter}, or {_CALL}"
+    if reason := command_obstacle(process.orig_argv):
+        return reason
     version = tuple(map(int, re.findall(r"[0-9]+", Path(process.executable).name)))
     if len(version) > 1 and version < MIN_VERSION:
         return f"it runs Python {version[0]}.{version[1]}. hint: use Python 3.10 or later"

@@ -13,12 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.cli.run import CODE_NOT_DEBUGGED, ISOLATED
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT
 from tests.support.run_stage import RECORDER, Stage
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process becomes another one on POSIX systems only")
+
+CALL = "make the code call start_remote_debugging_from_args()"
+HINT = f"hint: put the code in a file, or {CALL}"
+NOT_DEBUGGED = {
+    "-c": f"code given with -c is not debugged. {HINT}",
+    "-": f"a program from stdin is not debugged. {HINT}",
+}
 
 
 @pytest.fixture
@@ -120,7 +126,7 @@ async def test_a_process_that_takes_no_part_is_as_it_would_be(stage: Stage, opti
         code = code.replace("sys.path", "[entry for entry in sys.path if 'inject' not in entry]")
     usual = await stage.python(*options, "-c", code, under_run=False)
     status, out, err = await stage.python(*options, "-c", code)
-    assert usual == (status, out, err.removeprefix(f"relay-agent: {CODE_NOT_DEBUGGED}\n"))
+    assert usual == (status, out, err.removeprefix(f"relay-agent: {NOT_DEBUGGED['-c']}\n"))
     assert [] == stage.record()
 
 
@@ -130,17 +136,39 @@ async def test_a_process_that_takes_no_part_is_as_it_would_be(stage: Stage, opti
 async def test_code_of_the_command_line_is_not_debugged(stage: Stage):
     """One line states that code given with -c does not take part; there is none if debugging is off, or for a file."""
     status, _, err = await stage.python("-Wignore", "-c", "pass")
-    assert (0, f"relay-agent: {CODE_NOT_DEBUGGED}\n") == (status, err)
+    assert (0, f"relay-agent: {NOT_DEBUGGED['-c']}\n") == (status, err)
     assert (0, [], "") == await stage.python("-c", "pass", RELAY_DEBUG="off")
     assert (0, [], "") == await stage.python(stage.write("train.py", "pass"), "-c", "config")
     assert ["train.py"] == stage.programs()
+
+
+@pytest.mark.parametrize("options", [(), ("-",), ("-u", "-", "argument")], ids=" ".join)
+async def test_a_program_from_stdin_is_not_debugged(stage: Stage, options: tuple[str, ...]):
+    """One line states this, and the program runs as ever; there is none if Python only shows its version."""
+    found = await stage.run(sys.executable, *options, stdin=b"print('ran')\n")
+    assert (0, b"ran\n", f"relay-agent: {NOT_DEBUGGED['-']}\n") == found
+    assert "" == (await stage.python("--version"))[2]
+    assert [] == stage.record()
+
+
+@pytest.mark.parametrize("name", ["code", "build", "notebook"])
+async def test_a_package_of_the_project_is_debugged_whatever_its_name(stage: Stage, name: str):
+    """`python -m` finds it in the current directory before a module of Python or a tool of that name."""
+    (stage.directory / name).mkdir()
+    stage.write(f"{name}/__init__.py", "")
+    stage.write(f"{name}/train.py", "print('ran')")
+    assert (0, ["ran"], "") == await stage.python("-m", f"{name}.train")
+    assert 1 == len(stage.record())
+    await stage.python("-m", f"{name}.missing")
+    assert 1 == len(stage.record())
 
 
 @pytest.mark.parametrize(("options", "letter"), [(("-E",), "E"), (("-W", "ignore", "-uI"), "I"), (("-S",), "S")])
 async def test_python_that_ignores_the_run(stage: Stage, options: tuple[str, ...], letter: str):
     """One line states that the options of the command keep the program from being debugged."""
     status, _, err = await stage.python(*options, stage.write("train.py", "pass"), "-c", "config")
-    assert (0, f"relay-agent: {ISOLATED.format(letter=letter)}\n") == (status, err)
+    line = f"relay-agent: python -{letter} ignores the settings of the run. hint: leave out -{letter}, or {CALL}\n"
+    assert (0, line) == (status, err)
     assert [] == stage.record()
 
 

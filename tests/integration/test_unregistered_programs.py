@@ -39,3 +39,16 @@ async def test_the_log_names_why_a_program_cannot_be_debugged(tmp_path: Path):
             out, err = await asyncio.wait_for(communicate(job, b"\n"), DEADLINE)
             assert (0, b"", b"") == (job.returncode, out, err)
     assert [] == stage.record()
+
+
+async def test_the_log_names_a_program_that_reads_its_code_from_stdin(tmp_path: Path):
+    """One line, although a rule excludes such programs: this one runs longer than a helper."""
+    stage = Stage(tmp_path)
+    program = "import os, time\nwhile not os.path.exists('end'): time.sleep(0.01)\n"
+    async with stage.start("sh", "-c", f"{sys.executable} - < {stage.write('program.txt', program)}; true") as job:
+        assert job.stderr is not None
+        line = (await asyncio.wait_for(job.stderr.readline(), DEADLINE)).decode()
+        assert "of this run cannot be debugged: a program from stdin is not debugged. hint: " in line
+        stage.write("end", "")
+        out, err = await asyncio.wait_for(communicate(job, b""), DEADLINE)
+    assert (0, b"", b"") == (job.returncode, out, err)

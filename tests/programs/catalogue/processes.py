@@ -106,7 +106,7 @@ PROCESSES = (
         options=("-I",),
         differs=differing(editor="not_stopped"),
         limit="It is not debugged under `relay-agent run`, only by the API.",
-        line="python -I ignores the settings of this run",
+        line="python -I ignores the settings of the run",
         reported_in=frozenset({RUN, EDITOR}),
     ),
     Odd(

@@ -241,21 +241,6 @@ def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
     "line",
     [
         "python nofile.py",
-        "/usr/bin/python3.11 -u -W error -Xdev nofile.py train.py",
-        "python3 -X dev -- nofile.py",
-        "python train.py/nofile.py",
-    ],
-)
-def test_a_script_that_does_not_exist_is_an_error(line: str, executed: list[list[str]]):
-    """Python would report it only after the wait for a debugger."""
-    with pytest.raises(UsageError, match=r"file not found: '.*nofile\.py'"):
-        run(parse("--hc", "myhc", "--", *line.split()))
-    assert [] == executed
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
         "python -W nofile.py train.py nofile.py",
         "python package",
         "python -",

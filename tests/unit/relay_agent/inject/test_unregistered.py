@@ -56,6 +56,8 @@ def test_a_program_with_the_settings_of_the_run_has_no_obstacle(found: PythonPro
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
+        (process()._replace(orig_argv=["python", "-u", "-"]), "a program from stdin is not debugged"),
+        (process("-c", "import train"), "code given with -c is not debugged"),
         (process("-u", "-I"), "python -I ignores the settings of the run"),
         (process(executable="/usr/bin/python3.9"), "it runs Python 3.9"),
         (process()._replace(environ={"PYTHONPATH": INJECT}), "it was started without the environment of the run"),
