@@ -11,6 +11,9 @@ from relay_core.errors import ConfigurationError
 
 __all__ = ["client_tls", "unverified_tls"]
 
+KEY_LOG_VARIABLE = "SSLKEYLOGFILE"
+"""Names a file for the keys of all TLS connections; virus scanners and network analyzers set it for all programs."""
+
 
 def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None = None) -> ssl.SSLContext:
     """Return a context that trusts the system's certificate authorities and those in `ca_file`.
@@ -20,7 +23,7 @@ def client_tls(ca_file: str | None = None, *, environ: Mapping[str, str] | None 
         environ: Defaults to the environment of this process.
 
     Raises:
-        ConfigurationError: The file cannot be read or contains no certificate.
+        ConfigurationError: The file cannot be read or contains no certificate, or the key log cannot be written.
     """
     path = ca_file or (os.environ if environ is None else environ).get(CA_FILE_VARIABLE)
     context = _new_context()
@@ -46,7 +49,14 @@ def unverified_tls() -> ssl.SSLContext:
 
 
 def _new_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
+    try:
+        context = ssl.create_default_context()
+    except OSError as error:  # Python opens the key log, and looks for nothing else that must exist
+        raise ConfigurationError(
+            f"cannot write TLS keys to {os.environ.get(KEY_LOG_VARIABLE)}: {error.strerror}",
+            hint=f"unset {KEY_LOG_VARIABLE}, which another program may have set",
+        ) from None
+    context.hostname_checks_common_name = False  # the field is free text; RFC 9525, section 6.3
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION  # during a renegotiation, OpenSSL refuses to write
     return context
