@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import json
     import os
     import queue
+    import select
     import socket
     import subprocess
     import threading
@@ -72,6 +73,7 @@ __all__ = [
     "os",
     "prepare_imports",
     "queue",
+    "select",
     "socket",
     "subprocess",
     "subprocess_in_use",
@@ -307,7 +309,8 @@ def _correct_main_thread(copy: Any, ident: int) -> None:
 
 _copies = _Copies()
 if not TYPE_CHECKING:
-    os, queue, socket, subprocess, threading = map(_Module, ("os", "queue", "socket", "subprocess", "threading"))
+    os, queue, select, socket = map(_Module, ("os", "queue", "select", "socket"))
+    subprocess, threading = map(_Module, ("subprocess", "threading"))
     json = _original_json()
     time = _loaded_again("time")
     if hasattr(time, "clock_gettime"):

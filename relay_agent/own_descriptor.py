@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["OwnDescriptor", "above_streams"]
+__all__ = ["STDERR", "OwnDescriptor", "above_streams"]
 
 STDERR = 2
 

@@ -6,10 +6,16 @@ import io
 import os
 import re
 import sys
+from typing import Any
 
+from relay_agent.gevent_originals import select
+from relay_agent.own_descriptor import STDERR
 from relay_core.errors import RelayDebugError
 
 __all__ = ["describe_exception", "failed_import", "report_failure", "unexpected", "write_line"]
+
+WRITE_TIME = 1
+"""Seconds that a line waits for the reader of a full pipe."""
 
 
 def write_line(text: str) -> None:
@@ -21,7 +27,8 @@ def write_line(text: str) -> None:
 
     While something collects what is written to stderr, as torch does during an uncaught exception, the line goes to the
     process's own stderr: what is collected may be shown much later, or never. It also goes there if the job's stream
-    does not take it. If that fails, too, the line is lost, because nothing here may end the job.
+    does not take it. If that fails, too, or would take long, the line is lost, because nothing here may end the job or
+    block it.
     """
     stream = getattr(sys.stderr, "_redirect_to", [sys.stderr])[0]
     # As `relay_core.foreign.escape_controls`, which a developer could step into.
@@ -29,11 +36,32 @@ def write_line(text: str) -> None:
     for candidate in (None if type(stream) is io.StringIO else stream, sys.__stderr__):
         if candidate is not None:
             try:
+                if not _is_writable(candidate):
+                    continue
                 candidate.write(f"relay-agent: {line}\n")
                 candidate.flush()
-            except Exception:  # noqa: BLE001, S112 - whatever the job has put there or closed; the disk may be full
+            except (Exception, SystemExit):  # noqa: BLE001, S112 - what the job has put there or closed; the disk may be full
                 continue
             return
+
+
+def _is_writable(stream: Any) -> bool:
+    """Return whether a stream takes a line soon, and is not a file of the job that has got the number of stderr.
+
+    A program that closes its stderr may open a file next. Python opens files that exec closes; a stderr is inherited,
+    also if the program has redirected it with `os.dup2`.
+    """
+    try:
+        number = stream.fileno()
+    except (AttributeError, io.UnsupportedOperation):
+        return True
+    if number == STDERR and not os.get_inheritable(number):
+        return False
+    if not hasattr(select, "poll"):
+        return True
+    waiting = select.poll()
+    waiting.register(number, select.POLLOUT)
+    return bool(waiting.poll(1000 * WRITE_TIME))
 
 
 def report_failure(error: object) -> None:

@@ -1,11 +1,16 @@
 """Facts about the lines that this library writes to the stderr of a job."""
 
+import contextlib
 import io
+import os
+import select
 import sys
 
 import pytest
 
+from relay_agent import stderr
 from relay_agent.stderr import report_failure, write_line
+from tests.support.jobs import run_job
 
 
 def test_a_line(capfd):
@@ -57,6 +62,64 @@ def test_a_stream_that_takes_nothing(monkeypatch, capfd, stream):
     monkeypatch.setattr(sys, "__stderr__", stream)
     write_line("nowhere")
     assert "relay-agent: there\n" == capfd.readouterr().err
+
+
+class Exiting(io.StringIO):
+    def write(self, _text):
+        raise SystemExit(3)
+
+
+def test_a_stream_that_exits(monkeypatch):
+    """A stream of the job that ends the program when it is written to does not end it because of a line."""
+    monkeypatch.setattr(sys, "stderr", Exiting())
+    monkeypatch.setattr(sys, "__stderr__", Exiting())
+    write_line("nowhere")
+
+
+async def test_number_that_a_file_of_the_job_has_got(tmp_path):
+    """A line is not written into a file that the job has opened after it has closed stderr."""
+    code = f"""
+        import os
+        from relay_agent.stderr import write_line
+        os.close(2)
+        checkpoint = open({str(tmp_path / "checkpoint")!r}, "wb", buffering=0)
+        write_line("not here")
+        checkpoint.write(b"weights")
+        print(checkpoint.fileno(), os.path.getsize(checkpoint.name))
+    """
+    assert await run_job(code) == (0, ["2 7"], "")
+
+
+async def test_redirected_stderr(tmp_path):
+    """A line follows the stderr that the job has redirected to its log file."""
+    code = f"""
+        import os
+        from relay_agent.stderr import write_line
+        os.dup2(os.open({str(tmp_path / "log")!r}, os.O_WRONLY | os.O_CREAT), 2)
+        write_line("here")
+        print(open({str(tmp_path / "log")!r}).read())
+    """
+    assert await run_job(code) == (0, ["relay-agent: here", ""], "")
+
+
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="needs poll")
+def test_full_pipe(monkeypatch):
+    """A line that nobody reads is lost after a limited time, and written again once there is room."""
+    monkeypatch.setattr(stderr, "WRITE_TIME", 0.05)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(65536))
+    os.set_blocking(writing, True)
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(sys, "__stderr__", stream)
+        write_line("lost")
+        os.set_blocking(reading, False)
+        assert not reader.read().strip(b"\0")
+        write_line("there")
+        assert reader.read() == b"relay-agent: there\n"
 
 
 def test_past_a_debugger(monkeypatch, capfd):
