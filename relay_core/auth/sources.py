@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import logging
 import os
@@ -50,7 +51,7 @@ MAX_SECRET_BYTES = 64 * 1024
 
 
 def read_secret_file(path: str) -> str:
-    """Return the contents of a secret file without surrounding whitespace.
+    """Return the contents of a secret file, in UTF-8 or UTF-16, without surrounding whitespace.
 
     Raises:
         ConfigurationError: The file is missing, too large, not text, or readable by other users (not checked on
@@ -69,8 +70,9 @@ def read_secret_file(path: str) -> str:
         )
     if len(data) > MAX_SECRET_BYTES:
         raise ConfigurationError(f"{path} is too large for a secret", hint="check the path")
+    has_mark = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell writes files
     try:
-        return data.decode("utf-8-sig").strip()
+        return data.decode("utf-16" if has_mark else "utf-16-le" if b"\0" in data else "utf-8-sig").strip()
     except UnicodeDecodeError:
         raise ConfigurationError(
             f"{path} is not a text file", hint="use a file that contains only the secret, on one line"

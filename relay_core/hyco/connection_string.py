@@ -105,12 +105,13 @@ class ConnectionString:
 
     @classmethod
     def parse(cls, text: str) -> ConnectionString:
-        """Parse a connection string as the portal, `az` or the SDKs write it.
+        """Parse a connection string as the portal, `az` or the SDKs write it; quotes around it are ignored.
 
         Raises:
             ConfigurationError: The string is invalid. The message names the field, never its value.
         """
-        fields = _split(text.strip())
+        text = text.strip()
+        fields = _split(text[1:-1] if text[:1] in {"'", '"'} and text[:1] == text[-1:] else text)
         if "endpoint" not in fields:
             raise ConfigurationError("the connection string has no Endpoint", hint=_HINT)
         host, port = _parse_endpoint(fields["endpoint"])

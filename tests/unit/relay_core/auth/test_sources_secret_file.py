@@ -42,3 +42,10 @@ def test_a_byte_order_mark_is_skipped(secret_file: Path) -> None:
     """Files written by Windows editors work."""
     secret_file.write_bytes(b"\xef\xbb\xbfhello\r\n")
     assert read_secret_file(str(secret_file)) == "hello"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_encodings_of_windows(secret_file: Path, encoding: str) -> None:
+    """A file that PowerShell has written is read, with or without a byte order mark."""
+    secret_file.write_bytes("hello\r\n".encode(encoding))
+    assert read_secret_file(str(secret_file)) == "hello"

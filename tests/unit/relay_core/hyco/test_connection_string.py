@@ -154,3 +154,12 @@ def test_family_keys_that_do_not_fit(text: str, hc: str) -> None:
     """Keys for another number of hybrid connections, empty ones and keys without a first one are refused."""
     with pytest.raises(ConfigurationError):
         ConnectionString.parse(text).with_entity(hc)
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_quotes_around_the_string(quote: str) -> None:
+    """Quotes that were saved together with the string are ignored; a single one is not."""
+    text = "Endpoint=sb://ns.servicebus.windows.net/;EntityPath=myhc"
+    assert ConnectionString.parse(f" {quote}{text}{quote}\n") == ConnectionString.parse(text)
+    with pytest.raises(ConfigurationError):
+        ConnectionString.parse(f"{quote}{text}")
