@@ -1,8 +1,8 @@
 """`python -m tests.faults` (`make faults`): prints which faults and attacks were tried, and what happened.
 
 First, a job runs with each of `tests.support.faults`, alone and under `relay-agent run`. Then the tests run in which a
-program has no descriptors left, or another user of the machine tries to get something; each is shown with the fact
-that it verifies.
+program has no descriptors left, another user of the machine tries to get something, or an agent announces too much;
+each is shown with the fact that it verifies.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ ATTACKS = (
     "tests/e2e/test_exhaustion.py",
     "tests/e2e/test_tensorboard_users.py",
     "tests/integration/relay_server/test_key_updates.py",
+    "tests/integration/test_announcement_floods.py",
     "tests/integration/test_other_users.py",
     "tests/integration/test_other_users_of_children.py",
     "tests/unit/relay_agent/debuggee/test_debugger.py",
     "tests/unit/relay_client/control/test_directory_peer_user.py",
 )
-SELECTION = "(descriptors or user or stranger) and not job_without"
+SELECTION = "(descriptors or user or stranger or announcement) and not job_without"
 
 
 async def run_faults() -> bool:
@@ -85,7 +86,7 @@ class Facts:
 def main() -> int:
     """Run everything; return 1 if a job was harmed or an attack succeeded."""
     harmless = asyncio.run(run_faults())
-    print("\nattacks by another user, and programs without descriptors", flush=True)
+    print("\nattacks by another user or by an agent, and programs without descriptors", flush=True)
     options = ("-o", "addopts=", "-p", "no:terminal", "-p", "no:randomly", "-k", SELECTION)
     failed = pytest.main([*options, *ATTACKS], plugins=[Facts()])
     return 0 if harmless and not failed else 1
