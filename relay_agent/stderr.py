@@ -8,7 +8,6 @@ import re
 import sys
 from typing import Any
 
-from relay_agent.gevent_originals import select
 from relay_agent.own_descriptor import STDERR
 from relay_core.errors import RelayDebugError
 
@@ -57,6 +56,8 @@ def _is_writable(stream: Any) -> bool:
         return True
     if number == STDERR and not os.get_inheritable(number):
         return False
+    from relay_agent.gevent_originals import select  # noqa: PLC0415 - it needs `threading`
+
     if not hasattr(select, "poll"):
         return True
     waiting = select.poll()

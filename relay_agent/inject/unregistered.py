@@ -22,7 +22,7 @@ from relay_agent.inject.eligibility import should_register
 from relay_agent.settings.environment import MODE, REGISTERED, WAIT
 from relay_agent.stderr import write_line
 
-__all__ = ["PythonProcess", "obstacle", "python_processes", "watch_this_process"]
+__all__ = ["PythonProcess", "command_obstacle", "obstacle", "python_processes", "watch_this_process"]
 
 LOOK_INTERVAL = 5.0
 """Seconds between two looks. A program is reported if both show it, so one that ends quickly is not."""
