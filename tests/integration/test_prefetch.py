@@ -251,13 +251,15 @@ async def test_job_that_prefetches(
 
 
 async def test_switched_off(relay: LocalRelay) -> None:
-    """Without prefetch, a prefetch event is a message like any other, and passes unchanged."""
+    """Without prefetch, a prefetch event is like any other unknown event: the editor receives a line in its place."""
     body = {"after": 0, "asked": [], "answered": []}
     data = encode({"type": "event", "event": PREFETCH_EVENT, "body": body})
     async with local_server(echo) as (port, _), tunnelled_to(relay, port, prefetch=False) as path:
         reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
         writer.write(data)
-        assert await asyncio.wait_for(reader.readexactly(len(data)), DEADLINE) == data
+        received = await asyncio.wait_for(reader.readuntil(b"because it is unknown"), DEADLINE)
+        assert f"event '{PREFETCH_EVENT}' is not passed to the editor".encode() in received
+        assert data not in received
         writer.close()
         await writer.wait_closed()
 
