@@ -12,9 +12,10 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
-from time import monotonic
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, NamedTuple
+
+from relay_agent.gevent_originals import time
 
 __all__ = [
     "CompiledWatch",
@@ -282,9 +283,9 @@ class CompiledWatch:
         try:
             roots = [] if _is_uncompiled() else list(_roots())
             state = [(id(code), count) for code, count in roots], dict(places)
-            if state != self._state and (not roots or (started := monotonic()) >= self._next):
+            if state != self._state and (not roots or (started := time.monotonic()) >= self._next):
                 self._state, self._names = state, _find([code for code, _ in roots], places) if roots else {}
-                self._next = monotonic() + SHARE * (monotonic() - started) if roots else 0.0
+                self._next = time.monotonic() + SHARE * (time.monotonic() - started) if roots else 0.0
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):  # another version of torch
             return {}
         return self._names

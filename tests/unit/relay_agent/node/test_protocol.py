@@ -31,13 +31,14 @@ def test_what_is_no_json():
 
 
 def test_what_a_process_registers_as_is_what_clients_see():
-    """All fields of a registration are announced: those of the target, and its node's rank and run by the agent."""
+    """All fields of a registration but `launched` are announced, the node's rank and run by the agent."""
     record: TargetRecord = {
         "port": 5681,
         "rank": 3,
         "world": 4,
         "node_rank": 1,
         "run": "r1",
+        "launched": True,
         "pid": 44,
         "script": "train.py",
         "cwd": "/job",
@@ -48,5 +49,5 @@ def test_what_a_process_registers_as_is_what_clients_see():
     }
     info = records.parse_or_none(TargetInfo, decode(encode(record)))
     assert info is not None
-    assert record == {**records.encode(info), "node_rank": 1, "run": "r1"}
+    assert record == {**records.encode(info), "node_rank": 1, "run": "r1", "launched": True}
     assert set(record) == TargetRecord.__optional_keys__
