@@ -36,6 +36,7 @@ from collections.abc import Mapping
 from typing import NewType
 
 __all__ = [
+    "MAX_FAILURE",
     "MAX_TEXT",
     "ConfigurationName",
     "ConsoleOutput",

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 
 from relay_client.editor.messages import CONSOLE, PREFIX
 from relay_core.dap.messages import Body, Event, Response
-from relay_core.foreign import console_output, failure, message_format, notification
+from relay_core.foreign import MAX_FAILURE, MAX_TEXT, console_output, failure, message_format, notification
 
 __all__ = ["EVENTS", "allowed_event", "allowed_failure", "is_success"]
 
@@ -96,7 +96,7 @@ EVENTS: Mapping[str, Mapping[str, Rule]] = {
 }
 """The fields of each event, with the rule for each. Editors receive `debugpyAttach` as `RequestGuard` makes it."""
 _CATEGORIES = frozenset({CONSOLE, "stdout", "stderr", "telemetry"})
-_PLACEHOLDER = re.compile(r"\{([^}]*)\}")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 def allowed_event(event: Event) -> Event | None:
@@ -134,9 +134,14 @@ def allowed_failure(response: Response) -> Response:
 
 
 def _filled(text: str, variables: object) -> str:
-    """Return a template with its variables filled in, as an editor would do it."""
+    """Return a format with its variables, each of limited length, because a short format may name one many times."""
     known = variables if isinstance(variables, dict) else {}
-    return _PLACEHOLDER.sub(lambda name: found if isinstance(found := known.get(name[1]), str) else name[0], text)
+
+    def value(found: re.Match[str]) -> str:
+        named = known.get(found[1])
+        return named[:MAX_TEXT] if isinstance(named, str) else found[0]
+
+    return _PLACEHOLDER.sub(value, text[:MAX_FAILURE])
 
 
 # A successful response, recognized by its bytes: the first fields, in any order, without another `success`, and without

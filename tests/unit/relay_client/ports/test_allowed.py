@@ -9,6 +9,7 @@ from relay_client.editor.session import EditorSession
 from relay_client.ports.allowed import EVENTS, allowed_event, allowed_failure, is_success
 from relay_client.ports.layers import RequestGuard
 from relay_core.dap.framing import MessageDecoder, encode, encode_body
+from relay_core.foreign import MAX_FAILURE
 from relay_core.layers.layer import ToLocal
 from relay_core.layers.stack import LayerStack
 from tests.support.editor_session import INITIALIZE, RANK
@@ -16,6 +17,7 @@ from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in
 from tests.support.scripted_ranks import Stage, attached
 
 PORT = 5678
+MEBIBYTE = 1024 * 1024
 ATTACH = {"name": "rank 0", "type": "debugpy", "connect": {"host": "localhost", "port": PORT}}
 CHILD = {**ATTACH, "name": "Subprocess 7", "subProcessId": 7}
 ALL = pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
@@ -184,6 +186,14 @@ def test_reason_of_a_failure() -> None:
     response: Any = {"seq": 3, **failed(message="Traceback:\n  KeyError", body={"error": error})}
     expected = {"error": {"id": 4, "format": "cannot read (x)"}}
     assert {**response, "body": expected} == allowed_failure(response)
+
+
+def test_format_of_braces() -> None:
+    """A format of many braces, or with one long variable many times, takes no more time and memory than its length."""
+    for text in ("{" * MEBIBYTE, "{a}" * (MEBIBYTE // 3)):
+        error = {"format": text, "variables": {"a": "x" * MEBIBYTE}}
+        response: Any = {"seq": 3, **failed(body={"error": error})}
+        assert len(allowed_failure(response)["body"]["error"]["format"]) <= MAX_FAILURE
 
 
 BODY = {"variables": [{"name": "x", "value": "1", "type": "int"}]}

@@ -165,7 +165,7 @@ def test_search_of_a_job_that_keeps_compiling(monkeypatch: pytest.MonkeyPatch) -
     for name, fake in fakes.items():
         monkeypatch.setitem(sys.modules, name, fake)
     monkeypatch.setattr(breakpoints, "gc", SimpleNamespace(get_objects=search))
-    monkeypatch.setattr(breakpoints, "monotonic", lambda: now[0])
+    monkeypatch.setattr(breakpoints.time, "monotonic", lambda: now[0])
     watch = CompiledWatch()
     for _ in range(100):
         watch.names({})
