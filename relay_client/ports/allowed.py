@@ -13,8 +13,8 @@ rules in `relay_core.foreign`. The lists are those of the specification
                      or a dialog, in which `url` and `urlLabel` would be a button that runs a command
 
 Successful responses pass as they are. Most of the bytes of a session are in them, so they are recognized without
-parsing (`is_success`); all other messages are parsed. If a field occurs twice, the last one counts here, as in the
-editors' `JSON.parse`.
+parsing (`is_success`); all other messages are parsed. If a field occurs twice, the last one counts here, as in
+`JSON.parse`. In Emacs the first one counts, so what is parsed is written again, with each field once.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _filled(text: str, variables: object) -> str:
 
 
 # A successful response, recognized by its bytes: the first fields, in any order, without another `success`, and without
-# what an event or a request needs. The last occurrence of a field counts, and a letter may be written as `\u00` and two
+# what an event or a request needs. Any occurrence of a field may count, and a letter may be written as `\u00` and two
 # hexadecimal digits, so each of these may be anywhere in the message.
 
 _SUCCESS = re.compile(

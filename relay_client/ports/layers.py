@@ -113,7 +113,8 @@ class EarlyBytes(Layer):
 #                                           that attached without a port receives the local port instead of debugpy's
 #                                           port on the node
 #     events, failed responses              the fields that `allowed` lists
-#     successful responses                  passed on
+#     successful responses                  passed on; like events, those that are parsed are written again, because
+#                                           in some editors the first of two equal fields counts (Emacs), not the last
 #     bytes that an editor might            the connection is aborted, because these bytes might contain a request
 #     interpret differently
 #
@@ -202,7 +203,7 @@ class RequestGuard(Layer):
         if (event := piece.event(any_length=True)) is not None:
             return self._checked_event(event, piece)
         if (response := piece.response(any_length=True)) is not None:
-            return [piece] if response.get("success") is True else _written(allowed_failure(response))
+            return _written(response if response.get("success") is True else allowed_failure(response))
         return self._checked_request(request) if (request := piece.request()) is not None else []
 
     def _checked_request(self, request: Request) -> list[Output]:
@@ -218,7 +219,7 @@ class RequestGuard(Layer):
     def _checked_event(self, event: Event, piece: ToLocal) -> list[Output]:
         if event["event"] not in SUBPROCESS_EVENTS:
             if (allowed := allowed_event(event)) is not None:
-                return [piece] if allowed == event else _written(allowed)
+                return _written(allowed)
             name = printable(event["event"], 60)
             self._say("event", f"the debugger's event '{name}' is not passed to the editor, because it is unknown")
             return []

@@ -242,6 +242,28 @@ def test_disguised_messages(body: bytes) -> None:
     assert [] == [harm for message in Connection().receive(encode_body(body)) for harm in harm_in(message)]
 
 
+RUN = b'"type":"request","command":"runInTerminal","arguments":{"args":["touch","owned"],"cwd":""}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"seq":1,%b,"type":"response","request_seq":1,"success":true,"command":"x"}' % RUN,
+        b'{"seq":1,"type":"response","request_seq":1,"success":true,"command":"x","body":{},%b,"type":"response"}'
+        % RUN,
+        b'{"seq":1,"type":"event","event":"debugpyAttach","body":{"request":"launch"},"event":"initialized","body":{}}',
+        b'{"seq":1,"type":"event","event":"output","body":{"category":"important","category":"stdout","output":"x"}}',
+    ],
+)
+def test_messages_in_which_the_first_occurrence_counts(body: bytes) -> None:
+    """An editor in which the first occurrence of a field counts, such as Emacs, finds nothing else in a message."""
+    outputs = Connection().stack.receive_peer(encode_body(body), 0)
+    [piece] = [output for output in outputs if isinstance(output, ToLocal)]
+    read = json.loads(piece.whole_body, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+    assert json.loads(piece.whole_body) == read
+    assert [] == harm_in(read)
+
+
 def test_deeply_nested_event() -> None:
     """An event that can be read but not written is dropped; the connection stays."""
     connection = Connection()
