@@ -6,7 +6,8 @@ if it is in `EVENTS`, with the fields that are listed there; texts that an edito
 rules in `relay_core.foreign`. The lists are those of the specification
 (https://microsoft.github.io/debug-adapter-protocol/specification#Events), and debugpy's own events.
 
-    output           never `important`, which VS Code shows as a notification: that is relay-client's own category
+    output           never `console`, to which VS Code gives another color, or `important`, which it shows as a
+                     notification: these are relay-client's own categories, so no line of the job looks like one of them
     progress...      VS Code shows title and message as a notification
     terminated       `restart` passes only as true: VS Code puts it into the configuration of the next session
     failed response  the reason, and `error.format` with its variables filled in. VS Code shows them in a notification
@@ -22,7 +23,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from relay_client.editor.messages import CONSOLE, PREFIX
 from relay_core.dap.messages import Body, Event, Response
 from relay_core.foreign import MAX_FAILURE, MAX_TEXT, console_output, failure, message_format, notification
 
@@ -95,7 +95,8 @@ EVENTS: Mapping[str, Mapping[str, Rule]] = {
     "pydevdInputRequested": {},
 }
 """The fields of each event, with the rule for each. Editors receive `debugpyAttach` as `RequestGuard` makes it."""
-_CATEGORIES = frozenset({CONSOLE, "stdout", "stderr", "telemetry"})
+STDOUT = "stdout"
+_CATEGORIES = frozenset({STDOUT, "stderr", "telemetry"})
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
@@ -106,12 +107,9 @@ def allowed_event(event: Event) -> Event | None:
         return None
     allowed = _filtered(body, fields) if isinstance(body, dict) else {}
     if name == "output":
-        category = allowed.get("category", CONSOLE)
+        category = allowed.get("category")
         if not isinstance(category, str) or category not in _CATEGORIES:
-            allowed["category"] = CONSOLE
-        # Otherwise the line could be taken for one of relay-client.
-        if allowed.get("category", CONSOLE) == CONSOLE and str(allowed.get("output")).startswith(PREFIX):
-            allowed["category"] = "stdout"
+            allowed["category"] = STDOUT
     made: Event = {"seq": _number(event.get("seq")), "type": "event", "event": name}
     return {**made, "body": allowed} if "body" in event else made
 

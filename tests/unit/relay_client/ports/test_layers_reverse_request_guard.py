@@ -253,8 +253,9 @@ def test_failure_is_not_inserted_into_a_message_of_the_editor():
 def test_other_messages():
     """Responses and events pass unchanged, even if their texts look like a request."""
     connection = Connection()
+    text = 'request" r\u00e9sum\u00e9 debugpyAttach"'
     messages = [
-        {"seq": 1, "type": "event", "event": "output", "body": {"output": 'request" r\u00e9sum\u00e9 debugpyAttach"'}},
+        {"seq": 1, "type": "event", "event": "output", "body": {"category": "stdout", "output": text}},
         {"seq": 2, "type": "response", "request_seq": 1, "command": "attach", "success": True},
     ]
     assert ([], messages) == connection.receive(*messages)
