@@ -186,7 +186,7 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
         from relay_agent.settings.model import parse_ranks  # noqa: PLC0415 - not needed without debugging
 
         if _is_worker(settings, rank):
-            return _continue_as_worker()
+            return _following_debugger() is not None
         process = _begin(settings, rank=rank)
         waits = parse_ranks(settings.ranks).includes(process.identity)
         if process.wait_and_log(settings.wait if waits else 0):
@@ -291,18 +291,6 @@ def _is_worker(settings: DebugSettings, rank: int | None) -> bool:
 
     own_rank = identify(os.environ).rank if rank is None else rank
     return is_worker(os.environ, os.getpid(), logical_port(settings.port, own_rank))
-
-
-def _continue_as_worker() -> bool:
-    """Let Python's `breakpoint()` stop in a debugger that follows this child process; return whether there is one."""
-    if sys.breakpointhook is sys.__breakpointhook__ and not os.environ.get("PYTHONBREAKPOINT"):
-        sys.breakpointhook = _break_in_worker
-    return _following_debugger() is not None
-
-
-def _break_in_worker(*_arguments: object, **_named: object) -> None:
-    if (debugger := _following_debugger()) is not None:
-        debugger.break_at(sys._getframe(1))  # noqa: SLF001 - as in `breakpoint`
 
 
 def _following_debugger() -> Debugger | None:
