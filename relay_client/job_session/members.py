@@ -119,7 +119,7 @@ class Stop:
     body: Body
     """The body of the rank's `stopped` event."""
     stack: Body | None = None
-    """The rank's response with the call stack of that thread, as requested with `STACK` in `stops`."""
+    """The call stack of that thread, as requested with `STACK` in `stops`, with the session's ids."""
     place: Place | None = None
     is_located: bool = False
     """True once the place is known, or the rank has failed to report it."""

@@ -133,6 +133,10 @@ _CHOOSING = frozenset({"scopes", "evaluate", "completions", "setExpression", "st
 """Requests that reveal which rank the editor shows; a call stack is requested for every thread that stops."""
 
 
+_UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""Raised for a message with a field of the wrong type, or one that is nested too deeply."""
+
+
 class JobSession:
     """The session of one editor.
 
@@ -377,7 +381,7 @@ class JobSession:
         """Handle a message from a rank's debugger; a rank whose message cannot be processed is left out."""
         try:
             self._received(number, message, now)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a field has the wrong type?
+        except _UNREADABLE as error:
             self.leave_out(number, f"a message from its debugger could not be processed ({_place(error)})")
 
     def leave_out(self, number: int, problem: str) -> None:
@@ -424,7 +428,7 @@ class JobSession:
             case "debugpyAttach":
                 self._wire.put(OpenChild(member.number, int(body["subProcessId"])))
             case "exited" if member.name.child is None:
-                self._exit_codes.add(member, body.get("exitCode", 0))
+                self._exit_codes.add(member, int(body.get("exitCode", 0)))
                 member.has_exit_code = True
             case "terminated":
                 self._wire.put(CloseRank(member.number))

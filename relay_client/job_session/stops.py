@@ -195,7 +195,7 @@ class Stops:
         elif stop.stack is None:
             return False
         else:
-            self._wire.answer(request, self._translation.to_editor("stackTrace", member.number, stop.stack))
+            self._wire.answer(request, stop.stack)
         return True
 
     def answer_where(self, request: Request) -> None:
@@ -254,9 +254,9 @@ class Stops:
         def located(response: Response) -> None:
             body = response.get("body")
             stop.is_located = True
-            if response.get("success") is True and isinstance(body, dict):
-                stop.stack, stop.place = body, _place(body)
             is_current = member.stop is stop
+            if is_current and response.get("success") is True and isinstance(body, dict):
+                stop.stack, stop.place = self._translation.to_editor("stackTrace", member.number, body), _place(body)
             waiting, stop.waiting = stop.waiting, []
             for request in waiting:
                 if not is_current:
@@ -264,7 +264,7 @@ class Stops:
                 elif stop.stack is None:
                     self._wire.fail(request, reason_of(response))
                 else:
-                    self._wire.answer(request, self._translation.to_editor("stackTrace", member.number, stop.stack))
+                    self._wire.answer(request, stop.stack)
             if is_current:
                 self._awaited.discard(member.number)
                 self._show_found_places()

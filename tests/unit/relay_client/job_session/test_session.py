@@ -331,13 +331,24 @@ def test_a_rank_that_cannot_be_debugged_is_left_out() -> None:
     assert {} == stage.ranks
 
 
+def nested(depth: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
 @pytest.mark.parametrize(
     "message",
     [
         {"event": "stopped", "body": "text"},
         {"event": "stopped", "body": {"hitBreakpointIds": [[1]]}},
         {"event": "thread", "body": [1]},
+        {"event": "exited", "body": {"exitCode": [1]}},
+        {"event": "exited", "body": {"exitCode": float("inf")}},
+        {"event": "output", "body": {"output": "x", "group": nested(2000)}},
     ],
+    ids=["body", "breakpoint", "thread", "exit code", "endless exit code", "nested output"],
 )
 def test_a_rank_that_sends_an_invalid_message_is_left_out(message: dict[str, Any]) -> None:
     """A field of the wrong type ends the connection to that rank, with the place; the other is still debugged."""
@@ -346,10 +357,22 @@ def test_a_rank_that_sends_an_invalid_message_is_left_out(message: dict[str, Any
     stage.settle()
     assert [other] == list(stage.ranks.values())
     (line,) = (line for line in stage.lines() if line.startswith("rank 0 is left out: a message from its debugger"))
-    assert re.search(r"\((Attribute|Type|Value)Error at \w+\.py:\d+\)$", line)
+    assert re.search(r"\((Attribute|Overflow|Recursion|Type|Value)Error at \w+\.py:\d+\)$", line)
     other.stop()
     stage.settle()
     assert "breakpoint" == stage.events("stopped")[0]["reason"]
+
+
+def test_a_rank_with_a_stack_that_cannot_be_read_is_left_out() -> None:
+    """A deeply nested call stack ends the connection to that rank before the editor asks for it."""
+    stage, (hostile, other) = attached(0, 1)
+    hostile.stop()
+    hostile._body = lambda _command, _arguments: {"stackFrames": nested(2000)}  # type: ignore[method-assign]
+    stage.settle()
+    assert [other] == list(stage.ranks.values())
+    other.stop()
+    stage.settle()
+    assert stage.ask("stackTrace", threadId=stage.thread(1), startFrame=0, levels=20)["stackFrames"]
 
 
 def test_a_place_that_is_found_late_is_shown() -> None:
