@@ -185,6 +185,8 @@ class RequestGuard(Layer):
 
     def _is_safe(self, piece: ToLocal) -> bool:
         """True if an editor reads this piece as this layer does, or cannot find a message in it."""
+        if piece.kind is Kind.BROKEN:  # an editor might find a message where this layer has lost the framing
+            return False
         header = piece.header
         if piece.is_message and _HEADER.fullmatch(header):
             return len(header) < len(piece.data) and not self._tail

@@ -218,6 +218,16 @@ def test_bytes_that_an_editor_may_read_otherwise(data, early):
     assert b"\r\n\r\n" not in split(outputs)[1]
 
 
+def test_bytes_after_the_framing_was_lost():
+    """A message that takes the first letter of the next header ends the connection: no part of that message passes."""
+    body = b'{"type":"response","request_seq":1,"success":true,"command":"attach"}'
+    data = b"Content-Length: %d\r\n\r\n%b%b" % (len(body) + 1, body, encode(request("runInTerminal")))
+    guard = Connection().guard
+    outputs = [output for byte in data for output in guard.receive_peer(bytes([byte]), 0)]
+    first = next(at for at, output in enumerate(outputs) if isinstance(output, Abort))
+    assert b"C" == split(outputs[:first])[1][-1:]
+
+
 def test_escaped_letters():
     """A request is recognized in every spelling of JSON."""
     guard = Connection().guard
