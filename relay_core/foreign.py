@@ -10,6 +10,8 @@ this type: mypy reports a text that takes another way.
     editor's configuration   `${env:X}`, `${command:ID}` in    `configuration_name`: our own text, of letters, digits
     (child sessions)         every key and text                and ` .:()-`; other fields are the editor's own, and
                                                                `has_variable` refuses those that contain `${`
+    path of a source file    URIs, which the extension of the  `is_uri`: such a path is left out
+                             scheme opens at a stop
     notification, dialog     `[text](target)` becomes a link,  `notification`: one line, `](` broken up; `failure`: as
                              also `command:ID?ARGUMENTS`       well, for a reason of several lines; no URL, no button;
                              `{name}` in an error is replaced  `message_format`: parentheses in place of braces
@@ -48,6 +50,7 @@ __all__ = [
     "escape_controls",
     "failure",
     "has_variable",
+    "is_uri",
     "message_format",
     "notification",
     "printable",
@@ -74,6 +77,7 @@ MAX_FAILURE = 64 * 1024
 """Maximum number of characters in the reason of a failure, such as a traceback."""
 
 _NOT_IN_NAME = re.compile(r"[^\w .:()-]+")
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:")
 _SEQUENCE = re.compile(
     "(\x1b\\[[0-9;:]*(?:m|\\Z))"  # SGR, which stays; at the end of a text, the rest of it may follow
     "|\x1b\\[[0-?]*[ -/]*[@-~]?"
@@ -100,6 +104,11 @@ def has_variable(value: object) -> bool:
     if isinstance(value, list):
         return any(map(has_variable, value))
     return isinstance(value, str) and "${" in value
+
+
+def is_uri(path: object) -> bool:
+    """Return whether an editor takes a path for a URI: it begins with a scheme, which is longer than a drive letter."""
+    return isinstance(path, str) and _SCHEME.match(path) is not None
 
 
 def notification(text: str) -> Notification:

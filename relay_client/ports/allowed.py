@@ -13,9 +13,10 @@ rules in `relay_core.foreign`. The lists are those of the specification
     failed response  the reason, and `error.format` with its variables filled in. VS Code shows them in a notification
                      or a dialog, in which `url` and `urlLabel` would be a button that runs a command
 
-Successful responses pass as they are. Most of the bytes of a session are in them, so they are recognized without
-parsing (`is_success`); all other messages are parsed. If a field occurs twice, the last one counts here, as in
-`JSON.parse`. In Emacs the first one counts, so what is parsed is written again, with each field once.
+Successful responses pass as they are, but for a path that is a URI: at each stop, VS Code opens the path of the top
+frame, with the extension that provides the scheme of a URI. Most of the bytes of a session are in them, so they are
+recognized without parsing (`is_success`); all other messages are parsed. If a field occurs twice, the last one counts
+here, as in `JSON.parse`. In Emacs the first one counts, so what is parsed is written again, with each field once.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from relay_core.dap.messages import Body, Event, Response
-from relay_core.foreign import MAX_FAILURE, MAX_TEXT, console_output, failure, message_format, notification
+from relay_core.foreign import MAX_FAILURE, MAX_TEXT, console_output, failure, is_uri, message_format, notification
 
-__all__ = ["EVENTS", "allowed_event", "allowed_failure", "is_success"]
+__all__ = ["EVENTS", "allowed_event", "allowed_failure", "allowed_success", "is_success"]
 
 _DROPPED = object()
 Rule = Callable[[object], object]
@@ -61,7 +62,11 @@ def _filtered(body: Mapping[str, object], fields: Mapping[str, Rule]) -> Body:
     return kept
 
 
-_SOURCE = _object(_fields("name path sourceReference presentationHint origin"))
+def _path(value: object) -> object:
+    return _DROPPED if isinstance(value, dict) or is_uri(value) else value
+
+
+_SOURCE = _object(_fields("name sourceReference presentationHint origin", path=_path))
 _PLACE = _fields("line column endLine endColumn instructionReference offset", source=_SOURCE)
 _BREAKPOINT = _object({**_fields("id verified message reason"), **_PLACE})
 _MODULE = _object(
@@ -118,6 +123,20 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
+def allowed_success(response: Response) -> Response:
+    """Return a successful response as the editor receives it: without paths that are URIs. Changes `response`."""
+    found: list[object] = [response]
+    while found:
+        match found.pop():
+            case dict(each):
+                if is_uri(each.get("path")):
+                    del each["path"]
+                found.extend(each.values())
+            case list(each):
+                found.extend(each)
+    return response
+
+
 def allowed_failure(response: Response) -> Response:
     """Return a failed response as the editor receives it: with the reason, without links and buttons."""
     made: Response = {"seq": _number(response.get("seq")), "type": "response", "request_seq": response["request_seq"]}
@@ -150,10 +169,15 @@ _SUCCESS = re.compile(
     rb'Content-Length: ?[0-9]+\r\n\r\n\s*\{\s*(?:"(?:seq|request_seq)"\s*:\s*[0-9]{1,18}\s*,\s*'
     rb'|"type"\s*:\s*"response"\s*,\s*|"command"\s*:\s*"[A-Za-z]{1,60}"\s*,\s*){0,4}"success"\s*:\s*true\s*[,}]'
 )
+_URI_PATH = re.compile(rb'"path"\s*:\s*"[A-Za-z][A-Za-z0-9+.-]+:')
 _OTHERS = (b'request"', b'event"', b"\\u00")
 
 
 def is_success(data: bytes) -> bool:
-    """Return whether a message is a successful response for every reader; False if it has to be parsed to know."""
-    is_other = _SUCCESS.match(data) is None or any(part in data for part in _OTHERS)
-    return not is_other and data.count(b'success"') == 1
+    """Return whether a message is a successful response for every reader, without a URI in place of a path.
+
+    False if it has to be parsed to know.
+    """
+    if _SUCCESS.match(data) is None or any(part in data for part in _OTHERS):
+        return False
+    return data.count(b'success"') == 1 and _URI_PATH.search(data) is None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from relay_client.editor.messages import make_failure
-from relay_client.ports.allowed import allowed_event, allowed_failure, is_success
+from relay_client.ports.allowed import allowed_event, allowed_failure, allowed_success, is_success
 from relay_core.dap.framing import MAX_BODY
 from relay_core.dap.messages import Arguments, Event, Message, Request, arguments_of
 from relay_core.foreign import configuration_name, has_variable, notification, printable
@@ -113,8 +113,9 @@ class EarlyBytes(Layer):
 #                                           that attached without a port receives the local port instead of debugpy's
 #                                           port on the node
 #     events, failed responses              the fields that `allowed` lists
-#     successful responses                  passed on; like events, those that are parsed are written again, because
-#                                           in some editors the first of two equal fields counts (Emacs), not the last
+#     successful responses                  passed on, without URIs in place of paths; like events, those that are
+#                                           parsed are written again, because in some editors (Emacs) the first of
+#                                           two equal fields counts, not the last
 #     bytes that an editor might            the connection is aborted, because these bytes might contain a request
 #     interpret differently
 #
@@ -205,7 +206,8 @@ class RequestGuard(Layer):
         if (event := piece.event(any_length=True)) is not None:
             return self._checked_event(event, piece)
         if (response := piece.response(any_length=True)) is not None:
-            return _written(response if response.get("success") is True else allowed_failure(response))
+            has_succeeded = response.get("success") is True
+            return _written(allowed_success(response) if has_succeeded else allowed_failure(response))
         return self._checked_request(request) if (request := piece.request()) is not None else []
 
     def _checked_request(self, request: Request) -> list[Output]:

@@ -13,7 +13,7 @@ from relay_core.foreign import MAX_FAILURE
 from relay_core.layers.layer import ToLocal
 from relay_core.layers.stack import LayerStack
 from tests.support.editor_session import INITIALIZE, RANK
-from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in
+from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in, texts_in
 from tests.support.scripted_ranks import Stage, attached
 
 PORT = 5678
@@ -260,6 +260,21 @@ def test_messages_in_which_the_first_occurrence_counts(body: bytes) -> None:
     read = json.loads(piece.whole_body, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
     assert json.loads(piece.whole_body) == read
     assert [] == harm_in(read)
+
+
+@pytest.mark.parametrize("key", [b'"path"', b'"path" ', b'"p\\u0061th"'])
+def test_uri_in_place_of_a_path(key: bytes) -> None:
+    """An editor receives no URI as the path of a source file, in a response or an event, but all other paths."""
+    uris = ["vscode-vfs://github/a/b", "git:/x?%7B%7D", "command:x", "https://host.invalid/x.py"]
+    paths = ["/job/train.py", r"C:\job\train.py", "c:/train.py", "<string>", "train.py", r"\\server\share\x.py"]
+    for path in [*uris, *paths]:
+        source = b'{"name":"x",%b: %b}' % (key, json.dumps(path).encode())
+        for body in (
+            b'{"seq":1,"type":"response","request_seq":1,"success":true,"command":"x","body":{"frames":[{"source":%b}]}}',
+            b'{"seq":1,"type":"event","event":"output","body":{"category":"stdout","output":"x","source":%b}}',
+        ):
+            [found] = Connection().receive(encode_body(body % source))
+            assert (path in paths) == (path in texts_in(found))
 
 
 def test_deeply_nested_event() -> None:
