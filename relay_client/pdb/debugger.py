@@ -21,6 +21,7 @@ from relay_core.errors import RelayDebugError, UsageError
 from relay_core.foreign import escape_controls, terminal_text
 
 __all__ = [
+    "MAX_UNFINISHED",
     "PAUSE_TIMEOUT",
     "Connect",
     "Debugger",
@@ -123,6 +124,8 @@ def _function_at(lines: Sequence[str], line: int) -> ast.FunctionDef | ast.Async
 # The terminal of the prompt: the input line is at the bottom, and the job's output appears above it.
 
 _CLEAR_LINE = "\r\x1b[K"
+MAX_UNFINISHED = 64 * 1024
+"""Maximum number of characters of output without a line break; then a line break is added."""
 
 
 class Screen:
@@ -178,6 +181,8 @@ class Screen:
             complete, self._unfinished = self._unfinished[:end], self._unfinished[end:]
             if complete:
                 self._write(terminal_text(complete, is_output=True))
+            if len(self._unfinished) > MAX_UNFINISHED:
+                self._flush()
 
     def _flush(self) -> None:
         if self._unfinished:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from relay_client.pdb.debugger import Screen
+from relay_client.pdb.debugger import MAX_UNFINISHED, Screen
 
 
 @pytest.fixture
@@ -40,6 +40,15 @@ def test_output_is_shown_by_lines(typed, capfd):
     screen.show_output("rest")
     screen.show("> place")
     assert capfd.readouterr().out == "rest\n> place\n"
+
+
+def test_output_without_line_breaks(typed, capfd):
+    """Output without a line break is shown in pieces, so that it takes neither memory nor time for more than one."""
+    screen = typed()
+    for _ in range(6):
+        screen.show_output("x" * (MAX_UNFINISHED // 2))
+    lines = capfd.readouterr().out.splitlines()
+    assert [MAX_UNFINISHED // 2 * 3] * 2 == [len(line) for line in lines]
 
 
 def test_output_cannot_control_the_terminal(typed, capfd):
