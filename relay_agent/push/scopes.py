@@ -81,6 +81,15 @@ class ClassBody:
         """Whether the new definition has members."""
         return any(map(self.is_member, self._node.body))
 
+    def missing(self, attributes: Mapping[str, object]) -> set[str]:
+        """Return the names that the class or its instances would have if the new definition had created it.
+
+        Args:
+            attributes: What the class has. Fields and members that are no attributes of it are in one of its dicts.
+        """
+        inner = {name for each in attributes.values() if type(each) is dict for name in each}
+        return self._provided(self._node) - self._provided(self._created) - {*attributes} - inner
+
     def remark(self, name: str, is_replaced: Callable[[str], bool]) -> list[str]:
         """Return the sentence about what changes in the file and not in the class; [] if there is nothing, or unknown.
 
@@ -121,6 +130,13 @@ class ClassBody:
             for name in bound_names(each):
                 members.setdefault(name, []).append(ast.dump(each))
         return members
+
+    def _provided(self, node: ast.ClassDef | None) -> set[str]:
+        """Return the names of the members in a definition, and of its slots."""
+        members = [] if node is None else [*filter(self.is_member, node.body)]
+        slots = [each for each in members if "__slots__" in bound_names(each)]
+        constants = {each.value for slot in slots for each in ast.walk(slot) if isinstance(each, ast.Constant)}
+        return {name for each in members for name in bound_names(each)} | {*map(str, constants)}
 
 
 def _is_plain(metaclass: type) -> bool:
@@ -189,6 +205,8 @@ class Scope:
         """What remains for `commit`; none of it calls the job's code."""
         self.rebound: set[str] = set()
         """The names, without those of their classes, to which `commit` binds another value."""
+        self.missing: set[str] = set()
+        """The qualified names that the new file defines and that stay undefined in this process."""
         self._uncompared: list[str] = []
         """Names whose values are not compared, because the file that the process loaded is unknown."""
         functions = [] if old.is_known else [each for found in live.values() for each in found]
@@ -207,7 +225,7 @@ class Scope:
             elif (assigned := assigned_constant(node)) is not None:
                 self._prepare_constant(self._names, self._names.__setitem__, "", *assigned)
             else:
-                self._report_other(node, "")
+                self._report_other(node, self._names)
         self._kept(self._removed())
         if not self._old.is_known:
             self._kept([_unknown_text(self._uncompared)])
@@ -236,7 +254,7 @@ class Scope:
         if is_import and not missing and (not self._old.is_known or self._old.has(node)):
             return
         if "*" in names:
-            self._report_other(node, "")
+            self._report_other(node, self._names)
             return
         found: dict[str, object] = {}
         self._new.run([node], self._names, found)
@@ -304,7 +322,7 @@ class Scope:
             elif (assigned := assigned_constant(each)) is not None:
                 self._prepare_constant(vars(cls), _setter(cls), f"{name}.", *assigned)
             elif not isinstance(each, ast.AnnAssign) or each.value is not None:
-                self._report_other(each, name)
+                self._report_other(each, vars(cls), f"{name}.")
         if new:
             self._prepare_attributes(cls, new, name)
 
@@ -365,6 +383,8 @@ class Scope:
         if not self._old.is_known and body.has_members:
             self._uncompared.append(f"class {name}")
         self._kept(body.remark(name, is_replaced))
+        if cls is not None and not issubclass(cls, dict):  # whose instances accept any key, as of a TypedDict
+            self.missing |= {f"{name}.{each}" for each in body.missing(attributes)}
         self._kept(
             _gone_text(f"{name}.{each}")
             for each in sorted(body.removed_constants(self._old.node(name)) & {*attributes})
@@ -379,12 +399,14 @@ class Scope:
         ):
             self._kept([f"{name}() keeps its old decorators: decorators are not executed again"])
 
-    def _report_other(self, node: ast.stmt, within: str) -> None:
+    def _report_other(self, node: ast.stmt, names: Mapping[str, object], within: str = "") -> None:
         """Report a statement that is not executed, if it is new."""
+        statements = [each for each in ast.walk(node) if isinstance(each, ast.stmt)]
+        self.missing |= {within + name for each in statements for name in bound_names(each) if name not in names}
         if not self._old.is_known and isinstance(node, ast.Assign | ast.AnnAssign):
-            self._uncompared += [f"{within}{'.' if within else ''}{name}" for name in bound_names(node)]
+            self._uncompared += [within + name for name in bound_names(node)]
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        is_same = self._old.has(node, within) or not self._old.is_known
+        is_same = self._old.has(node, within.rstrip(".")) or not self._old.is_known
         if not is_docstring and not isinstance(node, ast.Pass) and not is_same:
             text = ast.unparse(node).partition("\n")[0]
             shown = text if len(text) <= MAX_STATEMENT else f"{text[: MAX_STATEMENT - 3]}..."

@@ -15,8 +15,9 @@ replace the code of a frame; and a function whose free variables change cannot b
 
 from __future__ import annotations
 
+import dis
 import gc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -25,6 +26,7 @@ from relay_agent.push.new_file import NewFile, NewFunction
 from relay_agent.push.old_file import Change, OldFile, change_of, has_same_lines, is_equivalent, pair
 from relay_agent.push.scopes import Scope
 from relay_agent.stderr import describe_exception
+from relay_core.errors import ConfigurationError
 
 __all__ = ["Swap"]
 
@@ -45,6 +47,7 @@ class Swap:
         self.kept: list[str] = []
         self._lines_move = False
         live = functions_of(new.filename, modules)
+        self._before = {name: _codes(functions) for name, functions in live.items()}
         self._functions = self._changed_functions(live)
         self._scopes = [Scope(module, new, old, live, changed=self._added, kept=self._kept_as_is) for module in modules]
         self._kept_as_is(_removed(live, new))
@@ -70,11 +73,13 @@ class Swap:
         """Execute the definitions of new names, which the running code does not use yet.
 
         Raises:
-            Exception: anything that a definition raises; nothing has been changed then.
+            ConfigurationError: a function would use a name that stays undefined.
+            Exception: anything that a definition raises. In both cases, nothing has been changed.
         """
         try:
             for scope in self._scopes:
                 scope.prepare()
+                self._check_uses(scope.missing)
         except BaseException:
             self.undo()
             raise
@@ -103,6 +108,17 @@ class Swap:
         for found in running:
             name = old[id(found.code)][0]
             self._kept_as_is([f"{name}() {found.where}: this call executes the old code until it returns"])
+
+    def _check_uses(self, missing: set[str]) -> None:
+        names = {name if "." not in name else f".{name.rpartition('.')[2]}": name for name in sorted(missing)}
+        for function, found in self._new.functions.items() if names else ():
+            used = {name for new in found for name in _used(new.code)} if "<" not in function else set()
+            before = {name for code in self._before.get(function, []) for name in _used(code)}
+            for name in sorted(names.keys() & used - before):
+                raise ConfigurationError(
+                    f"{function}() uses {names[name]}, which cannot be added to a running process",
+                    hint="nothing was replaced; push the file without this use, or restart the job",
+                )
 
     def _changed_functions(self, live: dict[str, list[FunctionType]]) -> list[tuple[str, CodeType]]:
         found = []
@@ -161,6 +177,18 @@ class Swap:
 
 def _codes(functions: list[FunctionType]) -> list[CodeType]:
     return list({id(function.__code__): function.__code__ for function in functions}.values())
+
+
+def _used(code: CodeType) -> Iterator[str]:
+    """Return the global names that a function uses; attributes and keyword arguments have a dot in front."""
+    for each in dis.get_instructions(code):
+        if each.opcode in dis.hasname:
+            yield each.argval if each.opname == "LOAD_GLOBAL" else f".{each.argval}"
+    for constant in code.co_consts:
+        if isinstance(constant, tuple):
+            yield from (f".{each}" for each in constant if isinstance(each, str))
+        elif isinstance(constant, CodeType):
+            yield from _used(constant)
 
 
 def _removed(live: dict[str, list[FunctionType]], new: NewFile) -> list[str]:
