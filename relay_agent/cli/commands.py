@@ -117,7 +117,6 @@ def add_node_agent(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command, without a help text, so that `relay-agent --help` does not list it."""
     parser = commands.add_parser(
         NODE_AGENT,
-        aliases=["attend"],  # former name: a running job may start the agent of a newer installation
         description="Serves the processes of a node. relay_agent starts this command in a job and passes it two file "
         "descriptors.",
     )

@@ -102,10 +102,9 @@ def add_quiet(parser: argparse.ArgumentParser, *, default: object) -> None:
 
 
 def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
-    """Add `--no-prefetch`, and `--no-ask-ahead`, its older name."""
+    """Add `--no-prefetch`."""
     return parser.add_argument(
         "--no-prefetch",
-        "--no-ask-ahead",
         dest="prefetch",
         action="store_false",
         default=default,

@@ -10,15 +10,14 @@ from relay_client.cli import make_parser
     [
         (["--ports", "5678"], True),
         (["--ports", "5678", "--no-prefetch"], False),
-        (["--ports", "5678", "--no-ask-ahead"], False),
         (["attach", "--rank", "3"], True),
-        (["attach", "--rank", "3", "--no-ask-ahead"], False),
-        (["--no-ask-ahead", "attach", "--rank", "3"], False),
+        (["attach", "--rank", "3", "--no-prefetch"], False),
+        (["--no-prefetch", "attach", "--rank", "3"], False),
         (["tensorboard"], True),
     ],
 )
 def test_no_prefetch(argv, prefetch):
-    """The option and its older name are accepted before and after the command."""
+    """The option is accepted before and after the command."""
     assert make_parser().parse_args(argv).prefetch is prefetch
 
 
