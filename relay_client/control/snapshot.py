@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from relay_client.agents.roster import PortOwners
 from relay_client.agents.tunnels import Tunnels
@@ -14,7 +13,6 @@ from relay_client.control.state import (
     Connection,
     Ended,
     Gpu,
-    GpuShare,
     Node,
     Port,
     Status,
@@ -145,7 +143,7 @@ def _target(
         cpu=used.cpu if used else None,
         memory=used.memory if used else None,
         allocator=_allocator(used.allocator) if used and used.allocator else None,
-        gpus=tuple(GpuShare(**asdict(share)) for share in used.gpus) if used else (),
+        gpus=used.gpus if used else (),
     )
 
 

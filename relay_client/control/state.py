@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from relay_client.ports.connection_state import Connection, StopReport
 from relay_client.ui.rank_view import Kind, RankView
+from relay_core.agent_api.usage import GpuShare
 
 __all__ = [
     "Allocator",
@@ -16,7 +17,6 @@ __all__ = [
     "Connection",
     "Ended",
     "Gpu",
-    "GpuShare",
     "Node",
     "Port",
     "Status",
@@ -61,18 +61,6 @@ class Allocator:
     """Number of allocations that failed."""
     retries: int
     """Number of allocations that freed unused memory first."""
-
-
-@dataclass(frozen=True)
-class GpuShare:
-    """What a process uses of one GPU."""
-
-    number: int
-    """Index in the `gpus` of its node."""
-    memory: int
-    """Bytes."""
-    is_reserved: bool
-    """True if `memory` is only what torch's allocator holds."""
 
 
 @dataclass(frozen=True)
