@@ -6,6 +6,7 @@ took the place of such a process, it could wait for all its children and would w
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -22,16 +23,21 @@ _SI_KERNEL = 0x80
 
 
 def remain_init_process() -> None:
-    """Return in a child process if this process receives orphans; here, wait for the child and exit as it does."""
+    """Return in a child process if this process receives orphans; here, wait for the child and exit as it does.
+
+    If no child can be started, because the limit of processes is reached, return here: the command still runs.
+    """
     if not _receives_orphans():
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody can wait for a child
-    with warnings.catch_warnings():
+    of_command = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, nobody can wait for a child
+    child = 0
+    with warnings.catch_warnings(), contextlib.suppress(OSError):
         warnings.simplefilter("ignore")  # Python 3.12 and later warn if a package has started a thread at start-up
         child = os.fork()
     if child:
         _supervise(child)
+    signal.signal(signal.SIGCHLD, of_command)  # the command inherits it
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -50,7 +56,8 @@ def _supervise(child: int) -> NoReturn:
         received = signal.sigwaitinfo(signal.valid_signals())
         is_typed = received.si_code == _SI_KERNEL and received.si_signo in _TERMINAL
         if received.si_signo != signal.SIGCHLD and not is_typed:
-            os.kill(child, received.si_signo)
+            with contextlib.suppress(PermissionError):  # the command has changed its user, as sudo does
+                os.kill(child, received.si_signo)
         ended = -1
         while ended:
             ended, status = os.waitpid(-1, os.WNOHANG)

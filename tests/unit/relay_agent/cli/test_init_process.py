@@ -20,6 +20,30 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 RUN = (sys.executable, "-m", "relay_agent", "run", "--hc", "myhc", "--debug-ranks", "none", "--", sys.executable)
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+IGNORES = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+WITHOUT_CAP_KILL = f"import ctypes; ctypes.CDLL(None).prctl(24, 5, 0, 0, 0)\n{SUBREAPER}"
+OTHER_USER = """
+import os, sys
+os.setresuid(65534, 65534, 65534)
+print("ready", flush=True)
+sys.stdin.read()
+sys.exit(40)
+"""
+LIMITED = """
+import ctypes, os, resource
+from relay_agent.cli.init_process import remain_init_process
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+if not os.getuid():
+    os.setresuid(65534, 65534, 65534)  # the limit does not apply to root
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+before = os.getpid()
+remain_init_process()
+print(os.getpid() - before)
+"""
 WAITS = """
 import os, subprocess, sys
 subprocess.Popen([sys.executable, "-c", "pass"])
@@ -49,7 +73,7 @@ def front(request):
     return (sys.executable, "-c", SUBREAPER, *RUN[1:])
 
 
-async def start(front, tmp_path, code):
+async def start(front, tmp_path, code, **options):
     """Start a job whose agent cannot reach its relay."""
     (tmp_path / "train.py").write_text(code)
     variables = {
@@ -57,7 +81,7 @@ async def start(front, tmp_path, code):
         "RELAY_NODE_DIR": str(tmp_path / "node"),
     }
     return await asyncio.create_subprocess_exec(
-        *(*front, str(tmp_path / "train.py")), env=os.environ | variables, stdout=asyncio.subprocess.PIPE
+        *(*front, str(tmp_path / "train.py")), env=os.environ | variables, stdout=asyncio.subprocess.PIPE, **options
     )
 
 
@@ -85,4 +109,35 @@ async def test_signals_reach_the_program(front, tmp_path):
     process.send_signal(signal.SIGTERM)
     await asyncio.wait_for(process.communicate(), DEADLINE)
     assert 128 + signal.SIGTERM == process.returncode
+    await agents_gone(tmp_path)
+
+
+async def test_ignored_sigchld_stays_ignored(front, tmp_path):
+    """A program that inherits an ignored SIGCHLD still does, although `run` itself must not ignore it."""
+    own = front.index(sys.executable)
+    code = "import signal, sys\nsys.exit(40 + (signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN))\n"
+    process = await start((*front[:own], sys.executable, "-c", IGNORES, *front[own:]), tmp_path, code)
+    await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert 41 == process.returncode
+    await agents_gone(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_command_runs_at_the_limit_of_processes():
+    """If no child can be started, the command takes the place of `run`."""
+    result = subprocess.run(
+        [sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert (0, "0\n") == (result.returncode, result.stdout), result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux" or bool(os.getuid()), reason="needs root on Linux")
+async def test_signal_to_a_program_of_another_user(tmp_path):
+    """`run` continues to wait for a program that it may not send a signal to."""
+    front = (sys.executable, "-c", WITHOUT_CAP_KILL, *RUN[1:])
+    process = await start(front, tmp_path, OTHER_USER, stdin=asyncio.subprocess.PIPE)
+    assert b"ready\n" == await asyncio.wait_for(process.stdout.readline(), DEADLINE)
+    process.send_signal(signal.SIGUSR1)
+    await asyncio.wait_for(process.communicate(b""), DEADLINE)
+    assert 40 == process.returncode
     await agents_gone(tmp_path)
