@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -120,8 +120,11 @@ class DapClient:
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._sequence = itertools.count(1)
-        self._responses: dict[int, Response] = {}
+        self._responses: dict[int, Response | None] = {}
+        """By number of a request that waits for its response: the response, once it has arrived."""
         self._events: deque[Event] = deque(maxlen=MAX_KEPT_EVENTS)
+        self._received = 0
+        """Number of events that have arrived."""
         self._changed = asyncio.Event()
         """Set, and replaced by a new one, when a message has arrived or the connection has ended."""
         self._lost: RelayDebugError | None = None
@@ -164,9 +167,15 @@ class DapClient:
 
         Without names, any event matches.
         """
-        return await self._wait_for(
-            lambda: self._pop_event(names, matching), f"no event {' or '.join(map(repr, names)) or 'at all'}", within
-        )
+        seen = 0
+
+        def find() -> Event | None:
+            nonlocal seen
+            new = [*itertools.islice(reversed(self._events), self._received - seen)]
+            seen = self._received
+            return self._pop_event(reversed(new), names, matching)
+
+        return await self._wait_for(find, f"no event {' or '.join(map(repr, names)) or 'at all'}", within)
 
     async def attach(
         self,
@@ -192,7 +201,7 @@ class DapClient:
         attach = await self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
 
         def response_or_event() -> Response | Event | None:
-            return self._responses.get(attach) or self._pop_event(("initialized",), lambda _body: True)
+            return self._responses.get(attach) or self._pop_event(self._events, ("initialized",), lambda _body: True)
 
         first: Response | Event = await self._wait_for(response_or_event, "no event 'initialized'", within)
         if first["type"] == "response":  # an error: debugpy reports success only after configurationDone
@@ -245,14 +254,16 @@ class DapClient:
         if self._lost:
             raise self._lost
         number = next(self._sequence)
+        self._responses[number] = None
         request: Request = {"seq": number, "type": "request", "command": command, "arguments": dict(arguments or {})}
         await self._stream.write(encode(request))
         return number
 
     async def _response_to(self, command: str, number: int, within: float | None) -> Body:
-        response = await self._wait_for(
-            lambda: self._responses.pop(number, None), f"no response to '{command}'", within
-        )
+        try:
+            response = await self._wait_for(lambda: self._responses[number], f"no response to '{command}'", within)
+        finally:
+            del self._responses[number]
         return _body_of(command, response)
 
     async def _wait_for(self, find: Callable[[], T | None], problem: str, within: float | None) -> T:
@@ -271,8 +282,10 @@ class DapClient:
         except TIMEOUT_ERRORS:
             raise RequestFailed(f"{problem} within {within:g} s") from None
 
-    def _pop_event(self, names: Sequence[str], matching: Callable[[Body], bool]) -> Event | None:
-        for event in self._events:
+    def _pop_event(
+        self, events: Iterable[Event], names: Sequence[str], matching: Callable[[Body], bool]
+    ) -> Event | None:
+        for event in events:
             if (not names or event["event"] in names) and matching(event.get("body") or {}):
                 self._events.remove(event)
                 return event
@@ -291,9 +304,11 @@ class DapClient:
 
     async def _dispatch(self, message: Message) -> None:
         if is_message(message, "response"):
-            self._responses[message["request_seq"]] = message
+            if message["request_seq"] in self._responses:
+                self._responses[message["request_seq"]] = message
         elif is_message(message, "event"):
             self._events.append(message)
+            self._received += 1
         elif is_message(message, "request"):
             await self._reject(message)
         self._notify()

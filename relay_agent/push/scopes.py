@@ -85,7 +85,7 @@ class ClassBody:
         """Return the names that the class or its instances would have if the new definition had created it.
 
         Args:
-            attributes: What the class has. Fields and members that are no attributes of it are in one of its dicts.
+            attributes: What the class has. Its other fields and members are keys of its dicts.
         """
         inner = {name for each in attributes.values() if type(each) is dict for name in each}
         return self._provided(self._node) - self._provided(self._created) - {*attributes} - inner

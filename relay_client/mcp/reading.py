@@ -102,7 +102,7 @@ class Reading:
             RelayDebugError: the relay or the credentials are unusable.
         """
         if not len(self._tunnels.roster):
-            await self._tunnels.discover_all(waits=False)
+            await self._session.search()
 
     async def ranks(self) -> Items:
         """Return all processes that can be debugged, and those ranks of their jobs that have no process."""

@@ -119,6 +119,16 @@ class Session:
     def __repr__(self) -> str:
         return f"<Session {self._tunnels}>"
 
+    async def search(self) -> None:
+        """Search for agents.
+
+        Raises:
+            NoListener: no job was found.
+            RelayDebugError: the relay or the credentials are unusable.
+        """
+        await self._tunnels.discover_all(waits=self._waits)
+        self._has_searched = True
+
     async def perform(self, request: Verb) -> Answer:
         """Return the answer to a request.
 
@@ -127,6 +137,5 @@ class Session:
         """
         check(request)
         if not self._has_searched or request.must_search(self._tunnels.roster):
-            await self._tunnels.discover_all(waits=self._waits)
-            self._has_searched = True
+            await self.search()
         return await request.perform(self._tunnels)

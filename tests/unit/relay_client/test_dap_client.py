@@ -222,3 +222,36 @@ async def test_refusal_keeps_the_adapters_words():
         with pytest.raises(RequestFailed) as refused:
             await client.request("scopes")
         assert refused.value.reason == "no frame"
+
+
+async def test_late_responses_are_dropped():
+    """A response that arrives after its time limit, or to no request at all, is not kept."""
+    near, far = stream_pair()
+    async with DapClient(near) as client:
+        with pytest.raises(RequestFailed, match="no response to 'evaluate'"):
+            await client.request("evaluate", within=0.001)
+        for number in (1, 99):
+            await far.write(encode({"seq": number, "type": "response", "request_seq": number, "success": True}))
+        await far.write(encode({"seq": 3, "type": "event", "event": "stopped"}))
+        await client.wait_for_event("stopped", within=DEADLINE)
+        assert {} == client._responses
+
+
+async def test_each_event_is_examined_once_in_a_wait():
+    """The events that a wait does not take cost nothing when further events arrive, so a chatty job is no burden."""
+    near, far = stream_pair()
+    examined: list[int] = []
+
+    def is_last(body: dict[str, int]) -> bool:
+        examined.append(body["n"])
+        return body["n"] == 199
+
+    async with DapClient(near) as client:
+        waiting = asyncio.ensure_future(client.wait_for_event("output", matching=is_last, within=DEADLINE))
+        for number in range(200):
+            await far.write(encode({"seq": 1, "type": "event", "event": "output", "body": {"n": number}}))
+            while number not in examined:
+                await asyncio.sleep(0)
+        assert 199 == (await waiting)["body"]["n"]
+        assert [*range(200)] == examined
+        assert 0 == (await client.wait_for_event("output", within=DEADLINE))["body"]["n"]
