@@ -93,7 +93,7 @@ OTHER_VARIABLES = (
     (
         "HTTPS_PROXY",
         "agent, client",
-        "proxy for outgoing connections; `NO_PROXY` lists the hosts to connect to directly",
+        "proxy for outgoing connections; if unset, `ALL_PROXY`; `NO_PROXY` lists hosts and networks to reach directly",
     ),
 )
 """Name, reader and meaning of the variables that no table in the code describes."""

@@ -13,7 +13,9 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from ipaddress import ip_address, ip_network
 from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from websockets.exceptions import (
     InvalidHandshake,
@@ -84,19 +86,33 @@ class ProxyAddress:
 
 
 def chosen_proxy(uri: WebSocketURI) -> Proxy | None:
-    """Return the proxy for a server, or None: that of `HTTPS_PROXY`, unless `NO_PROXY` excludes the server.
+    """Return the proxy for a server, or None: that of `HTTPS_PROXY` or `ALL_PROXY`, unless `NO_PROXY` excludes it.
+
+    As for curl, an address without a scheme is that of an HTTP proxy.
 
     Raises:
         InvalidProxy, ValueError: The proxy's address is unusable.
     """
-    address = get_proxy(uri)
-    if address is None:
+    if proxy_bypass(f"{uri.host}:{uri.port}") or _is_in_excluded_network(uri.host):
         return None
+    address = get_proxy(uri) or getproxies().get("all")
+    if not address:
+        return None
+    address = address if "://" in address else f"http://{address}"
     proxy, parts = parse_proxy(address), urlsplit(address)
     if proxy.username is None:
         return proxy
     # up to version 16, `websockets` does not decode them
     return replace(proxy, username=unquote(parts.username or ""), password=unquote(parts.password or ""))
+
+
+def _is_in_excluded_network(host: str) -> bool:
+    """Return whether `NO_PROXY` has a network, such as 10.0.0.0/8, that contains a host; urllib compares names only."""
+    for entry in getproxies().get("no", "").split(","):
+        with contextlib.suppress(ValueError):  # a name
+            if ip_address(host) in ip_network(entry.strip(), strict=False):
+                return True
+    return False
 
 
 def proxy_for(url: str) -> ProxyAddress | None:
