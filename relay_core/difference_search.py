@@ -341,7 +341,7 @@ class PairedValues:
                 if self._found is not None and self._found.element is not None:  # the other agent knows the place
                     self._next = reply[: _HEAD.size] + self._found.encode(with_place=False)
         else:
-            self.rest = _decode_selection(reply[1:]) if kind == OTHER else Selection()
+            self.rest = Selection.parse(_parse(reply[1:])) if kind == OTHER else Selection()
 
     def _confirmed(self, found: _Found | None) -> None:
         first, second = (found, self._found) if self._side == 0 else (self._found, found)
@@ -401,10 +401,6 @@ def _first_different(one: bytes, other: bytes, width: int) -> int | None:
 
 def _other(selection: Selection | None = None) -> bytes:
     return _message(OTHER, _json((selection or Selection()).encode()))
-
-
-def _decode_selection(data: bytes) -> Selection:
-    return Selection.parse(_parse(data))
 
 
 def _json(value: object) -> bytes:

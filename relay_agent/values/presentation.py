@@ -257,10 +257,6 @@ def _column(value: Any) -> str:
     return _joined([f"{type(value).__name__}[{len(value):,}]", _short(dtype), shown])
 
 
-def _lazy(value: Any) -> str:
-    return f"{type(value).__name__} (not computed)"
-
-
 KINDS: dict[tuple[str, str], Callable[[Any], str]] = {
     ("torch", "UninitializedTensorMixin"): _uninitialized,
     ("torch", "DTensor"): _dtensor,
@@ -272,7 +268,7 @@ KINDS: dict[tuple[str, str], Callable[[Any], str]] = {
     ("pandas", "Index"): _column,
     ("polars", "DataFrame"): _table,
     ("polars", "Series"): _column,
-    ("polars", "LazyFrame"): _lazy,
+    ("polars", "LazyFrame"): lambda value: f"{type(value).__name__} (not computed)",
     ("jaxlib", "Array"): _jax_array,
     ("jaxlib", "ArrayImpl"): _jax_array,
     ("jax", "ArrayImpl"): _jax_array,

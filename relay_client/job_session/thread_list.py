@@ -73,10 +73,8 @@ class ThreadList:
         return {"threads": self._shown}
 
     def _bodies(self, entries: Iterable[_Entry]) -> list[Body]:
-        return [{"id": self._id(entry), "name": entry.name} for entry in entries]
-
-    def _id(self, entry: _Entry) -> int:
-        return self._ids.threads.give(entry.member.number, entry.thread)
+        give = self._ids.threads.give
+        return [{"id": give(entry.member.number, entry.thread), "name": entry.name} for entry in entries]
 
     # The ranks' threads:
 

@@ -42,10 +42,6 @@ def _text(rule: Callable[[str], str]) -> Rule:
     return lambda value: rule(value) if isinstance(value, str) else _DROPPED
 
 
-def _true(value: object) -> object:
-    return True if value is True else _DROPPED
-
-
 def _fields(names: str, **rules: Rule) -> Mapping[str, Rule]:
     return {**dict.fromkeys(names.split(), _value), **rules}
 
@@ -81,7 +77,7 @@ EVENTS: Mapping[str, Mapping[str, Rule]] = {
     "stopped": _fields("reason description threadId preserveFocusHint text allThreadsStopped hitBreakpointIds"),
     "continued": _fields("threadId allThreadsContinued"),
     "exited": _fields("exitCode pydevdReason"),  # the adapter beside an editor that listens reads the reason
-    "terminated": {"restart": _true},
+    "terminated": {"restart": lambda value: True if value is True else _DROPPED},
     "thread": _fields("reason threadId"),
     "output": _fields("category group variablesReference line column locationReference", **_OUTPUT),
     "breakpoint": _fields("reason", breakpoint=_BREAKPOINT),

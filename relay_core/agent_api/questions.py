@@ -93,14 +93,6 @@ class Question(AgentRequest):
         return f"{self.activity} of {describe_ranks(self.ranks)} for {user}"
 
 
-def _read_unchanged(value: object, _clean: Clean) -> object:
-    return value
-
-
-def _write_unchanged(value: object) -> object:
-    return value
-
-
 @dataclass(frozen=True)
 class Reply:
     """What one process replied to a question."""
@@ -108,7 +100,7 @@ class Reply:
     port: Port
     """The logical port of the process."""
     rank: int | None = None
-    answer: Annotated[object, Wire(read=_read_unchanged, write=_write_unchanged)] = None
+    answer: Annotated[object, Wire(read=lambda value, _: value, write=lambda value: value)] = None
     """Its answer as JSON, which the agent does not read; None if there is an error."""
     error: str = ""
     """Why the answer is missing."""
