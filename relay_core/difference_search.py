@@ -164,9 +164,6 @@ class PairedSearch:
         """The selections on the way to the difference."""
         self._messages = 0
 
-    def __repr__(self) -> str:
-        return f"<PairedSearch message {self._messages} {self._levels[-1][0]}>"
-
     def answer(self, message: bytes) -> Generator[Selection, Value, bytes]:
         """Return the message for the other agent, or for the client.
 
@@ -315,9 +312,6 @@ class PairedValues:
         self._next: bytes | None = _message(START, second.parts)
         self._found: _Found | None = None
         self._messages = 0
-
-    def __repr__(self) -> str:
-        return f"<PairedValues message {self._messages} {self.difference or self.rest or ''}>"
 
     def next(self) -> tuple[int, bytes] | None:
         """Return the number of an agent and the message for it; None at the end of the search."""

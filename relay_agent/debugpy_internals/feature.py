@@ -88,9 +88,6 @@ class Feature:
         self._failure_logged = threading.Lock()
         """Acquired by the thread that logs the failure, and never released."""
 
-    def __repr__(self) -> str:
-        return f"<Feature {'off' if self.is_off else 'on'}: {self.without}>"
-
     def is_available(self) -> bool:
         """True if this debugpy has all the functions and none of them has failed; their existence is checked once."""
         if not (self._was_checked or self.is_off):

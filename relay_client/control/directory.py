@@ -105,9 +105,6 @@ class ControlDirectory:
     def __init__(self, root: Path | None = None) -> None:
         self.root, *self._others = [root] if root else user_directories()
 
-    def __repr__(self) -> str:
-        return f"<ControlDirectory {self.root}>"
-
     def addresses(self) -> Iterator[Address]:
         """Yield the address in each file, without checking whether anything is listening there.
 

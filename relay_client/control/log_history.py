@@ -28,9 +28,6 @@ class LogHistory(logging.Handler):
         self.on_line = on_line
         self._lines: deque[LogLine] = deque(maxlen=MAX_LINES)
 
-    def __repr__(self) -> str:
-        return f"<LogHistory {len(self._lines)} lines>"
-
     def __enter__(self) -> LogHistory:
         for name in LOGGERS:
             logging.getLogger(name).addHandler(self)

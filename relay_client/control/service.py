@@ -68,9 +68,6 @@ class Subscriber:
         self.kinds: Collection[str] = ()
         self._send = send
 
-    def __repr__(self) -> str:
-        return f"<Subscriber {sorted(self.kinds)}>"
-
     def receive(self, event: Event) -> None:
         """Send an event if its kind was subscribed to."""
         if event.event in self.kinds:
@@ -114,9 +111,6 @@ class ControlService:
         tunnels.on_change = self._changed
         forwarder.on_change = self._changed
         logs.on_line = self._logged
-
-    def __repr__(self) -> str:
-        return f"<ControlService {self.client.id} subscribers={len(self.subscribers)}>"
 
     async def answer(self, request: Request, subscriber: Subscriber) -> Result:
         """Return the result of a request.

@@ -108,9 +108,6 @@ class Progress:
         """By base port: the counts of the job's ranks, and since when these have not changed."""
         self._reported: set[int] = set()
 
-    def __repr__(self) -> str:
-        return f"<Progress jobs={len(self._jobs)} reported={len(self._reported)}>"
-
     def due(self, jobs: Sequence[Mapping[str, Any]], now: float) -> list[int]:
         """Return which jobs have begun to hang; a job is returned only once until it makes progress again.
 

@@ -44,9 +44,6 @@ class AuditLog:
                 hint="specify another file with --audit-file",
             ) from error
 
-    def __repr__(self) -> str:
-        return f"<AuditLog {self.path}>"
-
     def write(
         self, tool: str, arguments: Mapping[str, object], *, outcome: str, detail: str, seconds: float, now: datetime
     ) -> None:

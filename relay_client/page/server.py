@@ -72,9 +72,6 @@ class Feed:
         """Number of events since relay-client started."""
         self._changed = asyncio.Event()
 
-    def __repr__(self) -> str:
-        return f"<Feed {self._count} events>"
-
     async def __aenter__(self) -> Feed:
         self._service.subscribers.add(self._subscriber)
         await self._service.answer(Subscribe(tuple(kind for kind in EVENTS if kind != "log")), self._subscriber)
@@ -165,9 +162,6 @@ class PageServer:
         """The connections that have not sent a request yet, each with the timer that closes it."""
         self._access = PageAccess(port, _secret)
         self._stack = contextlib.AsyncExitStack()
-
-    def __repr__(self) -> str:
-        return f"<PageServer {self._access}>"
 
     async def __aenter__(self) -> PageServer:
         runner = web.AppRunner(

@@ -177,9 +177,6 @@ class Rounds:
         self._counts: list[Mapping[str, int]] = []
         """The counts after the last round."""
 
-    def __repr__(self) -> str:
-        return f"<Rounds {'aligned' if self.is_aligned else f'{self._left:g} s left'}>"
-
     def next(self) -> float | None:
         """Return the length of the next round in seconds, or None if there is none."""
         if self.is_aligned or self.is_stopped or self.failed is not None or min(self._left, self._may_hold) <= 0:

@@ -44,9 +44,6 @@ class SaveDetector:
         self._known = self._last = state
         self._changed_at = 0.0
 
-    def __repr__(self) -> str:
-        return f"<SaveDetector {'saved' if self._known == self._last else 'changing'}>"
-
     def is_saved(self, state: FileState | None, now: float) -> bool:
         """Return True once for each version that has not changed for `QUIET_SECONDS`.
 

@@ -293,9 +293,6 @@ class NodeAnswers:
             EventDataRequest: self._event_data,
         }
 
-    def __repr__(self) -> str:
-        return f"<NodeAnswers {self._searches}>"
-
     async def answer(self, request: NodeRequest) -> Response:
         """Return the response to a request; raises RelayDebugError if the request failed."""
         if isinstance(request, Question):

@@ -112,9 +112,6 @@ class ProgramImage:
         self._pid = pid
         self._vector = self._read("auxv")
 
-    def __repr__(self) -> str:
-        return f"<ProgramImage of {self._pid}>"
-
     async def successor(self) -> str:
         """Return the name of the program with which the process has replaced itself; "" if it has not.
 
@@ -171,9 +168,6 @@ class ProcessExit:
                 self._descriptor = os.pidfd_open(pid)
             except OSError:  # it has already ended
                 self._has_ended = True
-
-    def __repr__(self) -> str:
-        return f"<ProcessExit of {self._pid}>"
 
     def __enter__(self) -> ProcessExit:
         return self

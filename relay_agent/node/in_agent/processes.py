@@ -122,9 +122,6 @@ class Endings:
         self._endings: dict[int, tuple[bool, Ending]] = {}
         """By port, the oldest first; True if a debugger was attached to the process."""
 
-    def __repr__(self) -> str:
-        return f"<Endings {list(self._endings)}>"
-
     def announced(self) -> tuple[Ending, ...]:
         """Return the endings of debugged processes after all others: a long announcement keeps the last ones only."""
         return tuple(ending for _, ending in sorted(self._endings.values(), key=lambda kept: kept[0]))

@@ -53,9 +53,6 @@ class Reach:
         if has_listened:
             self._timer.cancel()
 
-    def __repr__(self) -> str:
-        return f"<Reach {'done' if self._timer.cancelled() else 'trying'}>"
-
     def listening(self) -> None:
         """Report that the relay has accepted the agent."""
         self._timer.cancel()

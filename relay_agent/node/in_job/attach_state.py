@@ -73,9 +73,6 @@ class AttachState:
         """Waiting for a debugger is useless."""
         self.hopeless = Reached(self, State.HOPELESS)
 
-    def __repr__(self) -> str:
-        return f"<AttachState {self.state.name.lower()}>"
-
     @property
     def state(self) -> State:
         """The current state."""
@@ -99,9 +96,6 @@ class Reached:
     def __init__(self, owner: AttachState, *states: State) -> None:
         self._owner = owner
         self._states = states
-
-    def __repr__(self) -> str:
-        return f"<Reached {' or '.join(state.name for state in self._states)}: {self.is_set()}>"
 
     def is_set(self) -> bool:
         """Whether the state is one of these now."""

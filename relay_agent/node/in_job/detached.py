@@ -141,9 +141,6 @@ class Report:
         self._reading, self.writing = map(above_streams, os.pipe())
         self._own = [OwnDescriptor(self._reading), OwnDescriptor(self.writing)]
 
-    def __repr__(self) -> str:
-        return f"<Report {self._own}>"
-
     def __enter__(self) -> Report:
         return self
 
