@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping
 
 from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
-from relay_client.ui.text import parse_chosen_ranks, printable
+from relay_client.ui.text import parse_chosen_ranks
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.members import selects_port
@@ -16,6 +16,7 @@ from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.agent_api.requests import Failure, NodeRequest
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
+from relay_core.foreign import printable
 from relay_core.net.session.exchanges import MAX_BODY
 from relay_core.records import encode, parse, parse_or_none
 

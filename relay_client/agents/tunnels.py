@@ -42,12 +42,13 @@ from relay_client.agents.event_log import EventLog, describe_agent
 from relay_client.agents.roster import Claim, Destination, Roster, held_elsewhere
 from relay_client.agents.search import AgentSearch
 from relay_client.prefetch import ResponseCache
-from relay_client.ui.text import CHECK_PORTS, printable
+from relay_client.ui.text import CHECK_PORTS
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Request, stream_name
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
+from relay_core.foreign import printable
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.backoff import AttemptBudget, Backoff, NewRoleGrace, refused_for_good, refused_for_now
 from relay_core.hyco.sas import Credential

@@ -21,8 +21,8 @@ from relay_client.cli.common import (
     run_with_tunnels,
 )
 from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection
-from relay_client.ui.text import printable
 from relay_core.errors import RelayDebugError, TimedOut
+from relay_core.foreign import printable
 from relay_core.program.options import argument_type
 from relay_core.value_parsers import named, parse_port
 

@@ -1,6 +1,6 @@
 """The state of a running relay-client as other programs see it: nodes, ranks, local ports and connections.
 
-All times are Unix times. Texts from other machines are sanitized for display (`relay_client.ui.text`).
+All times are Unix times. Texts from other machines are sanitized for display (`relay_core.foreign.printable`).
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from relay_client.ports.connection_records import ConnectionRecord, Connections
 from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason
 from relay_client.ports.layers import RequestGuard
 from relay_client.prefetch import ResponseCache
-from relay_client.ui.text import printable
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Failure, Listen
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.foreign import printable
 from relay_core.layers.layer import Layer
 from relay_core.layers.stack import LayerStack
 from relay_core.net.loopback import until_accepted

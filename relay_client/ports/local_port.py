@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from relay_client.agents.roster import Destination
-from relay_client.ui.text import clock, printable
+from relay_client.ui.text import clock
 from relay_client.user_directory import make_private, shared_directory, user_directory
 from relay_core.errors import UsageError
+from relay_core.foreign import printable
 from relay_core.value_parsers import is_port
 
 __all__ = ["LocalPort", "PortLock", "PortLocked", "PortOwner", "all_ranks_port", "debugger_ports", "parse_forwards"]

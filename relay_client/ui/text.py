@@ -6,12 +6,10 @@ import time
 from collections.abc import Iterable
 
 from relay_core.errors import UsageError
-from relay_core.foreign import MAX_TEXT, printable
 from relay_core.value_parsers import MAX_PORT, expand_ranges, format_ranges, is_port, parse_ranges
 
 __all__ = [
     "CHECK_PORTS",
-    "MAX_TEXT",
     "MINUTE",
     "clock",
     "duration",
@@ -22,7 +20,6 @@ __all__ = [
     "parse_chosen_ranks",
     "parse_ports",
     "parse_ranks",
-    "printable",
 ]
 
 

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.foreign import configuration_name, console_output, escape_controls, failure, has_variable, notification
+from relay_core.foreign import (
+    MAX_TEXT,
+    configuration_name,
+    console_output,
+    escape_controls,
+    failure,
+    has_variable,
+    notification,
+    printable,
+)
 from relay_core.foreign import short_name as short
 from tests.support.hostile_texts import HOSTILE_TEXTS, links_in, sequences_in
 
@@ -100,3 +109,21 @@ def test_any_text(text: str) -> None:
     """The rules hold for any text."""
     assert [] == links_in(notification(text)) + links_in(failure(text))
     assert [] == sequences_in(console_output(text))
+
+
+@given(st.text(max_size=2000))
+def test_any_text_becomes_one_safe_line(text: str) -> None:
+    """Any text becomes one printable line of limited length."""
+    shown = printable(text)
+    assert shown.isprintable()
+    assert len(shown) <= MAX_TEXT
+
+
+def test_terminal_escapes_are_removed() -> None:
+    """Control codes and line breaks become spaces."""
+    assert "ValueError: [31mbad value" == printable("ValueError:\n\x1b[31mbad  value\n")
+
+
+def test_other_values_are_empty() -> None:
+    """Numbers, lists and null become an empty text."""
+    assert ["", "", ""] == [printable(None), printable(5), printable(["a"])]

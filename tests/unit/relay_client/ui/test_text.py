@@ -1,10 +1,8 @@
-"""Facts about durations, ranks and texts from other machines."""
+"""Facts about durations and ranks."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from relay_client.ui.text import MAX_TEXT, duration, format_ranks, printable
+from relay_client.ui.text import duration, format_ranks
 
 
 @pytest.mark.parametrize(
@@ -23,24 +21,6 @@ from relay_client.ui.text import MAX_TEXT, duration, format_ranks, printable
 def test_durations(seconds: float, text: str) -> None:
     """A duration has one or two units."""
     assert text == duration(seconds)
-
-
-@given(st.text(max_size=2000))
-def test_any_text_becomes_one_safe_line(text: str) -> None:
-    """Any text becomes one printable line of limited length."""
-    shown = printable(text)
-    assert shown.isprintable()
-    assert len(shown) <= MAX_TEXT
-
-
-def test_terminal_escapes_are_removed() -> None:
-    """Control codes and line breaks become spaces."""
-    assert "ValueError: [31mbad value" == printable("ValueError:\n\x1b[31mbad  value\n")
-
-
-def test_other_values_are_empty() -> None:
-    """Numbers, lists and null become an empty text."""
-    assert ["", "", ""] == [printable(None), printable(5), printable(["a"])]
 
 
 def test_lists_of_ranks() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay_client.ui.text import printable
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, State, TargetInfo
+from relay_core.foreign import printable
 from relay_core.records import encode, parse_or_none
 from relay_core.tunnel.frames import decode_json, encode_json
 from tests.unit.relay_core.agent_api.strategies import AGENTS, JSON, TARGETS
