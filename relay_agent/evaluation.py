@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import _symtable  # type: ignore[import-not-found] # typeshed lacks it; the job may have a file symtable.py
 import ast
 import builtins
 import contextlib
 import inspect
-import symtable
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -116,19 +116,24 @@ def _variables(frame: FrameType) -> dict[str, Any]:
     return {}
 
 
+_GLOBAL = (_symtable.GLOBAL_IMPLICIT, _symtable.GLOBAL_EXPLICIT)
+
+
 def _names_in(expression: str) -> set[str]:
     """Return the names that an expression takes from its surroundings; none if it is not an expression."""
     try:
-        tables = [symtable.symtable(expression.strip(), "<relay-client eval>", "eval")]
+        tables = [_symtable.symtable(expression.strip(), "<relay-client eval>", "eval")]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     found: set[str] = set()
     for table in tables:
         is_top = table is tables[0]
-        symbols = (one for one in table.get_symbols() if one.is_referenced())
-        # Since Python 3.12, the variables of comprehensions are assigned in the table around them.
-        found |= {one.get_name() for one in symbols if (not one.is_assigned() if is_top else one.is_global())}
-        tables.extend(table.get_children())
+        for name, flags in table.symbols.items():
+            scope = flags >> _symtable.SCOPE_OFF & _symtable.SCOPE_MASK
+            # Since Python 3.12, the variables of comprehensions are assigned in the table around them.
+            is_outer = not flags & _symtable.DEF_LOCAL if is_top else scope in _GLOBAL
+            found |= {name} if flags & _symtable.USE and is_outer else set()
+        tables.extend(table.children)
     return found
 
 

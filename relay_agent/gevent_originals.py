@@ -19,7 +19,7 @@ would then be unreadable. So `json` is always executed once more.
 What was rejected:
 
   * `gevent.monkey.get_original`: it returns single functions. The classes that are needed (`Event`, `Condition`,
-    `Queue`, `Popen`) are Python code, which finds its locks among the globals of its module, and these are patched.
+    `Popen`) are Python code, which finds its locks among the globals of its module, and these are patched.
     Hence the modules are executed again, with imports of their own.
   * Copies at the start of each job, before anything is patched: they take 35 to 80 ms on two busy cores and 0.6 MiB,
     and nearly no job uses gevent. A job may also have patched everything before it imports relay_agent.
@@ -54,7 +54,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import json
     import os
-    import queue
     import select
     import socket
     import subprocess
@@ -72,7 +71,6 @@ __all__ = [
     "keep_thread",
     "os",
     "prepare_imports",
-    "queue",
     "select",
     "socket",
     "subprocess",
@@ -85,7 +83,7 @@ GEVENT_VARIABLE = "GEVENT_SUPPORT"
 """debugpy's variable, which announces that the job will use gevent, even if gevent has not patched anything yet."""
 _EXTENSIONS = ("os", "_thread", "select")
 """Modules that gevent patches, and whose original functions it keeps."""
-_PYTHON = ("threading", "selectors", "socket", "queue", "subprocess")
+_PYTHON = ("threading", "selectors", "socket", "subprocess")
 """Modules that gevent patches, or that import functions from such modules; each one imports only modules that precede
 it here.
 """
@@ -309,7 +307,7 @@ def _correct_main_thread(copy: Any, ident: int) -> None:
 
 _copies = _Copies()
 if not TYPE_CHECKING:
-    os, queue, select, socket = map(_Module, ("os", "queue", "select", "socket"))
+    os, select, socket = map(_Module, ("os", "select", "socket"))
     subprocess, threading = map(_Module, ("subprocess", "threading"))
     json = _original_json()
     time = _loaded_again("time")

@@ -347,7 +347,11 @@ class Debugger:
             raise
         except Exception as error:
             missing = DEBUGPY_MISSING if getattr(error, "name", "") == "debugpy" else None
-            raise failed_import(error) or missing or RelayDebugError(f"debugpy did not start: {error}") from error
+            raise (
+                failed_import(error)
+                or missing
+                or RelayDebugError(f"debugpy did not start: {' '.join(str(error).split())}")
+            ) from error
         finally:
             if self._is_starting:
                 self._move(Event.FAILED)

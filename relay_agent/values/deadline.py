@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextvars
 import os
+from _contextvars import copy_context
+from _queue import Empty, SimpleQueue  # C code: the job may have a file queue.py, and gevent replaces `queue`
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from relay_agent.gevent_originals import queue, threading, time
+from relay_agent.gevent_originals import threading, time
 from relay_agent.values.torch_state import NotRead, read_torch_state, taken_over
 
 __all__ = ["FULL_DEADLINE", "REPR_DEADLINE", "Call", "TooLate", "call_within", "within_deadline"]
@@ -70,7 +71,7 @@ class Call:
         self.result: Any = None
         self.error: BaseException | None = None
         self._function: Callable[[], Any] | None = function
-        self._context = contextvars.copy_context()
+        self._context = copy_context()
         self._torch_state = read_torch_state()
 
     def execute(self) -> None:
@@ -98,7 +99,7 @@ class _Helper(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(name="relay-agent values", daemon=True)
-        self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._calls: SimpleQueue[Call] = SimpleQueue()
 
     @classmethod
     def available(cls) -> _Helper:
@@ -127,7 +128,7 @@ class _Helper(threading.Thread):
         while True:
             try:
                 call = self._calls.get(timeout=IDLE_TIME)
-            except queue.Empty:
+            except Empty:
                 with self.taking:
                     if self not in self.idle:  # a call is about to arrive
                         continue

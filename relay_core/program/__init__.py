@@ -1,1 +1,11 @@
-"""Entry point, logging, signal handling and credential options of the command line programs."""
+"""Entry point, logging, signal handling and credential options of the command line programs.
+
+A program imports the standard library's modules, also where PYTHONPATH leads to a project with a file `token.py`. The
+job that `relay-agent run` starts has an import path of its own.
+"""
+
+import os
+import sys
+
+_STANDARD_LIBRARY = os.path.dirname(os.__file__)  # noqa: PTH120 - pathlib could be a file of the project
+sys.path.sort(key=lambda entry: not str(entry).startswith(_STANDARD_LIBRARY) or "-packages" in str(entry))

@@ -54,9 +54,10 @@ NATIVE = """
 import gevent
 from gevent import monkey
 monkey.patch_all()
-from relay_agent.gevent_originals import os, queue, socket, subprocess, threading
+from _queue import SimpleQueue
+from relay_agent.gevent_originals import os, socket, subprocess, threading
 print(monkey.is_module_patched("threading"), sys.modules["threading"].Thread is not threading.Thread)
-arrived = queue.SimpleQueue()
+arrived = SimpleQueue()
 threading.Thread(target=lambda: arrived.put(subprocess.run(["true"]).returncode), daemon=True).start()
 print(arrived.get(timeout=3600), socket.socketpair()[0].__class__.__module__)
 """
@@ -138,7 +139,7 @@ def import_module():
     return "imported"
 
 started = []
-for name, work in (("queue", lambda: gevent_originals.queue.SimpleQueue.__name__), ("xmlrpc.client", import_module)):
+for name, work in (("socket", lambda: gevent_originals.socket.socketpair.__name__), ("xmlrpc.client", import_module)):
     lock = importlib._bootstrap._get_module_lock(name)
     lock.acquire()  # as this thread does while it imports the module
     start(in_thread, (work,))
@@ -198,7 +199,7 @@ def test_nothing_is_copied_without_gevent() -> None:
         ),
         pytest.param(*(ENDING, "joined\n"), id="a thread that makes the copies can be joined when it has ended"),
         pytest.param(
-            *(IMPORTING, "SimpleQueue\nimported\n"),
+            *(IMPORTING, "socketpair\nimported\n"),
             id="a thread copies without the locks of import, and can wait for those locks when it imports itself",
         ),
     ],

@@ -238,7 +238,7 @@ async def test_late_responses_are_dropped():
 
 
 async def test_each_event_is_examined_once_in_a_wait():
-    """The events that a wait does not take cost nothing when further events arrive, so a chatty job is no burden."""
+    """The events that a wait does not take cost nothing when further events arrive."""
     near, far = stream_pair()
     examined: list[int] = []
 

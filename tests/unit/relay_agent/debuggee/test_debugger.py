@@ -232,6 +232,25 @@ async def test_missing_debugpy():
     assert out[0].startswith("debugpy did not start: ")
 
 
+async def test_shadowed_module(tmp_path):
+    """The error is one line if a file of the project has the name of a module that debugpy needs."""
+    (tmp_path / "code.py").touch()
+    code = f"""
+        sys.path.insert(0, {str(tmp_path)!r})
+        sys.modules.pop("code", None)
+        from relay_agent.debuggee.debugger import debugger
+        from relay_core.errors import RelayDebugError
+        try:
+            debugger.arm()
+        except RelayDebugError as error:
+            print(repr(error.sentence))
+    """
+    status, (line,), _ = await run_job(code)
+    assert status == 0
+    assert "debugpy did not start: " in line
+    assert f"shadowed by: {tmp_path / 'code.py'} Please rename" in line
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring costs nothing there")
 async def test_release_gives_the_speed_back():
     """After `release` neither this thread nor a new one is traced."""
