@@ -18,8 +18,8 @@ from relay_core.errors import RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.records import parse_or_none
-from relay_core.tunnel import Settings
 from relay_core.tunnel.events import StreamOpened
+from relay_core.tunnel.limits import Settings
 from tests.support.deadline import DEADLINE
 from tests.support.relay import LocalRelay
 from tests.support.streams import local_server

@@ -13,29 +13,24 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from relay_core.tunnel import (
-    ENTROPY_SIZE,
-    AgentHandshake,
-    Attached,
-    ClientHandshake,
+from relay_core.tunnel.events import (
     DataReceived,
-    Death,
     EofReceived,
     Event,
     MessageReceived,
-    NotAttached,
-    ResetCode,
     RoundTrip,
-    Session,
     SessionOver,
-    SessionTable,
-    Settings,
     StatusReceived,
     StreamOpened,
     StreamReset,
     StreamWritable,
     TransportDead,
 )
+from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached
+from relay_core.tunnel.limits import Settings
+from relay_core.tunnel.outcomes import Death, ResetCode
+from relay_core.tunnel.session import Session
+from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTable
 
 ENTROPY = bytes(range(ENTROPY_SIZE))
 _POOL = random.Random(1).randbytes(1 << 20)

@@ -21,13 +21,15 @@ from relay_core.difference_search import PairedValues
 from relay_core.errors import ProtocolError, RelayDebugError, UsageError
 from relay_core.net.session.secure_channel import SecureChannel, TunnelIdentity
 from relay_core.records import encode, parse, parse_or_none
-from relay_core.tunnel import AgentHandshake, ClientHandshake, SessionTable, Settings, StreamOpened
+from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.frames import Frame
 from relay_core.tunnel.frames import FrameDecoder as TunnelDecoder
-from relay_core.tunnel.limits import Limits
+from relay_core.tunnel.handshake import ClientHandshake
+from relay_core.tunnel.limits import Limits, Settings
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import ProtocolBreach, Role
 from relay_core.tunnel.session import Session
+from relay_core.tunnel.sessions import AgentHandshake, SessionTable
 from relay_core.value_parsers import escape_controls
 from tests.fuzz.registry import NOW, as_json, as_text, documented, in_pieces, parser
 from tests.support.tunnel_link import ENTROPY

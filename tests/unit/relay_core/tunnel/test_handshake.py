@@ -2,10 +2,11 @@ import dataclasses
 
 import pytest
 
-from relay_core.tunnel import Attached, ClientHandshake, Limits, NotAttached, OverReason, Refusal, Settings
 from relay_core.tunnel.frames import HEADER_SIZE
-from relay_core.tunnel.limits import VERSION
+from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached
+from relay_core.tunnel.limits import VERSION, Limits, Settings
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed, Welcome
+from relay_core.tunnel.outcomes import OverReason, Refusal
 from tests.support.tunnel_link import Link, connected, pattern
 
 NONCE = b"n" * 16

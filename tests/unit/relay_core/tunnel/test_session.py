@@ -3,10 +3,12 @@
 import pytest
 
 from relay_core.errors import ConnectionLost
-from relay_core.tunnel import Attached, Death, Limits, OverReason, Refusal, ResetCode, frames
+from relay_core.tunnel import frames
 from relay_core.tunnel.frames import FrameDecoder
-from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_PENDING_MESSAGES, MIB, STALL, Settings
+from relay_core.tunnel.handshake import Attached
+from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_PENDING_MESSAGES, MIB, STALL, Limits, Settings
 from relay_core.tunnel.messages import Greeting
+from relay_core.tunnel.outcomes import Death, OverReason, Refusal, ResetCode
 from tests.support.tunnel_link import pattern
 
 # --- transports -----------------------------------------------------------------------------------------------

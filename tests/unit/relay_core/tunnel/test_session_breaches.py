@@ -2,9 +2,11 @@
 
 import pytest
 
-from relay_core.tunnel import Attached, Breach, Death, Limits, OverReason, ResetCode, Settings, frames
+from relay_core.tunnel import frames
 from relay_core.tunnel.frames import IGNORABLE, encode_code, encode_frame, encode_open, encode_u32, encode_u64
-from relay_core.tunnel.limits import MAX_PENDING_CONTROL
+from relay_core.tunnel.handshake import Attached
+from relay_core.tunnel.limits import MAX_PENDING_CONTROL, Limits, Settings
+from relay_core.tunnel.outcomes import Breach, Death, OverReason, ResetCode
 from tests.support.tunnel_link import Link, connected
 
 

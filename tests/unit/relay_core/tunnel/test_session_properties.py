@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from relay_core.errors import ConnectionLost
-from relay_core.tunnel import Attached, Breach, Limits, ResetCode, Settings, StreamLimitReached
 from relay_core.tunnel.frames import HEADER_SIZE
-from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_PENDING_CONTROL
+from relay_core.tunnel.handshake import Attached
+from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_PENDING_CONTROL, Limits, Settings
+from relay_core.tunnel.outcomes import Breach, ResetCode, StreamLimitReached
 from tests.support.tunnel_link import Link, Side, Wire, pattern
 
 side_names = st.sampled_from(["client", "agent"])

@@ -4,21 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.tunnel import (
-    ENTROPY_SIZE,
-    AgentHandshake,
-    Attached,
-    Death,
-    Limits,
-    NotAttached,
-    OverReason,
-    Refusal,
-    SessionTable,
-    Settings,
-)
 from relay_core.tunnel.frames import HEADER_SIZE, OPEN, encode_frame, encode_open
-from relay_core.tunnel.limits import REPLACE_IN_USE_AFTER, UNCONFIRMED_GRACE, VERSION
+from relay_core.tunnel.handshake import Attached, NotAttached
+from relay_core.tunnel.limits import REPLACE_IN_USE_AFTER, UNCONFIRMED_GRACE, VERSION, Limits, Settings
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed
+from relay_core.tunnel.outcomes import Death, OverReason, Refusal
+from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTable
 from tests.support.tunnel_link import ENTROPY, Link, connected
 
 HELLO = Greeting(Limits()).encode()

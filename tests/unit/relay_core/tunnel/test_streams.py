@@ -3,8 +3,8 @@
 import pytest
 
 from relay_core.errors import ConnectionLost
-from relay_core.tunnel import ResetCode
 from relay_core.tunnel.limits import KIB, MIB
+from relay_core.tunnel.outcomes import ResetCode
 from tests.support.tunnel_link import pattern
 
 

@@ -16,9 +16,12 @@ from relay_core.net.session.secure_channel import (
     TunnelKeyMissing,
     WrongTunnelKey,
 )
-from relay_core.tunnel import AgentHandshake, ClientHandshake, Refusal, Role, SessionTable, Settings
 from relay_core.tunnel.frames import HEADER_SIZE
+from relay_core.tunnel.handshake import ClientHandshake
+from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.messages import Refused
+from relay_core.tunnel.outcomes import Refusal, Role
+from relay_core.tunnel.sessions import AgentHandshake, SessionTable
 from tests.support.tunnel_link import ENTROPY
 
 KEY = bytes(range(32))
