@@ -7,7 +7,7 @@
 # make vsix    packs the extension for VS Code;  make dist  builds the wheel and the source distribution
 # make soak    runs the long stress tests;  make fuzz  sends hostile input to the parsers
 # make pictures  makes the pictures of README and the guides from the real programs
-# make faults  lets jobs lack resources and another user attack, and prints what was tried and what happened
+# make faults  lets jobs lack resources, agents forge texts and another user attack, and prints what was tried and what happened
 # make gpu     runs the tests that need a GPU, and prints their table;  make gpu-wheels  downloads what that needs
 # make rehearse-azure  follows docs/guides/azure.md against stand-ins for Azure, and provokes the documented failures
 # PYTHON=python3.12 selects another interpreter; each has its own virtual environment.

@@ -1,43 +1,18 @@
-"""Facts about an agent whose names, states and answers contain line breaks and escape sequences."""
+"""Facts about agents and a job whose names, states and answers contain every text of the corpus."""
 
+import json
 import re
-from base64 import b64encode
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+import pytest_asyncio
 
-from relay_core.agent_api.announcement import Ending
-from relay_core.agent_api.collectives import GroupRecord, NodeCollectives, Operation, ProcessCollectives
-from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value
-from relay_core.agent_api.members import Member
-from relay_core.agent_api.questions import NodeReplies, ReadEnvironment, Reply
-from relay_core.agent_api.requests import Collectives, Stacks
-from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
-from tests.support.fleet import KEY, Node, agent, process
+from relay_client.mcp.server import FROM_THE_JOB
+from tests.support.hostile_fleet import FORGED, MARK, Shown, commands, event_files, hostile_fleet, mcp, page
 from tests.support.pdb_jobs import looping, scripted
-from tests.support.ports import free_port
-from tests.support.programs import program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
 
 pytestmark = pytest.mark.e2e
-
-CONTROLS = "\r\x1b[2J\x1b]52;c;cGFzdGVk\x07\x1b]8;;http://host.invalid\x1b\\\\\x9b31m\u2028end\u202e"
-"""Codes that clear the screen, fill the clipboard, begin a link, set a colour and reverse the writing direction."""
-FORGED = f"alice\nrelay-client: error: forged{CONTROLS}"
-FRAMES = (Frame(FORGED, 7, FORGED, {FORGED: FORGED}),)
-COMMANDS = [
-    ["targets"],
-    ["stacks", "--locals"],
-    ["hang"],
-    ["eval", "loss"],
-    ["diff", "model"],
-    ["env", "all"],
-]
-OF_A_RUNNING_CLIENT = [["status"], ["attach", "0"], ["release", "0"], ["logs"]]
-
+ONE_RUN = pytest.mark.xdist_group("forged-texts")
 
 HOSTILE_JOB = f"""
 import sys, threading, time
@@ -63,60 +38,73 @@ exec(code, {{"work": work}})
 """
 
 
-class Forger(Node):
-    """A node whose answers consist of such texts."""
-
-    async def answer(self, request: Any) -> Any:
-        stacks = ProcessStacks(self.port, 0, 7, FORGED, (ThreadStack(FORGED, 1, True, FRAMES),), FORGED)
-        if isinstance(request, Stacks):
-            return NodeStacks((stacks,))
-        if isinstance(request, ReadEnvironment):
-            return NodeReplies((Reply(self.port, 0, {"variables": {FORGED: FORGED}, "left_out": 0}),))
-        if isinstance(request, Evaluate):
-            return NodeValues((Value((Member(self.port, 0),), FORGED, FORGED),))
-        if isinstance(request, Collectives):
-            group = GroupRecord(FORGED, FORGED, "other", (0, 1), 1, 0, (Operation(1, FORGED, FORGED, FORGED),))
-            return NodeCollectives(
-                (ProcessCollectives(self.port, FORGED, 0, 2, (group,), FORGED, FORGED, stacks, FORGED),)
-            )
-        return await super().answer(request)
-
-    @property
-    def port(self) -> int:
-        return next(iter(self.processes))
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def of_commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shown]:
+    """What all commands have shown."""
+    async with hostile_fleet(tmp_path_factory.mktemp("fleet")) as fleet:
+        return await commands(fleet)
 
 
-@pytest.fixture
-async def env(relay: LocalRelay, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """The environment of a relay-client, while such an agent runs."""
-    fields = {"rank": 0, "world": 1, "pid": 7, "script": FORGED, "cwd": FORGED, "state": "crashed", "detail": FORGED}
-    async with process(free_port(), FORGED, holder=FORGED, **fields) as rank:
-        ending = Ending(rank.logical_port + 1, 8, status=1, error=FORGED)
-        node = Forger(rank, host=FORGED, run=FORGED, cwd=FORGED, endings=(ending,))
-        async with agent(relay, node):
-            key = b64encode(KEY).decode()
-            own = {"RELAY_CLIENT_DIR": str(tmp_path / "own"), "RELAY_TUNNEL_KEY": key}
-            yield access(relay, tmp_path, "send", **own) | {"PORT": str(rank.logical_port)}
-
-
-async def test_commands(env: dict[str, str]) -> None:
+@ONE_RUN
+def test_terminal(of_commands: dict[str, Shown]) -> None:
     """All that a command writes is printable, and no line looks like one of relay-client's own."""
-    for command in COMMANDS:
-        finished = await run("relay_client", "--hc", HC, *command, env=env)
-        assert "alice" in finished.stdout + finished.stderr, command
-        assert [] == suspicious(finished.stdout + finished.stderr), command
+    shown = of_commands["terminal"]
+    assert [] == shown.harm
+    assert {} == shown.lacks(*("host", "run", "script", "detail", "holder", "stopped_at", "uncaught"))
+    assert {} == shown.lacks(*("file", "function", "thread", "how", "local_name", "local_value"))
+    assert {} == shown.lacks(*("description", "operation", "inputs", "called", "problem", "collectives_error"))
+    assert {} == shown.lacks(*("communicator", "remark", "ras_error"))
+    assert {} == shown.lacks(*("value", "place", "value_error", "failure", "variable", "variable_value"))
+    assert {} == shown.lacks(*("leaf", "leaf_kind", "note"))
 
 
-async def test_running_client(env: dict[str, str]) -> None:
-    """So is the log of a relay-client, and what other commands show of it."""
-    async with program("relay_client", "--hc", HC, "--ports", env["PORT"], env=env) as client:
-        await client.line("ready on")
-        for command in OF_A_RUNNING_CLIENT:
-            finished = await run("relay_client", *command, env=env)
-            assert [] == suspicious(finished.stdout + finished.stderr), command
-        stopped = await run("relay_client", "stop", env=env)
-        assert 0 == stopped.status
-        assert [] == suspicious((await client.finish()).stderr)
+@ONE_RUN
+def test_log(of_commands: dict[str, Shown]) -> None:
+    """So is the log of a relay-client."""
+    shown = of_commands["log"]
+    assert [] == shown.harm
+    assert {} == shown.lacks("host", "detail", "holder", "uncaught", "ending", "replaced_by")
+
+
+@ONE_RUN
+def test_events(of_commands: dict[str, Shown]) -> None:
+    """Each event is one line of printable JSON."""
+    shown = of_commands["events"]
+    assert [] == shown.harm
+    assert {} == shown.lacks("host", "detail", "holder", "uncaught", "ending", "replaced_by")
+    assert all(isinstance(json.loads(line), dict) for line in shown.texts)
+
+
+async def test_page(tmp_path: Path) -> None:
+    """The page's data is printable JSON, and its files have no text of an agent."""
+    async with hostile_fleet(tmp_path) as fleet:
+        shown = await page(fleet)
+    assert [] == shown["page"].harm
+    assert {} == shown["page"].lacks(
+        "host", "run", "script", "detail", "holder", "file", "local_value", "value", "place"
+    )
+    assert all(isinstance(json.loads(text), dict) for text in shown["page"].texts)
+    assert [] == [mark for text in shown["page files"].texts for mark in MARK.findall(text)]
+
+
+async def test_mcp(tmp_path: Path) -> None:
+    """A coding agent receives texts of an agent in the items of results only, each with their origin."""
+    async with hostile_fleet(tmp_path) as fleet:
+        shown = await mcp(fleet)
+    assert [] == shown["MCP"].harm
+    assert {} == shown["MCP"].lacks("host", "file", "function", "local_name", "local_value", "value", "failure")
+    assert [] == [mark for text in shown["MCP notes"].texts for mark in MARK.findall(text)]
+    results = [text for text in shown["MCP notes"].texts if "origin" in json.loads(text)]
+    assert len(shown["MCP"].texts) == len(results)
+    assert {FROM_THE_JOB} == {json.loads(text)["origin"] for text in results}
+
+
+async def test_copies_of_event_files(tmp_path: Path) -> None:
+    """The names of the copies are valid on every system, below the directory for them, and no program's options."""
+    async with hostile_fleet(tmp_path) as fleet:
+        shown = (await event_files(fleet))["file names"]
+    assert [] == shown.harm
+    assert {} == shown.lacks("host", "run")
 
 
 async def test_prompt(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`python -m tests.faults` (`make faults`): prints which faults and attacks were tried, and what happened.
 
-First, a job runs with each of `tests.support.faults`, alone and under `relay-agent run`. Then the tests run in which a
+First, a job runs with each of `tests.support.faults`, alone and under `relay-agent run`. Then agents put hostile texts
+into every field, and a table shows how many of them came out at each sink, and as what. Then the tests run in which a
 program has no descriptors left, another user of the machine tries to get something, or an agent announces too much;
 each is shown with the fact that it verifies.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.faults import FAULTS, MEMORY, Fault, alone_and_observed, can_mount
+from tests.support.hostile_fleet import TEXTS, Shown, commands, event_files, hostile_fleet, mcp, page
 from tests.support.programs import Finished
 from tests.support.relay import LocalRelay, local_relay
 
@@ -67,6 +69,30 @@ def _last_line(observed: Finished) -> str:
     return lines[-1].removeprefix("relay-agent: ") if lines else "-"
 
 
+async def run_texts() -> bool:
+    """Print how many texts of each field each sink has shown, and as what; return whether all of them as data."""
+    shown: dict[str, Shown] = {}
+    with tempfile.TemporaryDirectory() as name:
+        async with hostile_fleet(Path(name)) as fleet:
+            for take in (page, mcp, event_files, commands):  # the last one ends the ranks
+                shown |= await take(fleet)
+            fields = sorted({*fleet.nodes[0].filled, "path"})
+    print(f"\n{len(TEXTS)} texts, by field: how many each sink has shown, and as what")
+    print(f"{'':18}", *(f"{sink:10}" for sink in shown))
+    for field in fields:
+        print(f"{field:18}", *(f"{_cell(each, field):10}" for each in shown.values()))
+    for sink, each in shown.items():
+        for field, harm in each.harm:
+            print(f"{sink}: {field} came out as {harm!r}")
+    return not any(each.harm for each in shown.values())
+
+
+def _cell(shown: Shown, field: str) -> str:
+    count = len(shown.numbers(field))
+    is_harmful = field in {name for name, _ in shown.harm}
+    return f"{count} {'HARM' if is_harmful else 'data'}" if count or is_harmful else "-"
+
+
 class Facts:
     """A pytest plugin that prints the fact that each test verifies, and its outcome."""
 
@@ -86,6 +112,7 @@ class Facts:
 def main() -> int:
     """Run everything; return 1 if a job was harmed or an attack succeeded."""
     harmless = asyncio.run(run_faults())
+    harmless = asyncio.run(run_texts()) and harmless
     print("\nattacks by another user or by an agent, and programs without descriptors", flush=True)
     options = ("-o", "addopts=", "-p", "no:terminal", "-p", "no:randomly", "-k", SELECTION)
     failed = pytest.main([*options, *ATTACKS], plugins=[Facts()])
