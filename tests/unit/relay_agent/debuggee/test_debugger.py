@@ -217,7 +217,7 @@ async def test_arm_twice():
 
 
 async def test_missing_debugpy():
-    """The error in a job without debugpy states that debugpy did not start."""
+    """The error in a job without debugpy states that it is not installed, and where to install it."""
     code = """
         sys.modules["debugpy"] = None
         from relay_agent.debuggee.debugger import debugger
@@ -229,7 +229,7 @@ async def test_missing_debugpy():
     """
     status, out, _ = await run_job(code)
     assert status == 0
-    assert out[0].startswith("debugpy did not start: ")
+    assert out[0].startswith("debugpy is not installed in the job's Python")
 
 
 async def test_shadowed_module(tmp_path):
