@@ -83,9 +83,9 @@ GEVENT_VARIABLE = "GEVENT_SUPPORT"
 """debugpy's variable, which announces that the job will use gevent, even if gevent has not patched anything yet."""
 _EXTENSIONS = ("os", "_thread", "select")
 """Modules that gevent patches, and whose original functions it keeps."""
-_PYTHON = ("threading", "selectors", "socket", "subprocess")
+_PYTHON = ("threading", "selectors", "socket", "queue", "subprocess")
 """Modules that gevent patches, or that import functions from such modules; each one imports only modules that precede
-it here.
+it here. `queue` is for pydevd (`relay_agent.debuggee.gevent_support`).
 """
 _MAX_ATTEMPTS = 20
 _ATTEMPT_INTERVAL = 0.05
