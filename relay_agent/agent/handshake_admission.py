@@ -131,6 +131,9 @@ class RefusalLog:
         """Number of senders that were not logged in this period."""
         self._timer: asyncio.TimerHandle | None = None
 
+    def __repr__(self) -> str:
+        return f"<RefusalLog logged={len(self._logged)} further={self._further}>"
+
     def add(self, level: int, reason: str) -> None:
         """Log a reason, or count it if it was already logged in this period."""
         if self._timer is None:

@@ -231,6 +231,9 @@ class Tunnels:
         self.on_change: Callable[[], None] = lambda: None
         """Called after each change to the agents, to what they serve, or to the tunnels."""
 
+    def __repr__(self) -> str:
+        return f"<Tunnels {self._endpoint} agents={len(self._tunnels)}>"
+
     async def __aenter__(self) -> Tunnels:
         return self
 

@@ -121,6 +121,9 @@ class Control:
         self._tasks = TaskSet()
         self._lock = asyncio.Lock()
 
+    def __repr__(self) -> str:
+        return f"<Control ranks={sorted(self._sessions)}>"
+
     async def __aenter__(self) -> Control:
         return self
 

@@ -163,6 +163,9 @@ class PageServer:
         self._access = PageAccess(port, _secret)
         self._stack = contextlib.AsyncExitStack()
 
+    def __repr__(self) -> str:
+        return f"<PageServer {self._access}>"
+
     async def __aenter__(self) -> PageServer:
         runner = web.AppRunner(
             self._application(), access_log=None, shutdown_timeout=CLOSE_TIMEOUT, keepalive_timeout=IDLE_TIMEOUT

@@ -139,6 +139,7 @@ class Report:
 
     def __init__(self) -> None:
         self._reading, self.writing = map(above_streams, os.pipe())
+        os.set_blocking(self._reading, False)
         self._own = [OwnDescriptor(self._reading), OwnDescriptor(self.writing)]
 
     def __enter__(self) -> Report:
@@ -156,12 +157,11 @@ class Report:
 
         Raises:
             EOFError: the program has exited.
-            TimeoutError: the line was not complete in time.
+            TimeoutError: the line was not complete in time, or the job has closed the pipe and uses its number.
         """
         self._own.pop().close()  # otherwise the pipe would not end with the program
-        os.set_blocking(self._reading, False)
         received, deadline = b"", time.monotonic() + within
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and self._own[0].is_own:
             try:
                 chunk = os.read(self._reading, _CHUNK)
             except BlockingIOError:

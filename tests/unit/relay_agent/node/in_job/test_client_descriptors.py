@@ -50,12 +50,13 @@ os._exit(0)
 
 
 STARTING = """\
-import subprocess, threading
+import threading
 from relay_agent.node.in_job import client as module
+from relay_agent.node.in_job import connect
 module.START_TIME = 0
-sys.executable = "./slow-python"
-started, start = threading.Event(), subprocess.Popen
-subprocess.Popen = lambda *arguments, **options: (start(*arguments, **options), started.set())[0]
+sys.executable = "./python-slow"
+started, start = threading.Event(), connect.start_detached
+connect.start_detached = lambda *arguments: (start(*arguments), started.set())[0]
 """
 CLOSES_DURING_START = """\
 started.wait(3600)
@@ -109,7 +110,7 @@ async def test_job_closes_descriptors_that_it_has_not_opened(
 
 async def test_job_closes_descriptors_while_an_agent_starts(settings: dict[str, str], tmp_path: Path) -> None:
     """On a machine that is too busy for the job to wait for the start, the numbers are left to the job's new files."""
-    python = tmp_path / "slow-python"
+    python = tmp_path / "python-slow"
     python.write_text(SLOW_PYTHON.format(sys.executable))
     python.chmod(0o700)
     start = START.replace("TIMEOUT", "None").rpartition("print(")[0].replace("client = ", f"{STARTING}client = ")
