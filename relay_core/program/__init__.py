@@ -8,4 +8,7 @@ import os
 import sys
 
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)  # noqa: PTH120 - pathlib could be a file of the project
-sys.path.sort(key=lambda entry: not str(entry).startswith(_STANDARD_LIBRARY) or "-packages" in str(entry))
+_started = (getattr(sys, "argv", None) or [""])[0]
+# The import path of another program that uses this package is its own. `-m` stands until Python has found the module.
+if _started == "-m" or "relay" in os.path.basename(_started) + os.path.basename(os.path.dirname(_started)):  # noqa: PTH119,PTH120 - as above
+    sys.path.sort(key=lambda entry: not str(entry).startswith(_STANDARD_LIBRARY) or "-packages" in str(entry))

@@ -15,9 +15,8 @@ def test_the_standard_library_comes_first(package: str, tmp_path: Path) -> None:
     """A program starts as usual if PYTHONPATH has files of a project with names of the standard library."""
     for name in SHADOWED:
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('a file of the project')\n")
-    code = f"import sys; from {package}.cli import run; sys.argv[1:] = ['--version']; run()"
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-m", package, "--version"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
