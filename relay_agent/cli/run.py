@@ -47,8 +47,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "run",
         help="run a command and make its Python processes debuggable, without code changes",
         usage="%(prog)s [options] -- COMMAND ...",
-        description="Replaces itself with the command (exec; as PID 1, starts it). Each Python program in it, such as a "
-        "rank of torchrun, registers with this node's agent and can be debugged on demand, but not code from -c or stdin.",
+        description="Replaces itself with the command (exec; as PID 1, starts it). Each Python program in it, such as "
+        "a rank of torchrun, registers with this node's agent and can be debugged on demand, but not code from -c or "
+        "stdin.",
     )
     for setting in SETTINGS:
         _add_option(parser, setting)
