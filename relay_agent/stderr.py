@@ -56,8 +56,10 @@ def _is_writable(stream: Any) -> bool:
         return True
     if number == STDERR and not os.get_inheritable(number):
         return False
-    from relay_agent.gevent_originals import select  # noqa: PLC0415 - it needs `threading`
-
+    try:
+        from relay_agent.gevent_originals import select  # noqa: PLC0415 - it needs `threading`
+    except ImportError:  # the job has removed Python's directories from `sys.path`
+        return True
     if not hasattr(select, "poll"):
         return True
     waiting = select.poll()
