@@ -268,7 +268,8 @@ async def test_any_messages_through_a_tunnel(relay: LocalRelay) -> None:
     """Short and long messages both ways, over cuts: every byte arrives, with prefetch in between."""
     rng = random.Random(5)
     sizes = [rng.choice([10, 500, 70_000, MAX_PARSED, 600_000]) for _ in range(40)]
-    data = b"".join(encode({"type": "event", "event": "stopped", "text": rng.randbytes(n // 2).hex()}) for n in sizes)
+    response = {"type": "response", "request_seq": 1, "success": True, "command": "source"}
+    data = b"".join(encode({**response, "body": {"content": rng.randbytes(n // 2).hex()}}) for n in sizes)
     async with tunnelled(relay) as path:
         schedule = CutSchedule(path.chaos, seed=3)
         reader, writer = await asyncio.open_connection("127.0.0.1", path.port)
