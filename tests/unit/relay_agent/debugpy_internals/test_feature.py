@@ -73,6 +73,8 @@ NOT_MISSED = {
     (table.REACHING, "trace_dispatch"),  # not read where pydevd reaches all threads on its own
     (table.UNCAUGHT, "trace_dispatch"),  # read when a program begins under `relay-agent run`
     (table.FORKING, "additional_info"),  # set in any case
+    (table.FORKING, "_redirect_to"),  # set after a session with `redirectOutput`, as the next one
+    (table.RELEASE, "_redirect_to"),
     (table.CHILD_WAIT, "pydb_disposed"),  # read while it waits
     (table.UNSUPPORTED, "writer"),  # read at a request that debugpy does not support
 }

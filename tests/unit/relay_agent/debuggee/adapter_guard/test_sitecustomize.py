@@ -37,7 +37,7 @@ async def test_output_ends_with_the_job():
 
 
 async def test_job_without_standard_streams():
-    """The adapter's own descriptors, which then have the numbers of the streams, are left alone."""
+    """The adapter has the null device in their place, so that no descriptor of its own gets their numbers."""
     code = """
         import os, threading
         os.close(0)
@@ -50,7 +50,7 @@ async def test_job_without_standard_streams():
         port = int(await running.line())
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             await client.attach({}, within=DEADLINE)
-            assert ["1"] == null_descriptors(adapter(port))
+            assert ["0", "1", "2"] == null_descriptors(adapter(port))
             assert await running.finish() == (0, ["True"], "")
 
 
