@@ -175,12 +175,12 @@ def subprocess_in_use() -> Iterator[None]:
     """Let all code start processes with the original `subprocess` in this block.
 
     gevent's version works only in the thread of gevent's main loop. A greenlet that starts a process in the meantime
-    blocks that loop.
+    blocks that loop. And a job may have replaced the class `Popen` with a function or a mock.
     """
-    names = _saved().get("subprocess", ())
     module = vars(importlib.import_module("subprocess"))
-    patched = {name: module[name] for name in names}
-    module.update({name: getattr(subprocess, name) for name in names})
+    replaced = () if isinstance(module["Popen"], type) else ("Popen",)
+    patched = {name: module[name] for name in {*_saved().get("subprocess", ()), *replaced}}
+    module.update({name: getattr(_copies.find()["subprocess"], name) for name in patched})
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ import pytest
 
 from relay_agent.debuggee.debugpy_start import FILE_VARIABLE, own_adapter
 from tests.support.deadline import DEADLINE
+from tests.support.jobs import job
 
 REPORTING = (sys.executable, "-c", f"import os; open(os.environ[{FILE_VARIABLE!r}], 'w').write('{{}}\\n')")
 
@@ -84,3 +85,27 @@ def test_no_room_for_temporary_files(tmp_path, disk):
         timeout=DEADLINE,
     )
     assert "True\n" == result.stdout, result.stderr
+
+
+REPLACED = """
+    import os, subprocess
+    from unittest import mock
+    from relay_agent.debuggee.debugger import debugger
+    original = subprocess.Popen
+    subprocess.Popen = {replacement}
+    replacement = subprocess.Popen
+    print(debugger.arm(), flush=True)
+    try:
+        print(os.waitpid(-1, os.WNOHANG))
+    except ChildProcessError:
+        print("no child", subprocess.Popen is replacement, flush=True)
+"""
+
+
+@pytest.mark.parametrize("replacement", ["lambda *args, **options: original(*args, **options)", "mock.MagicMock()"])
+async def test_a_job_that_has_replaced_the_class(replacement: str) -> None:
+    """With a function or a mock in place of `Popen`, debugpy starts all the same, and not as a child of the job."""
+    async with job(REPLACED.replace("{replacement}", replacement)) as running:
+        assert await running.line() != ""
+        assert "no child True" == await running.line()
+        assert (0, [], "") == await running.finish()
