@@ -16,7 +16,7 @@ from relay_agent.inject._relay_debug_programs import what_runs
 from relay_agent.inject.eligibility import should_register
 from relay_agent.ranks import identify
 from relay_agent.settings.environment import from_environment, register_environment
-from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.model import DebugSettings, parse_ranks
 from relay_agent.stderr import report_failure, write_line
 from relay_core.errors import RelayDebugError
 
@@ -37,14 +37,15 @@ _SEARCHES = ("_get_module_details", "_get_main_module_details")
 """The functions that `runpy._run_module_as_main` calls first, for `-m` and for a directory or an archive."""
 
 
-def call_before_program(act: Callable[[], None]) -> None:
+def call_before_program(act: Callable[[], None], *, waits: bool) -> None:
     """Call a function in the main thread, once, just before the program of this process starts.
 
     Args:
         act: The function. It should not raise, because Python would report the exception as a missing program.
+        waits: Whether the function waits, and is therefore not called if the program cannot start.
     """
     kind, name = what_runs(sys.orig_argv)
-    gate = _Gate(act, os.path.abspath(name))  # noqa: PTH100 - pathlib costs 10 ms here
+    gate = _Gate(act, os.path.abspath(name), waits=waits)  # noqa: PTH100 - pathlib costs 10 ms here
     if kind == "script":
         sys.path_hooks.append(gate)
     if not (kind == "script" and name.endswith(".py")):
@@ -54,9 +55,10 @@ def call_before_program(act: Callable[[], None]) -> None:
 class _Gate:
     """A path hook and a wrapper for functions of `runpy`; it calls `act` and then lets Python continue."""
 
-    def __init__(self, act: Callable[[], None], script: str) -> None:
+    def __init__(self, act: Callable[[], None], script: str, *, waits: bool) -> None:
         self._act = act
         self._script = script
+        self._waits = waits
         self._searches: dict[str, Callable[..., Any]] = {}
         self._opened = False
 
@@ -64,7 +66,7 @@ class _Gate:
         """Handle a call as a path hook: call `act` for the script, and report that no path importer exists."""
         if os.path.abspath(path) == self._script:  # noqa: PTH100 - as above
             is_last = self._is_last()
-            if _can_start(path):
+            if not self._waits or _can_start(path):
                 self._open()
             _trace_program()
             if is_last:
@@ -82,7 +84,7 @@ class _Gate:
 
     def _search(self, name: str) -> Callable[..., Any]:
         def search(*args: Any) -> Any:
-            if isinstance(args[0], str) and not _can_start(_file_of(args[0])):
+            if self._waits and isinstance(args[0], str) and not _can_start(_file_of(args[0])):
                 found = self._searches[name](*args)  # raises what Python reports, or finds the module in another way
                 self._open()
                 return found
@@ -166,8 +168,10 @@ def register_process(*, is_child: bool) -> None:
             _raise_timeouts(settings)
         elif should_register(os.environ, sys.orig_argv, os.getpid()) is None:
             _raise_timeouts(settings)
-            os.environ.update(register_environment(identify(os.environ), os.getpid(), settings.port))
-            call_before_program(lambda: _start(settings))
+            identity = identify(os.environ)
+            os.environ.update(register_environment(identity, os.getpid(), settings.port))
+            waits = settings.wait > 0 and parse_ranks(settings.ranks).includes(identity)
+            call_before_program(lambda: _start(settings), waits=waits)
     except RelayDebugError as error:
         report_failure(error)
     except Exception as error:  # noqa: BLE001 - no error in the debugger may stop the job

@@ -208,6 +208,16 @@ async def test_without_an_existing_sitecustomize_nothing_is_missing(stage: Stage
     assert (0, ["[]"]) == (status, out)
 
 
+@pytest.mark.parametrize(("mode", "out"), [("on-demand", ["ran"]), ("wait", ["compiled", "ran"])])
+async def test_only_the_program_of_a_process_that_waits_is_compiled_before(stage: Stage, mode: str, out: list[str]):
+    """Another one starts no later than without us; a wait is not worth it if the program cannot start."""
+    # Python itself compiles the file without a text, which the event then lacks.
+    watch = "lambda event, found: event == 'compile' and found[0] and 'train' in str(found[1]) and print('compiled')"
+    stage.write("site/sitecustomize.py", f"{RECORDER}\nsys.addaudithook({watch})\n")
+    assert (0, out, "") == await stage.python(stage.write("train.py", "print('ran')"), RELAY_DEBUG=mode)
+    assert ["train.py"] == stage.programs()
+
+
 # What goes wrong:
 
 
