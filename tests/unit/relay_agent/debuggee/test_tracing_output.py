@@ -2,7 +2,7 @@
 
 from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
+from tests.support.jobs import Job, job
 
 CODE = """
     import logging, threading
@@ -10,7 +10,7 @@ CODE = """
     own = sys.stdout, sys.stderr
     for _ in range(2):
         print(debugger.arm(), flush=True)
-        debugger.wait_for_attach(3600, threading.Event())
+        print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
         redirected = logging.StreamHandler().stream  # stays in use after the session
         is_redirected = redirected is not own[1] and sys.stdout is not own[0]
         while debugger.is_attached():
@@ -22,7 +22,7 @@ REPLACED = """
     import threading
     from relay_agent.debuggee.debugger import debugger
     print(debugger.arm(), flush=True)
-    debugger.wait_for_attach(3600, threading.Event())
+    print(debugger.wait_for_attach(3600, threading.Event()), flush=True)
 
     class Upper:
         def __init__(self, stream):
@@ -36,10 +36,11 @@ REPLACED = """
 """
 
 
-async def session(port: int) -> None:
-    """Attach and disconnect."""
-    async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+async def session(running: Job) -> None:
+    """Attach to the port that a job has printed, and disconnect as soon as the job has noticed."""
+    async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
         await client.attach({}, redirectOutput=True, within=DEADLINE)
+        assert "True" == await running.line()
         await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
@@ -47,7 +48,7 @@ async def test_streams_are_put_back() -> None:
     """After each session, the job has its own streams, and a stream that it has stored passes on to its own only."""
     async with job(CODE) as running:
         for _ in range(2):
-            await session(int(await running.line()))
+            await session(running)
             assert "True True True" == await running.line()
         assert (0, [], "") == await running.finish()
 
@@ -55,6 +56,6 @@ async def test_streams_are_put_back() -> None:
 async def test_stream_of_the_job() -> None:
     """A stream with which the job has replaced the redirected one stays."""
     async with job(REPLACED) as running:
-        await session(int(await running.line()))
+        await session(running)
         assert "JOB" == await running.line()
         assert (0, [], "") == await running.finish()
