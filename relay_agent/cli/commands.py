@@ -117,7 +117,7 @@ def add_node_agent(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command, without a help text, so that `relay-agent --help` does not list it."""
     parser = commands.add_parser(
         NODE_AGENT,
-        description="Serves the processes of a node. relay_agent starts this command in a job and passes it two file "
+        description="Serves the processes of a node. relay_agent starts this command in a job and passes it file "
         "descriptors.",
     )
     parser.add_argument("root", type=Path, help="the node's directory")
@@ -135,19 +135,19 @@ def add_node_agent(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _run_node_agent(arguments: argparse.Namespace) -> int:
     """Run the node's agent until its last process has exited."""
-    if arguments.running is None:
-        _leave_process_tree()
-    else:
-        _report_running(arguments.running)
-    _receive_signals()
     try:
+        if arguments.running is None:
+            _leave_process_tree()
+        else:
+            _report_running(arguments.running)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that has started this process blocks all signals
         from relay_agent.node.in_agent.server import serve_node
         from relay_core.errors import RelayDebugError
         from relay_core.program import run
     except ImportError as error:
         _refuse(arguments, error)
         return 1
-    except (MemoryError, OSError) as error:  # no memory or descriptors are left
+    except (MemoryError, OSError) as error:  # no memory, descriptors or processes are left
         write_line(f"the agent process cannot start: {describe_exception(error)}")
         return 1
     try:
@@ -193,11 +193,6 @@ def _report_running(descriptor: int) -> None:
     with contextlib.suppress(OSError):  # it has exited
         os.write(descriptor, b"\n")
     os.close(descriptor)
-
-
-def _receive_signals() -> None:
-    """Unblock all signals: the thread of the job that has started this process blocks them."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 # `relay-agent serve`: makes ports of this machine available to clients.
