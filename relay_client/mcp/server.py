@@ -75,10 +75,10 @@ def bounded(items: Sequence[Mapping[str, Any]]) -> ToolResult:
     size = 0
     for item in items:
         short = shorten(item)
-        size += len(json.dumps(short, default=str))
-        if size > MAX_RESULT:
-            break
-        kept.append(short)
+        length = len(json.dumps(short, default=str))
+        if size + length <= MAX_RESULT:  # smaller items may follow
+            kept.append(short)
+            size += length
     notes = []
     if omitted := len(items) - len(kept):
         notes.append(f"{omitted} of {len(items)} items were left out; request fewer ranks or frames")

@@ -22,6 +22,14 @@ def test_many_items():
     assert len(json.dumps(asdict(found))) < MAX_RESULT + 1000
 
 
+def test_an_item_that_is_too_large():
+    """It alone is left out: those after it are returned."""
+    large = {"ranks": [2], "values": ["x" * 1000] * MAX_ELEMENTS}
+    small = [{"ranks": [0]}, {"ranks": [1]}]
+    found = bounded([small[0], large, small[1]])
+    assert (small, "1 of 3 items were left out; request fewer ranks or frames") == (found.items, found.note)
+
+
 def test_long_parts():
     """A long text and a long list within an item are shortened, which the note states."""
     found = bounded([{"text": "x" * (MAX_TEXT + 1), "ranks": list(range(MAX_ELEMENTS + 1))}])
