@@ -9,7 +9,7 @@ from relay_client.editor.job_view import JobView
 from relay_client.ui.rank_view import how_ended
 from relay_client.ui.text import CHECK_PORTS, duration, format_ports
 from relay_core.agent_api.announcement import Ending
-from relay_core.dap.messages import Body, Event, Request, Response
+from relay_core.dap.messages import Arguments, Body, Event, Request, Response
 from relay_core.foreign import Notification, failure, message_format
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "NOT_FOLLOWED",
     "PREFIX",
     "back_text",
+    "child_ended_text",
     "debugger_ended_text",
     "different_text",
     "ended_text",
@@ -143,6 +144,14 @@ def equal_text(view: JobView, path: str) -> str:
 def ended_text(view: JobView, ending: Ending) -> str:
     """Return how a target has ended."""
     return f"{view.subject} {how_ended(ending)}"
+
+
+def child_ended_text(attach: Arguments) -> str:
+    """Return the sentence for a child process that has ended at a breakpoint; the parent may have ended it."""
+    return (
+        f"the child process {attach.get('subProcessId')} ended while it was stopped. hint: if its parent ends children "
+        "that do not answer, raise that limit, such as gunicorn's --timeout or uvicorn's --timeout-worker-healthcheck"
+    )
 
 
 def debugger_ended_text(view: JobView, *, goes_on: bool) -> str:

@@ -13,7 +13,8 @@ beginning.
     attach, setBreakpoints      `attaching`: mappings, children, who holds the job, breakpoints that are not set
     disconnect, terminate       `ending`: only detach by default; answered here if no debugger is connected
     stopped                     the message of an exception moves to where it does not hide the name of the session
-    terminated                  `ending`: delayed until the agent has announced how the job has ended
+    terminated                  `ending`: delayed until the agent has announced how the job has ended, which it does
+                                not do for a child process
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from relay_client.compare.console import OnQuestion, question_of, with_statistic
 from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.ending import DisconnectGuard, SessionEnd
 from relay_client.editor.job_view import FindRoot, JobView
-from relay_client.editor.messages import IMPORTANT
+from relay_client.editor.messages import IMPORTANT, child_ended_text
 from relay_client.editor.notices import InterruptionNotices, Outbox, PeerTimeoutNotices, WaitingNotices
 from relay_core.dap.messages import Arguments, Event, Request, arguments_of, with_short_description
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
@@ -34,7 +35,7 @@ __all__ = ["EditorSession"]
 
 _COMMANDS = frozenset({"initialize", "attach", "disconnect", "terminate", "setBreakpoints"})
 """Requests whose responses are read."""
-_READ = _COMMANDS | {"stopped", "terminated"}
+_READ = _COMMANDS | {"stopped", "continued", "terminated"}
 
 
 class State(enum.Enum):
@@ -82,6 +83,7 @@ class EditorSession(Layer):
         self._state = State.ANSWERED if listens else State.WAITING
         self._is_inside = False
         """Whether the editor has received only part of a message, so that nothing can be inserted after it."""
+        self._is_stopped = False
         self._initialize: Request | None = None
         self._refusal = ""
         """The reason to send when `initialize` fails; "" if it will not fail."""
@@ -238,6 +240,11 @@ class EditorSession(Layer):
         """Return what the editor receives in place of a message."""
         if self._is_held(piece, now):
             return []
+        if piece.name == "terminated" and self._is_stopped and self._is_open and self._attach.is_child:
+            self._outbox.show(child_ended_text(self._attach.sent or {}), IMPORTANT)
+            return [*self._outbox.take(), piece]
+        if piece.name in {"stopped", "continued"}:
+            self._is_stopped = piece.name == "stopped"
         if piece.name == "stopped" and (event := piece.event()) is not None:
             return [_with_short_description(piece, event)]
         if (response := piece.response()) is None:

@@ -150,3 +150,21 @@ def test_a_request_that_the_lost_debugger_leaves_open_is_answered() -> None:
     editor.send({"seq": 9, "type": "request", "command": "disconnect", "arguments": {}})
     editor.conclude("the agent is gone", may_return=True)
     assert [("disconnect", 9)] == [(message["command"], message["request_seq"]) for message in editor.received]
+
+
+@pytest.mark.parametrize(
+    ("events", "is_shown"), [(["stopped"], True), (["stopped", "continued"], False), ([], False)], ids=str
+)
+def test_a_child_process_that_ends_while_it_is_stopped(events: list[str], is_shown: bool) -> None:
+    """A line before `terminated` says so, and what may have ended it; there is none if it ends as it runs."""
+    editor = Editor(RANK)
+    editor.session.has_stream = True
+    editor.send(INITIALIZE)
+    editor.answer(response(1, "initialize"))
+    editor.send({"seq": 2, "type": "request", "command": "attach", "arguments": {"subProcessId": 4711}})
+    editor.answer(*({"seq": 9, "type": "event", "event": name, "body": {"threadId": 1}} for name in events))
+    editor.received.clear()
+    editor.answer(TERMINATED)
+    assert [*["output"] * is_shown, "terminated"] == [message["event"] for message in editor.received]
+    sentence = "important: the child process 4711 ended while it was stopped. hint: if its parent ends children"
+    assert is_shown == any(line.startswith(sentence) for line in editor.lines())
