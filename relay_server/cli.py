@@ -87,7 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--namespace",
         default="localhost",
         metavar="HOST",
-        help="host name that clients use (default: %(default)s)",
+        help="host name that clients use; unless it is 'localhost', other machines can connect (default: %(default)s)",
     )
     serve = commands.add_parser(
         "serve",

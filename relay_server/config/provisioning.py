@@ -4,6 +4,7 @@
     <hc>.agent.connection         connection string for relay-agent, with only the Listen right
     <hc>.client.connection        connection string for relay-client, with only the Send right
     tls/                          private CA and server certificate
+    .gitignore                    keeps these files out of a repository
 
 Both connection strings of a hybrid connection contain the same tunnel key, which the relay does not know. Files with
 keys are readable by their owner only. For `NAME:SIZE`, the hybrid connections of a family are created, with the same
@@ -23,7 +24,7 @@ from relay_core.hyco.address import Endpoint, FamilyName
 from relay_core.hyco.connection_string import TUNNEL_KEY_BYTES
 from relay_server.config import certificates
 from relay_server.config.file import parse
-from relay_server.config.model import RelayConfig
+from relay_server.config.model import RelayConfig, is_loopback
 
 __all__ = ["Provisioned", "connection_string", "provision"]
 
@@ -32,7 +33,7 @@ _HEAD = """\
 
 [relay]
 namespace = "{namespace}"
-bind = "127.0.0.1"
+bind = "{bind}"
 port = {port}
 
 [tls]
@@ -77,14 +78,16 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
     Args:
         directory: Created if it does not exist.
         paths: Names of the hybrid connections, or `NAME:SIZE` for families.
-        namespace: Host name that clients use.
+        namespace: Host name that clients use. Unless it is a loopback name, the relay accepts connections from other
+            machines.
         port: Port to listen on.
 
     Raises:
         ConfigurationError: A name is invalid, a file exists already, or the directory cannot be written to.
     """
     keys = {path: (_new_key(), _new_key()) for path in paths}
-    text = _HEAD.format(namespace=namespace, port=port) + "".join(
+    bind = "127.0.0.1" if is_loopback(namespace) else "0.0.0.0"  # noqa: S104 - the user has named this machine
+    text = _HEAD.format(namespace=namespace, bind=bind, port=port) + "".join(
         _CONNECTION.format(path=sibling, agent_key=agent, client_key=client)
         for path, (agent, client) in keys.items()
         for sibling in _siblings(path)
@@ -103,6 +106,8 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
                 )
                 certificates.write_private(file, f"{line}\n".encode())
         certificates.write_private(config_file, text.encode())
+        if not (ignored := directory / ".gitignore").exists():
+            ignored.write_text("relay.toml\n*.connection\ntls/\n")
     except OSError as error:
         raise ConfigurationError(f"cannot write to {directory}: {error.strerror}") from error
     return Provisioned(config_file, _make_certificates(config), tuple(files.values()))

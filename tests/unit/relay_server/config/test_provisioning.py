@@ -1,3 +1,5 @@
+import subprocess
+
 import pytest
 
 from relay_core.errors import ConfigurationError
@@ -46,6 +48,25 @@ def test_a_family_has_one_pair_of_connection_strings(tmp_path):
         parsed = ConnectionString.parse(file.read_text())
         assert paths == [sibling.path for sibling in parsed.endpoint().siblings]
         assert parsed.key in {key for rule in config.hybrid_connections[2].rules for key in rule.keys}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "bind"), [("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("relay.test", "0.0.0.0")]
+)
+def test_other_machines_can_connect_if_the_relay_has_a_name_for_them(tmp_path, namespace, bind):
+    """Otherwise the relay listens on loopback."""
+    assert bind == load(provision(tmp_path, ["myhc"], namespace=namespace, port=1).config_file).bind
+
+
+def test_a_repository_ignores_the_files(tmp_path):
+    """Git lists none of them, although they contain keys; an existing .gitignore stays as it is."""
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    provision(tmp_path / "relay", ["myhc"], namespace="localhost", port=1)
+    status = subprocess.run(["git", "status", "--porcelain", "-uall"], cwd=tmp_path, check=True, capture_output=True)
+    assert status.stdout == b"?? relay/.gitignore\n"
+    (tmp_path / ".gitignore").write_text("mine\n")
+    provision(tmp_path, ["myhc"], namespace="localhost", port=1)
+    assert (tmp_path / ".gitignore").read_text() == "mine\n"
 
 
 def test_files_with_keys_are_private(tmp_path):
