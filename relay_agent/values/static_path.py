@@ -97,6 +97,9 @@ def _element(value: Any, key: Any) -> Any:
         return list.__getitem__(value, key)
     if issubclass(kind, tuple) and type(key) is int:
         return tuple.__getitem__(value, key)
+    if tables := module_tables(value):  # ModuleList, Sequential and ModuleDict keep their elements as submodules
+        is_from_end = type(key) is int and key < 0
+        return _of_module(value, str(key + dict.__len__(tables[-1]) if is_from_end else key))
     raise _would_execute(f"[{key!r}]", value)
 
 

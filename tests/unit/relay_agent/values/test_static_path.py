@@ -60,6 +60,21 @@ def test_data_is_read(steps: tuple[tuple[str, Any], ...], expected: object):
 
 
 @pytest.mark.parametrize(
+    ("name", "key", "expected"), [("layers", 1, 1), ("layers", -2, 0), ("blocks", 0, 1), ("named", "first", 0)]
+)
+def test_elements_of_torch_modules(name: str, key: int | str, expected: int):
+    """Those of ModuleList, Sequential and ModuleDict are submodules, which are read without their `__getitem__`."""
+    nn = pytest.importorskip("torch", reason="torch is not installed").nn
+    first, second = nn.Linear(1, 1), nn.Linear(2, 2)
+    model = nn.Module()
+    model.layers, model.blocks = nn.ModuleList([first, second]), nn.Sequential(second)
+    model.named = nn.ModuleDict({"first": first})
+    assert read_path(model, ("attribute", name), ("element", key)) is (first, second)[expected]
+    with pytest.raises(LookupError, match="has no attribute '7'"):
+        read_path(model, ("attribute", name), ("element", 7))
+
+
+@pytest.mark.parametrize(
     "step", [("attribute", "computed"), ("attribute", "method"), ("attribute", "__class__"), ("element", 0)]
 )
 def test_code_is_not_executed(step: tuple[str, Any]):
