@@ -38,6 +38,12 @@ from tests.support.ports import free_port
 from tests.support.streams import Handler, carry_to, echo, local_server
 
 
+@pytest.fixture(autouse=True)
+def _full_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier tests of this process have repeated dials, too."""
+    monkeypatch.setattr(handshake, "_further_dials", AttemptBudget(rate=1.0, burst=8.0))
+
+
 @pytest.fixture
 def trusted(tls_directory: Path) -> ssl.SSLContext:
     """A client context that trusts the test CA."""
