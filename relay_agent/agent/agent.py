@@ -129,6 +129,7 @@ class Agent:
             on_request=self._requested,
             on_status=self._status_received,
             on_over=self._update_held_jobs,
+            on_contact=self._holders.contact_changed,
             settings=settings or tunnel_settings(grace=Grace().idle),
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )

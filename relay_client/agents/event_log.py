@@ -128,8 +128,8 @@ def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> 
 
 
 def _attachment_changes(old: Attachment | None, new: Attachment | None, where: str, now: float) -> Iterator[AgentEvent]:
-    if new is not None and (old is None or old.user != new.user):
-        yield AgentEvent(f"{where} is held by {new.user}")
+    if new is not None and (old is None or old.who != new.who):
+        yield AgentEvent(f"{where} is held by {new.who}")
     elif old is not None and new is None:
         held = f" after {duration(now - old.since)}" if old.since is not None else ""
         yield AgentEvent(f"{where} is free: {old.user} disconnected{held}")
@@ -169,7 +169,7 @@ def describe_state(target: TargetInfo, now: float) -> str:
     view = rank_view(target)
     if target.attachment is None:
         return view.text
-    held = f"held by {target.attachment.user}"
+    held = f"held by {target.attachment.who}"
     if target.attachment.since is not None:
         held += f" for {duration(now - target.attachment.since)}"
     return held if view.kind is Kind.RUNNING else f"{view.text}, {held}"

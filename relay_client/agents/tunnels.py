@@ -44,7 +44,7 @@ from relay_client.agents.search import AgentSearch
 from relay_client.prefetch import ResponseCache
 from relay_client.ui.text import CHECK_PORTS
 from relay_core.agent_api import VERSION
-from relay_core.agent_api.announcement import AgentId, AgentInfo
+from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import Request, stream_name
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError
@@ -71,6 +71,7 @@ __all__ = [
     "NotForwarded",
     "StreamHandler",
     "Tunnels",
+    "blocking_holder",
     "describe_agents",
     "disconnected_error",
     "no_agent_error",
@@ -266,6 +267,18 @@ class Tunnels:
         driver = self._tunnels[agent_id].driver
         stream = driver.open(destination.port, encode(StreamMetadata(_user(), prefetch)))
         return stream, [ResponseCache()] if prefetch else []
+
+    async def release(self, port: int) -> bool:
+        """End the session of a client of this user that is not connected any more; return whether one held the target.
+
+        Raises:
+            RelayDebugError: as in `open`.
+        """
+        claim = self.roster.owner(port, time.time())
+        if claim is None or claim.target.attachment is None or blocking_holder(claim.target) is not None:
+            return False
+        (await self.open(port)).abort()  # the agent ends that session if the user connects with another client
+        return True
 
     def leads_to_process(self, destination: Destination) -> bool:
         """True if the destination is a process, which only debuggers may connect to."""
@@ -515,6 +528,12 @@ class Tunnels:
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this client does not accept connections to {event.target}")
         else:
             handler(driver, stream, event)
+
+
+def blocking_holder(target: TargetInfo) -> str | None:
+    """Return whose debugger keeps this user from attaching to a target; None if nobody's, or if it would give way."""
+    held = target.attachment
+    return None if held is None or (held.is_away and held.user == _user()) else held.who
 
 
 def _user() -> str:

@@ -256,6 +256,7 @@ async def _attach(
     """
     import asyncio
 
+    from relay_client.agents.tunnels import blocking_holder
     from relay_client.control.messages import Attached
     from relay_client.ports.forwarder import LOCAL_HOST
     from relay_client.ports.rank_port import (
@@ -277,6 +278,6 @@ async def _attach(
     local = await open_rank_port(forwarder, claim, port)
     await wake(tunnels, claim)
     logger.info("%s (%s:%d)", how_to_attach(claim, local.port), LOCAL_HOST, local.port)
-    holder = target.attachment.user if target.attachment else None
+    holder = blocking_holder(target)
     show(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host, holder=holder))
     await asyncio.Event().wait()

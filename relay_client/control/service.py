@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from relay_client.agents.roster import Claim, Destination
-from relay_client.agents.tunnels import Tunnels
+from relay_client.agents.tunnels import Tunnels, blocking_holder
 from relay_client.control.changes import changes
 from relay_client.control.log_history import LogHistory
 from relay_client.control.messages import (
@@ -195,7 +195,7 @@ class ControlService:
                 await self._close(port)
             raise
         logger.info("%s", how_to_attach(claim, port))
-        holder = target.attachment.user if target.attachment else None
+        holder = blocking_holder(target)
         return Attached(target.port, port, LOCAL_HOST, is_new, target.rank, claim.agent.host, holder)
 
     async def _attach_all(self, _request: AttachAll, _subscriber: Subscriber) -> AttachedAll:
@@ -267,6 +267,8 @@ class ControlService:
         closed = tuple(port for port in ports if port in self._on_demand)
         for port in closed:
             await self._close(port)
+        if not count and not closed:
+            count = sum([await self._tunnels.release(target.port) for target in targets])
         if not count and not closed:
             raise _nothing_to_release(targets[0].label, targets[0].holder)
         if count:

@@ -135,7 +135,7 @@ def _target(
         detail=found.detail or None,
         since=view.since,
         until=found.until,
-        holder=found.attachment.user if found.attachment else None,
+        holder=found.attachment.who if found.attachment else None,
         held_since=found.attachment.since if found.attachment else None,
         local_ports=tuple(port.port for port in ports if not port.is_editor),
         attached_here=any(connection.state == Connection.CONNECTED for connection in mine),

@@ -86,7 +86,7 @@ class Target:
     """Unix time when what it is doing began."""
     until: float | None = None
     holder: str | None = None
-    """`user@host` of the attached debugger."""
+    """`user@host` of the attached debugger; ` (not connected)` follows while its client has no connection."""
     held_since: float | None = None
     local_ports: tuple[int, ...] = ()
     """Ports on this machine that lead to this process."""

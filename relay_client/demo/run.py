@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 import tempfile
 import textwrap
@@ -52,7 +51,6 @@ def run_demo(
 
 
 async def _demo(*, hold: bool, chaos: bool, verbose: bool, condition: str) -> None:
-    _stop_on_hangup()
     sample, report = find_sample(), _make_reporter()
     report("starting a relay, a training job with its agent, and relay-client, all on this machine")
     try:
@@ -150,9 +148,3 @@ def _make_reporter() -> Callable[[str], None]:
 def _show_output(running: DemoEnvironment) -> None:
     for child in running.children:
         print(f"--- {child.name} printed:", child.output().rstrip(), sep="\n", file=sys.stderr, flush=True)
-
-
-def _stop_on_hangup() -> None:
-    """Shut down when the terminal is closed; the programs run in separate sessions and would otherwise continue."""
-    if hasattr(signal, "SIGHUP"):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)

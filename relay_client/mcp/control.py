@@ -188,7 +188,7 @@ class Control:
             return
         since = "" if holder.since is None else f" (since {clock(holder.since)})"
         raise ControlRefused(
-            f"{claim.target.label} is being debugged by {holder.user}{since}",
+            f"{claim.target.label} is being debugged by {holder.who}{since}",
             hint="use the read-only tools, which still work, or ask that user to detach",
         )
 

@@ -121,7 +121,7 @@ def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
         pushes=target.pushes,
         is_stopped=bool(attachment and attachment.is_stopped),
         peer_timeout=target.peer_timeout,
-        holder=f"held by {attachment.user}{since}" if attachment else "",
+        holder=f"held by {attachment.who}{since}" if attachment else "",
     )
 
 

@@ -219,7 +219,7 @@ def _urgency(row: Row) -> int:
 
 def _row(agent: AgentInfo, target: TargetInfo, view: RankView, now: float) -> Row:
     attached = target.attachment
-    held = f"{attached.user}{_ago(attached.since, now, ', ')}" if attached else ""
+    held = f"{attached.who}{_ago(attached.since, now, ', ')}" if attached else ""
     numbers = (target.rank, target.port, target.pid)
     rank, port, pid = ("" if number is None else str(number) for number in numbers)
     used = usage_cells(agent.usage, target.port)

@@ -178,6 +178,8 @@ class Attachment:
     """`user@host` of the client."""
     since: Annotated[float | None, Wire("held_since")] = None
     """Unix time by the node's clock."""
+    is_away: Annotated[bool, Wire("away")] = False
+    """Whether the client has no connection at the moment; an agent cannot know whether the client has been killed."""
     is_stopped: Annotated[bool | None, Wire("stopped")] = None
     """Whether the debugger has stopped the process; None if the agent does not announce it."""
     stopped_at: str = ""
@@ -189,6 +191,11 @@ class Attachment:
     """Unix time by the node's clock."""
     resumed_since: float | None = None
     """Unix time by the node's clock when the process last resumed; None if it is stopped or was not stopped before."""
+
+    @property
+    def who(self) -> str:
+        """The user as shown to others: `bob@laptop`, or `bob@laptop (not connected)`."""
+        return f"{self.user} (not connected)" if self.is_away else self.user
 
 
 @dataclass(frozen=True)

@@ -121,9 +121,10 @@ FORCED_EXIT_AFTER = 1.0
 
 
 def run_until_stopped(coroutine: Coroutine[Any, Any, Any], *, closing: str = "") -> int:
-    """Run `coroutine` until it completes, or until SIGINT or SIGTERM cancels it.
+    """Run `coroutine` until it completes, or until SIGINT, SIGTERM, or SIGHUP of a closed terminal, cancels it.
 
     A second signal ends the process within `FORCED_EXIT_AFTER`, even if the coroutine or a thread does not end.
+    A second SIGHUP does not: terminal and shell send one each.
 
     Args:
         coroutine: The program.
@@ -158,8 +159,10 @@ async def _run(coroutine: Coroutine[Any, Any, Any], closing: str, force: Callabl
     task = loop.create_task(coroutine, name="main")
     stopped = False
 
-    def stop() -> None:
+    def stop(is_hangup: bool) -> None:
         nonlocal stopped
+        if stopped and is_hangup:
+            return
         if stopped:
             force()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -173,7 +176,9 @@ async def _run(coroutine: Coroutine[Any, Any, Any], closing: str, force: Callabl
 
     with contextlib.suppress(NotImplementedError):  # Windows
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
+            loop.add_signal_handler(number, stop, False)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # after `nohup`, it is ignored
+            loop.add_signal_handler(signal.SIGHUP, stop, True)
     try:
         await task
     except asyncio.CancelledError:

@@ -76,6 +76,7 @@ class AgentTunnels:
         on_request: Called with each request in a message, its client, and the function that responds to it.
         on_status: Called with each status that a client sends.
         on_over: Called when a session has ended.
+        on_contact: Called when a session has lost its transport, or has a new one.
         settings: Limits and timers.
         grace: How long sessions are kept without a transport.
     """
@@ -89,6 +90,7 @@ class AgentTunnels:
         on_request: Callable[[bytes, ClientInfo, Respond], None] | None = None,
         on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
         on_over: Callable[[], None] = lambda: None,
+        on_contact: Callable[[], None] = lambda: None,
         settings: Settings | None = None,
         grace: Grace | None = None,
     ) -> None:
@@ -98,6 +100,7 @@ class AgentTunnels:
         self._on_request = on_request
         self._on_status = on_status
         self._on_over = on_over
+        self._on_contact = on_contact
         self._statuses: dict[bytes, Mapping[str, object]] = {}
         """The last status of each session."""
         self._grace = grace or Grace()
@@ -183,6 +186,7 @@ class AgentTunnels:
         driver = self._drivers.get(session.id) or self._add_driver(session)
         user = parse(ClientInfo, session.peer.info).user or "a client"
         logger.info("%s %s", user, "connected" if attached.new else "reconnected")
+        self._on_contact()
         reason = await driver.run_transport(transport, attached.epoch, attached.trailing, attached.reply)
         if session.over:
             logger.info("%s disconnected: %s", user, session.over.text or session.over.reason.value)
@@ -190,6 +194,7 @@ class AgentTunnels:
             logger.info(
                 "lost the transport to %s (%s); keeping its connections for %.0f s", user, reason, session.grace
             )
+            self._on_contact()
 
     def _add_driver(self, session: Session) -> SessionDriver:
         def opened(stream: SessionStream, event: StreamOpened) -> None:

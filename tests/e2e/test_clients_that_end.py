@@ -1,0 +1,83 @@
+"""Facts about a relay-client that ends at a breakpoint: its terminal is closed, or it is killed."""
+
+import contextlib
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from relay_client.dap import DapClient
+from relay_core.compat import timeout
+from tests.support.deadline import DEADLINE
+from tests.support.debuggee import LINE
+from tests.support.ports import free_port
+from tests.support.programs import Program, program, run
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, running_client, running_job
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = """\
+import itertools, time
+for number in itertools.count():
+    square = number * number
+    time.sleep(0.02)
+"""
+
+
+@contextlib.asynccontextmanager
+async def stopped_rank(relay: LocalRelay, directory: Path) -> AsyncIterator[Program]:
+    """A relay-client whose editor has stopped a rank; yields the relay-client."""
+    script = directory / "train.py"
+    script.write_text(SCRIPT)
+    port = free_port()
+    async with (
+        running_job(relay, script, "--port", str(port), "--wait", "0", RELAY_RANK="0", RELAY_WORLD_SIZE="1"),
+        running_client(relay, directory, "--ports", str(port)) as client,
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
+    ):
+        await editor.attach({str(script): [{"line": LINE}]}, within=DEADLINE)
+        await editor.wait_for_event("stopped", within=DEADLINE)
+        yield client
+
+
+async def holder(env: dict[str, str]) -> str | None:
+    found = await run("relay_client", "--hc", HC, "targets", "--json", env=env)
+    held: str | None = json.loads(found.stdout)["targets"][0]["holder"]
+    return held
+
+
+async def until_free(env: dict[str, str]) -> None:
+    async with timeout(DEADLINE):
+        while await holder(env) is not None:
+            pass
+
+
+async def test_the_terminal_is_closed(relay: LocalRelay, tmp_path: Path) -> None:
+    """It detaches, and the rank continues. Terminal and shell send SIGHUP, so a second one does not force the end."""
+    async with stopped_rank(relay, tmp_path) as client:
+        for _ in range(2):
+            client.process.send_signal(signal.SIGHUP)
+        assert 0 == (await client.finish()).status
+        await until_free(access(relay, tmp_path, "send"))
+
+
+async def test_it_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
+    """The rank stays held, which is shown as such, until the user attaches again or releases it with another one."""
+    send = access(relay, tmp_path, "send")
+    elsewhere = {**send, "RELAY_CLIENT_DIR": str(tmp_path / "elsewhere")}
+    async with (
+        stopped_rank(relay, tmp_path) as client,
+        program("relay_client", "--hc", HC, "--forward", f"{free_port()}:{free_port()}", env=elsewhere) as second,
+    ):
+        await second.line("ready on")
+        refused = await run("relay_client", "release", "0", env=elsewhere)
+        assert (1, True) == (refused.status, "ask that user to disconnect" in refused.stderr)
+        client.process.kill()
+        await second.line("(not connected)")
+        assert " (not connected) for " in (await run("relay_client", "status", env=elsewhere)).stdout
+        released = await run("relay_client", "release", "0", env=elsewhere)
+        assert (0, "") == (released.status, released.stderr)
+        await until_free(send)
