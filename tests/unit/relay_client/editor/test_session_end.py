@@ -156,7 +156,7 @@ def test_a_request_that_the_lost_debugger_leaves_open_is_answered() -> None:
     ("events", "is_shown"), [(["stopped"], True), (["stopped", "continued"], False), ([], False)], ids=str
 )
 def test_a_child_process_that_ends_while_it_is_stopped(events: list[str], is_shown: bool) -> None:
-    """A line before `terminated` says so, and what may have ended it; there is none if it ends as it runs."""
+    """A line before `terminated` states it, and what may have ended it; there is none if it ends as it runs."""
     editor = Editor(RANK)
     editor.session.has_stream = True
     editor.send(INITIALIZE)
