@@ -28,7 +28,8 @@ this type: mypy reports a text that takes another way.
                                                                contain no foreign text
 
 What editors interpret was read in VS Code 1.139 (`notificationsViewer`, `debugANSIHandling`, `linkDetector`,
-`debugService`, `configurationResolver`); other editors interpret less. Jobs import this module, so it imports nothing.
+`debugService`, `configurationResolver`); other editors interpret less. Jobs import this module, so it imports nothing,
+and its expressions, whose compilation takes 0.7 ms, are compiled when they are first used.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ MAX_NOTIFICATION = 4000
 MAX_FAILURE = 64 * 1024
 """Maximum number of characters in the reason of a failure, such as a traceback."""
 
-_NOT_IN_NAME = re.compile(r"[^\w .:()-]+")
-_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:")
-_SEQUENCE = re.compile(
+_NOT_IN_NAME = r"[^\w .:()-]+"
+_SCHEME = "[A-Za-z][A-Za-z0-9+.-]+:"
+_SEQUENCE = (
     "(\x1b\\[[0-9;:]*(?:m|\\Z))"  # SGR, which stays; at the end of a text, the rest of it may follow
     "|\x1b\\[[0-?]*[ -/]*[@-~]?"
     "|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # OSC, DCS, SOS, PM, APC, with their texts
@@ -93,7 +94,7 @@ def configuration_name(name: object, pid: int) -> ConfigurationName:
         name: The name of the editor's own session.
         pid: The process id.
     """
-    own = " ".join(_NOT_IN_NAME.sub(" ", name).split())[:48].rstrip(" :") if isinstance(name, str) else ""
+    own = " ".join(re.sub(_NOT_IN_NAME, " ", name).split())[:48].rstrip(" :") if isinstance(name, str) else ""
     return ConfigurationName(f"{own or 'debug session'}: child {pid}")
 
 
@@ -108,7 +109,7 @@ def has_variable(value: object) -> bool:
 
 def is_uri(path: object) -> bool:
     """Return whether an editor takes a path for a URI: it begins with a scheme, which is longer than a drive letter."""
-    return isinstance(path, str) and _SCHEME.match(path) is not None
+    return isinstance(path, str) and re.match(_SCHEME, path) is not None
 
 
 def notification(text: str) -> Notification:
@@ -136,7 +137,7 @@ def console_output(text: str) -> ConsoleOutput:
     """Return output of a job with its colors and lines, without other escape sequences and control characters."""
     if text.replace("\n", "").isprintable():  # usually; this takes a tenth of the time of the expression
         return ConsoleOutput(text)
-    return ConsoleOutput(_SEQUENCE.sub(lambda found: found[1] or "", text))
+    return ConsoleOutput(re.sub(_SEQUENCE, lambda found: found[1] or "", text))
 
 
 def escape_controls(text: str) -> Line:
@@ -144,8 +145,8 @@ def escape_controls(text: str) -> Line:
     return Line("".join(char if char.isprintable() else ascii(char)[1:-1] for char in text))
 
 
-_KEPT_IN_LINES = re.compile(r"([\n\t])")
-_KEPT_IN_OUTPUT = re.compile(r"([\n\t\r]|\x1b\[[0-9;:]*m)")
+_KEPT_IN_LINES = r"([\n\t])"
+_KEPT_IN_OUTPUT = r"([\n\t\r]|\x1b\[[0-9;:]*m)"
 """Matches what a program may print on a terminal: ends of lines, the carriage return of a progress bar, and colors."""
 _NO_COLOR = "\x1b[0m"
 
@@ -158,8 +159,7 @@ def terminal_text(text: str, *, is_output: bool = False) -> str:
         is_output: Whether a program has printed the text. It then keeps carriage returns and colors, which end with
             the text: they can neither hide nor color what follows.
     """
-    kept = _KEPT_IN_OUTPUT if is_output else _KEPT_IN_LINES
-    parts = kept.split(text)
+    parts = re.split(_KEPT_IN_OUTPUT if is_output else _KEPT_IN_LINES, text)
     parts[::2] = map(escape_controls, parts[::2])
     return "".join([*parts, _NO_COLOR]) if is_output and "\x1b[" in text else "".join(parts)
 
