@@ -114,7 +114,8 @@ def main() -> int:
     harmless = asyncio.run(run_faults())
     harmless = asyncio.run(run_texts()) and harmless
     print("\nattacks by another user or by an agent, and programs without descriptors", flush=True)
-    options = ("-o", "addopts=", "-p", "no:terminal", "-p", "no:randomly", "-k", SELECTION)
+    imported = "ignore:Module already imported so cannot be rewritten"  # anyio, by the client of the MCP server
+    options = ("-o", "addopts=", "-p", "no:terminal", "-p", "no:randomly", "-W", imported, "-k", SELECTION)
     failed = pytest.main([*options, *ATTACKS], plugins=[Facts()])
     return 0 if harmless and not failed else 1
 
