@@ -297,6 +297,7 @@ class DebuggedProcess:
             "node_rank": identity.node_rank,
             "run": identity.run_id,
             "launched": identity.is_launched,
+            "on_crash": self.settings.on_crash,
             "pid": os.getpid(),
             "script": script_name(),
             "cwd": start_directory(),

@@ -60,6 +60,8 @@ class TargetRecord(TypedDict, total=False):
     run: str | None
     launched: bool
     """Whether a launcher has given the process its own rank."""
+    on_crash: bool
+    """Whether the process is held at its first uncaught exception."""
     pid: int
     script: str
     cwd: str

@@ -85,6 +85,24 @@ async def test_crash_that_nobody_looks_at(relay: LocalRelay, tmp_path: Path) -> 
     assert "ZeroDivisionError: division by zero" == of_job[-1]
 
 
+@pytest.mark.parametrize("ending", ["raise SystemExit(2) from error", "os._exit(2)", "sys.excepthook = leave; raise"])
+async def test_crash_that_the_program_catches(relay: LocalRelay, tmp_path: Path, ending: str) -> None:
+    """Nothing is held then; the log states it, and how to hold such an exception."""
+    code = f"""import os, sys, time
+def leave(*_exception):
+    os._exit(2)
+time.sleep(2)
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    {ending}
+"""
+    finished = await run_script(relay, tmp_path, code, "--debug-ranks", "none", "--debug-on-crash", "--hold", "3600")
+    assert 2 == finished.status
+    sentence = "train.py ended with status 2 without an uncaught exception, so --debug-on-crash did not hold it. hint: "
+    assert 1 == finished.stderr.count(sentence)
+
+
 @pytest.mark.parametrize(
     ("policy", "status", "printed", "logged"),
     [

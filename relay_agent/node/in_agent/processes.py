@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,6 +23,8 @@ from relay_core.agent_api.usage import AllocatorUsage, NodeUsage
 from relay_core.net.tasks import TaskSet
 
 __all__ = ["ALLOCATOR_TIMEOUT", "MAX_ENDINGS", "Allocators", "Endings", "Process", "ProcessTable", "find_run_url"]
+
+logger = logging.getLogger(__name__)
 
 
 # Asks the processes of a node, for each sample of the monitor, how much memory torch's allocator uses.
@@ -115,6 +118,13 @@ MAX_ENDINGS = 64
 second."""
 
 
+NOT_HELD = (
+    " without an uncaught exception, so --debug-on-crash did not hold it. hint: if its code catches the exception, put "
+    "@relay_agent.hold_on_crash() in front of the function that raises it"
+)
+OTHER_MONITOR = "the monitor of this node keeps the settings of the job that started it, which differ from these"
+
+
 class Endings:
     """The endings that the agent announces; those that an editor needs are kept longest."""
 
@@ -136,7 +146,7 @@ class Endings:
         if code < 0:
             self._put(process, Ending(port, process.pid, signal=-code))
         else:
-            before = self._find(process)
+            before = self.find(process)
             error = before.error if before is not None and code > 0 else ""
             self._put(process, Ending(port, process.pid, status=code, error=error))
 
@@ -146,10 +156,11 @@ class Endings:
 
     def registered(self, process: RegisteredProcess) -> None:
         """Remove the ending of a process if the program with which it has replaced itself has registered."""
-        if self._find(process) is not None:
+        if self.find(process) is not None:
             del self._endings[process.logical_port]
 
-    def _find(self, process: RegisteredProcess) -> Ending | None:
+    def find(self, process: RegisteredProcess) -> Ending | None:
+        """Return how a process has ended, as far as is known."""
         _, ending = self._endings.get(process.logical_port, (False, None))
         return ending if ending is not None and ending.pid == process.pid else None
 
@@ -270,6 +281,8 @@ class ProcessTable:
             return False
         if process.monitor is not None and not self.monitor.done():
             self.monitor.set_result(process.monitor)
+        elif process.monitor is not None and process.monitor != self.monitor.result():
+            process.send({"notice": OTHER_MONITOR})
         self._endings.registered(process)
         self._processes[port] = process
         process.registered_pids = lambda: [each.own_pid for each in self._processes.values()]
@@ -300,6 +313,9 @@ class ProcessTable:
         """Announce the wait status of a process that has left."""
         self._endings.ended(process, status)
         self.on_change()
+        ending = self._endings.find(process)
+        if ending is not None and ending.status and not ending.error and process.awaits_crash:
+            logger.warning("%s ended with status %d%s", process.label, ending.status, NOT_HELD)
 
     def replaced(self, process: RegisteredProcess, program: str) -> None:
         """Announce that a process which has left replaced itself with another program, which may register, too."""

@@ -131,6 +131,8 @@ class RegisteredProcess:
         """The program that it runs."""
         self.is_launched = bool(record.get("launched"))
         """Whether a launcher has given it its own rank."""
+        self.awaits_crash = bool(record.get("on_crash"))
+        """Whether it would be held at an uncaught exception and has not been held yet."""
         self.was_displaced = False
         """True once a rank that it has started has its port."""
         self._is_attached = False
@@ -165,6 +167,7 @@ class RegisteredProcess:
 
     def set_state(self, change: StateChange) -> None:
         """Update the announcement with a state that the process has sent."""
+        self.awaits_crash = self.awaits_crash and change["state"] != State.CRASHED.value
         self.info = replace(
             self.info,
             state=State(change["state"]),

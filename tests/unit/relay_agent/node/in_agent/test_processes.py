@@ -24,10 +24,15 @@ async def test_an_invalid_port_is_refused(port: Any) -> None:
 
 
 async def test_the_first_settings_count() -> None:
-    """The agent has the access of its first process, and its monitor the settings of the first one that requests it."""
+    """The agent has the access of its first process, and its monitor the settings of the first one that requests it.
+
+    A process that requests others is informed.
+    """
     table = ProcessTable()
-    async with connection() as (writer, _):
-        for port, monitor in enumerate([None, 5.0, 10.0], 5678):
+    async with connection() as (writer, far):
+        for port, monitor in enumerate([None, 5.0, 5.0, 10.0], 5678):
             registration = {"register": {"port": port}, "access": {"hc": f"hc-{port}"}, "monitor": monitor}
             assert table.admit(RegisteredProcess(writer, port, registration))
+        messages = [json.loads(line) for line in far.recv(65536).splitlines()]
+        assert ["registered", "registered", "registered", "notice", "registered"] == [next(iter(m)) for m in messages]
     assert ({"hc": "hc-5678"}, 5.0) == (await table.access, (await table.monitor).interval)
