@@ -31,7 +31,7 @@ def test_what_is_no_json():
 
 
 def test_what_a_process_registers_as_is_what_clients_see():
-    """All fields of a registration but `launched` are announced, the node's rank and run by the agent."""
+    """All fields of a registration but `launched` and `on_crash` are announced, the node's rank and run by the agent."""
     record: TargetRecord = {
         "port": 5681,
         "rank": 3,
@@ -39,6 +39,7 @@ def test_what_a_process_registers_as_is_what_clients_see():
         "node_rank": 1,
         "run": "r1",
         "launched": True,
+        "on_crash": True,
         "pid": 44,
         "script": "train.py",
         "cwd": "/job",
@@ -49,5 +50,5 @@ def test_what_a_process_registers_as_is_what_clients_see():
     }
     info = records.parse_or_none(TargetInfo, decode(encode(record)))
     assert info is not None
-    assert record == {**records.encode(info), "node_rank": 1, "run": "r1", "launched": True}
+    assert record == {**records.encode(info), "node_rank": 1, "run": "r1", "launched": True, "on_crash": True}
     assert set(record) == TargetRecord.__optional_keys__
