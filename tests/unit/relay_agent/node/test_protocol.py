@@ -31,7 +31,7 @@ def test_what_is_no_json():
 
 
 def test_what_a_process_registers_as_is_what_clients_see():
-    """All fields of a registration but `launched` and `on_crash` are announced, the node's rank and run by the agent."""
+    """All fields but `launched` and `on_crash` are announced, the node's rank and run by the agent."""
     record: TargetRecord = {
         "port": 5681,
         "rank": 3,
