@@ -18,6 +18,9 @@ signals are blocked in it, because the job's handlers would run in the shared me
 The same result by `fork` would copy the page tables of the job, during which other threads cannot allocate memory, and
 run Python in a process whose locks other threads may have held.
 
+A job may be a subreaper (prctl(2)): it would become the program's parent, and meet it. So it is none for the few
+milliseconds until the process in between has exited. For process 1 there is no such way.
+
 Where this is not possible (other systems and processors, musl, a sandbox), the caller starts an ordinary child.
 """
 
@@ -42,6 +45,8 @@ _PROCESSORS = ("x86_64", "aarch64")
 """Where the layout of a context is known, and its functions take arguments of 64 bits."""
 _VM, _VFORK, _WALL = 0x100, 0x4000, 0x40000000
 """CLONE_VM and CLONE_VFORK (clone(2)), __WALL (wait(2))."""
+_SET_SUBREAPER, _GET_SUBREAPER = 36, 37
+"""PR_SET_CHILD_SUBREAPER and PR_GET_CHILD_SUBREAPER (prctl(2))."""
 _SPAWN_FLAGS = 0x80 | 0x08
 """POSIX_SPAWN_SETSID and POSIX_SPAWN_SETSIGMASK (spawn.h); the mask in new attributes is empty."""
 _STACK = 64 * 1024
@@ -73,7 +78,7 @@ def start_detached(command: Sequence[str], environ: Mapping[str, str], descripto
 
 def _spawn(ct: Any, library: Any, command: Sequence[str], environ: Mapping[str, str], received: Sequence[int]) -> bool:
     """Start the program by a process in between, and return whether it has been started."""
-    pid, path = ct.c_int(0), ct.c_char_p(os.fsencode(command[0]))
+    pid, is_subreaper, path = ct.c_int(0), ct.c_int(0), ct.c_char_p(os.fsencode(command[0]))
     attributes, actions, first, last = (ct.create_string_buffer(_OBJECT) for _ in range(4))
     stacks = [ct.create_string_buffer(_STACK) for _ in range(3)]
     variables = _strings(ct, [f"{name}={value}" for name, value in environ.items()])
@@ -83,6 +88,7 @@ def _spawn(ct: Any, library: Any, command: Sequence[str], environ: Mapping[str, 
     library.posix_spawn_file_actions_init(actions)
     _prepare_descriptors(library, actions, received)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    library.prctl(_GET_SUBREAPER, ct.byref(is_subreaper), 0, 0, 0)
     try:
         for context, stack, following in ((last, stacks[0], 0), (first, stacks[1], ct.addressof(last))):
             library.getcontext(context)
@@ -90,11 +96,15 @@ def _spawn(ct: Any, library: Any, command: Sequence[str], environ: Mapping[str, 
         library.makecontext(last, library["_exit"], 1, 0)
         library.makecontext(first, library.posix_spawn, len(spawn), *spawn)
         top = ct.c_void_p(ct.addressof(stacks[2]) + _STACK)
+        if is_subreaper:
+            library.prctl(_SET_SUBREAPER, 0, 0, 0, 0)
         between = library.clone(library.setcontext, top, _VM | _VFORK, first)
         if between > 0:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(between, _WALL)
     finally:
+        if is_subreaper:
+            library.prctl(_SET_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         library.posix_spawn_file_actions_destroy(actions)
     return bool(pid.value)

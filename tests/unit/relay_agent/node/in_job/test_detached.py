@@ -125,3 +125,25 @@ async def test_job_never_meets_a_child(tmp_path):
     async with local_relay(tmp_path) as relay:
         status, out, err = await run_job(code, HC, **access(relay, tmp_path, "listen"))
     assert (0, ["True", "True", "no child []"]) == (status, out), err
+
+
+SUBREAPER = """
+    import ctypes, os, sys
+    from relay_agent.node.in_job.detached import Report, start_detached
+    library, flag = ctypes.CDLL(None), ctypes.c_int(0)
+    library.prctl(36, 1, 0, 0, 0)
+    with Report() as report:
+        start_detached((sys.executable, "-c", "import os; os.write(3, b'%d\\\\n' % os.getppid())"), {}, (report.writing,))
+        print(int(report.read(60)) == os.getpid())
+    try:
+        print(os.waitpid(-1, 0))
+    except ChildProcessError:
+        print("no child")
+    library.prctl(37, ctypes.byref(flag), 0, 0, 0)
+    print(flag.value)
+"""
+
+
+async def test_job_that_is_a_subreaper():
+    """It does not become the parent of the program, and is a subreaper again afterwards."""
+    assert (0, ["False", "no child", "1"], "") == await run_job(SUBREAPER)
