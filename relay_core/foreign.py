@@ -10,8 +10,9 @@ this type: mypy reports a text that takes another way.
     editor's configuration   `${env:X}`, `${command:ID}` in    `configuration_name`: our own text, of letters, digits
     (child sessions)         every key and text                and ` .:()-`; other fields are the editor's own, and
                                                                `has_variable` refuses those that contain `${`
-    path of a source file    URIs, which the extension of the  `is_uri`: such a path is left out
-                             scheme opens at a stop
+    path of a source file    URIs, which the extension of the  `is_remote_path`: such a path is left out
+                             scheme opens at a stop; names of
+                             other machines (TRAMP, UNC)
     notification, dialog     `[text](target)` becomes a link,  `notification`: one line, `](` broken up; `failure`: as
                              also `command:ID?ARGUMENTS`       well, for a reason of several lines; no URL, no button;
                              `{name}` in an error is replaced  `message_format`: parentheses in place of braces
@@ -28,8 +29,9 @@ this type: mypy reports a text that takes another way.
                                                                contain no foreign text
 
 What editors interpret was read in VS Code 1.139 (`notificationsViewer`, `debugANSIHandling`, `linkDetector`,
-`debugService`, `configurationResolver`); other editors interpret less. Jobs import this module, so it imports nothing,
-and its expressions, whose compilation takes 0.7 ms, are compiled when they are first used.
+`debugService`, `configurationResolver`); other editors interpret less, but for the names of machines in paths. Jobs
+import this module, so it imports nothing, and its expressions, whose compilation takes 0.7 ms, are compiled when they
+are first used.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ __all__ = [
     "escape_controls",
     "failure",
     "has_variable",
-    "is_uri",
+    "is_remote_path",
     "message_format",
     "notification",
     "printable",
@@ -78,7 +80,7 @@ MAX_FAILURE = 64 * 1024
 """Maximum number of characters in the reason of a failure, such as a traceback."""
 
 _NOT_IN_NAME = r"[^\w .:()-]+"
-_SCHEME = "[A-Za-z][A-Za-z0-9+.-]+:"
+_REMOTE_PATH = r"[A-Za-z][A-Za-z0-9+.-]+:|/[A-Za-z0-9-]+:|[\\/]{2}"
 _SEQUENCE = (
     "(\x1b\\[[0-9;:]*(?:m|\\Z))"  # SGR, which stays; at the end of a text, the rest of it may follow
     "|\x1b\\[[0-?]*[ -/]*[@-~]?"
@@ -107,9 +109,12 @@ def has_variable(value: object) -> bool:
     return isinstance(value, str) and "${" in value
 
 
-def is_uri(path: object) -> bool:
-    """Return whether an editor takes a path for a URI: it begins with a scheme, which is longer than a drive letter."""
-    return isinstance(path, str) and re.match(_SCHEME, path) is not None
+def is_remote_path(path: object) -> bool:
+    """Return whether an editor may open a path by a connection.
+
+    It is a URI, whose scheme is longer than a drive letter, a name of Emacs' TRAMP (`/ssh:host:/x.py`), or a UNC path.
+    """
+    return isinstance(path, str) and re.match(_REMOTE_PATH, path) is not None
 
 
 def notification(text: str) -> Notification:

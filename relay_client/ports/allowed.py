@@ -13,10 +13,11 @@ rules in `relay_core.foreign`. The lists are those of the specification
     failed response  the reason, and `error.format` with its variables filled in. VS Code shows them in a notification
                      or a dialog, in which `url` and `urlLabel` would be a button that runs a command
 
-Successful responses pass as they are, but for a path that is a URI: at each stop, VS Code opens the path of the top
-frame, with the extension that provides the scheme of a URI. Most of the bytes of a session are in them, so they are
-recognized without parsing (`is_success`); all other messages are parsed. If a field occurs twice, the last one counts
-here, as in `JSON.parse`. In Emacs the first one counts, so what is parsed is written again, with each field once.
+Successful responses pass as they are, but for a path that leads to another machine: at each stop, editors open the path
+of the top frame, VS Code with the extension that provides the scheme of a URI, Emacs by `ssh`. Most of the bytes of a
+session are in them, so they are recognized without parsing (`is_success`); all other messages are parsed. If a field
+occurs twice, the last one counts here, as in `JSON.parse`. In Emacs the first one counts, so what is parsed is written
+again, with each field once.
 """
 
 from __future__ import annotations
@@ -25,9 +26,17 @@ import re
 from collections.abc import Callable, Mapping
 
 from relay_core.dap.messages import Body, Event, Response
-from relay_core.foreign import MAX_FAILURE, MAX_TEXT, console_output, failure, is_uri, message_format, notification
+from relay_core.foreign import (
+    MAX_FAILURE,
+    MAX_TEXT,
+    console_output,
+    failure,
+    is_remote_path,
+    message_format,
+    notification,
+)
 
-__all__ = ["EVENTS", "allowed_event", "allowed_failure", "allowed_success", "is_success"]
+__all__ = ["EVENTS", "allowed_event", "allowed_failure", "is_success", "without_remote_paths"]
 
 _DROPPED = object()
 Rule = Callable[[object], object]
@@ -59,7 +68,7 @@ def _filtered(body: Mapping[str, object], fields: Mapping[str, Rule]) -> Body:
 
 
 def _path(value: object) -> object:
-    return _DROPPED if isinstance(value, dict) or is_uri(value) else value
+    return _DROPPED if isinstance(value, dict) or is_remote_path(value) else value
 
 
 _SOURCE = _object(_fields("name sourceReference presentationHint origin", path=_path))
@@ -119,18 +128,12 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def allowed_success(response: Response) -> Response:
-    """Return a successful response as the editor receives it: without paths that are URIs. Changes `response`."""
-    found: list[object] = [response]
-    while found:
-        match found.pop():
-            case dict(each):
-                if is_uri(each.get("path")):
-                    del each["path"]
-                found.extend(each.values())
-            case list(each):
-                found.extend(each)
-    return response
+def without_remote_paths(data: bytes) -> bytes:
+    """Return a message that was written here without paths that lead to another machine: their keys are changed.
+
+    By an expression, because a visit of all objects in a long message would stop other sessions for seconds.
+    """
+    return _REMOTE_PATH.sub(b'"gone"', data)
 
 
 def allowed_failure(response: Response) -> Response:
@@ -165,15 +168,16 @@ _SUCCESS = re.compile(
     rb'Content-Length: ?[0-9]+\r\n\r\n\s*\{\s*(?:"(?:seq|request_seq)"\s*:\s*[0-9]{1,18}\s*,\s*'
     rb'|"type"\s*:\s*"response"\s*,\s*|"command"\s*:\s*"[A-Za-z]{1,60}"\s*,\s*){0,4}"success"\s*:\s*true\s*[,}]'
 )
-_URI_PATH = re.compile(rb'"path"\s*:\s*"[A-Za-z][A-Za-z0-9+.-]+:')
+_REMOTE_PATH = re.compile(rb'"path"(?=\s*:\s*"(?:[A-Za-z][A-Za-z0-9+.-]+:|\\?/[A-Za-z0-9-]+:|(?:\\?/|\\\\){2}))')
+"""The key of such a path; in a text, a quotation mark would follow a backslash."""
 _OTHERS = (b'request"', b'event"', b"\\u00")
 
 
 def is_success(data: bytes) -> bool:
-    """Return whether a message is a successful response for every reader, without a URI in place of a path.
+    """Return whether a message is a successful response for every reader, without a path that leads elsewhere.
 
     False if it has to be parsed to know.
     """
     if _SUCCESS.match(data) is None or any(part in data for part in _OTHERS):
         return False
-    return data.count(b'success"') == 1 and _URI_PATH.search(data) is None
+    return data.count(b'success"') == 1 and _REMOTE_PATH.search(data) is None

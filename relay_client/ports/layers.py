@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from relay_client.editor.messages import make_failure
-from relay_client.ports.allowed import allowed_event, allowed_failure, allowed_success, is_success
+from relay_client.ports.allowed import allowed_event, allowed_failure, is_success, without_remote_paths
 from relay_core.dap.framing import MAX_BODY
-from relay_core.dap.messages import Arguments, Event, Message, Request, arguments_of
+from relay_core.dap.messages import Arguments, Event, Message, Request, Response, arguments_of
 from relay_core.foreign import configuration_name, has_variable, notification, printable
 from relay_core.layers.layer import Abort, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Kind
@@ -113,7 +113,7 @@ class EarlyBytes(Layer):
 #                                           that attached without a port receives the local port instead of debugpy's
 #                                           port on the node
 #     events, failed responses              the fields that `allowed` lists
-#     successful responses                  passed on, without URIs in place of paths; like events, those that are
+#     successful responses                  passed on, without paths of other machines; like events, those that are
 #                                           parsed are written again, because in some editors (Emacs) the first of
 #                                           two equal fields counts, not the last
 #     bytes that an editor might            the connection is aborted, because these bytes might contain a request
@@ -132,6 +132,9 @@ NOT_OF_CHILD = (
     ADDED_BY_DEBUGPY | TASKS | {"processId", "processName", "listen", "restart", "args", "pythonArgs", "host", "port"}
 )
 """Fields of the editor's `attach` that debugpy removes from a child's configuration, or sets there."""
+MAX_CHECKED = 4 * 1024 * 1024
+"""Bytes of a message that is parsed and written again, which takes 0.1 s, during which other sessions wait; successful
+responses are usually recognized without that, whatever their length."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_PID = 2**32
 _HEADER = re.compile(rb"Content-Length: ?[0-9]+\r\n\r\n")
@@ -203,11 +206,16 @@ class RequestGuard(Layer):
         """Return a message as the editor may receive it, or the response to a request that it may not receive."""
         if not piece.is_message or is_success(piece.data):
             return [piece]
+        if len(piece.data) > MAX_CHECKED:
+            if piece.type == "response":
+                failed: Response = {"type": "response", "request_seq": piece.request_seq, "command": piece.name}
+                return _written(allowed_failure({**failed, "message": TOO_LONG}))
+            self._say("length", f"a message of the debugger is not passed to the editor: {TOO_LONG}")
+            return []
         if (event := piece.event(any_length=True)) is not None:
             return self._checked_event(event, piece)
         if (response := piece.response(any_length=True)) is not None:
-            has_succeeded = response.get("success") is True
-            return _written(allowed_success(response) if has_succeeded else allowed_failure(response))
+            return _written(response if response.get("success") is True else allowed_failure(response))
         return self._checked_request(request) if (request := piece.request()) is not None else []
 
     def _checked_request(self, request: Request) -> list[Output]:
@@ -280,15 +288,18 @@ DIFFERENT = (
     "relay-client has opened"
 )
 VARIABLE = "the attach configuration contains '${', which the editor would replace again. hint: remove '${' from it"
+TOO_LONG = f"it is longer than {MAX_CHECKED // 1024**2} MiB and would take too long to check"
 REFUSAL = notification("refused by relay-client: a debugged process must not start programs on this machine")
 
 
 def _written(message: Message) -> list[Output]:
     """Return a message that was made here; nothing if it is nested too deeply to be written."""
     try:
-        return [ToLocal.of(message)]
+        piece = ToLocal.of(message)
     except RecursionError:
         return []
+    data = without_remote_paths(piece.data)
+    return [piece if data == piece.data else ToLocal(data, Kind.MESSAGE, len(piece.header))]
 
 
 def _is_pid(value: object) -> TypeGuard[int]:

@@ -7,13 +7,13 @@ import pytest
 
 from relay_client.editor.session import EditorSession
 from relay_client.ports.allowed import EVENTS, allowed_event, allowed_failure, is_success
-from relay_client.ports.layers import RequestGuard
+from relay_client.ports.layers import MAX_CHECKED, RequestGuard
 from relay_core.dap.framing import MessageDecoder, encode, encode_body
 from relay_core.foreign import MAX_FAILURE
 from relay_core.layers.layer import ToLocal
 from relay_core.layers.stack import LayerStack
 from tests.support.editor_session import INITIALIZE, RANK
-from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in, texts_in
+from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in
 from tests.support.scripted_ranks import Stage, attached
 
 PORT = 5678
@@ -264,17 +264,36 @@ def test_messages_in_which_the_first_occurrence_counts(body: bytes) -> None:
 
 @pytest.mark.parametrize("key", [b'"path"', b'"path" ', b'"p\\u0061th"'])
 def test_uri_in_place_of_a_path(key: bytes) -> None:
-    """An editor receives no URI as the path of a source file, in a response or an event, but all other paths."""
+    """An editor receives no path of a source file that leads to another machine, but all others.
+
+    That is a URI, a name of TRAMP or a UNC path, in a response or an event.
+    """
     uris = ["vscode-vfs://github/a/b", "git:/x?%7B%7D", "command:x", "https://host.invalid/x.py"]
-    paths = ["/job/train.py", r"C:\job\train.py", "c:/train.py", "<string>", "train.py", r"\\server\share\x.py"]
-    for path in [*uris, *paths]:
-        source = b'{"name":"x",%b: %b}' % (key, json.dumps(path).encode())
+    names = ["/ssh:host.invalid:/x.py", "/sudo:root@localhost:/x.py", "//host.invalid/x.py", r"\\host.invalid\x\x.py"]
+    paths = ["/job/train.py", r"C:\job\train.py", "c:/train.py", "<string>", "train.py", "/a/b:c.py", "", "/"]
+    for path in [*uris, *names, *(name.replace("/", r"\/") for name in names), *paths]:
+        source = b'{"name":"x",%b: %b}' % (key, json.dumps(path).replace(r"\\/", r"\/").encode())
         for body in (
             b'{"seq":1,"type":"response","request_seq":1,"success":true,"command":"x","body":{"frames":[{"source":%b}]}}',
             b'{"seq":1,"type":"event","event":"output","body":{"category":"stdout","output":"x","source":%b}}',
         ):
             [found] = Connection().receive(encode_body(body % source))
-            assert (path in paths) == (path in texts_in(found))
+            assert (path in paths) == ("path" in str(found))
+
+
+def test_message_that_takes_too_long_to_check() -> None:
+    """A long response passes if its bytes show that it is harmless; otherwise, its request fails, with the reason."""
+    connection = Connection()
+    head = b'{"seq":1,"type":"response","request_seq":7,"success":true,"command":"evaluate","body":{"result":"'
+    plain = encode_body(head + b"x" * MAX_CHECKED + b'"}}')
+    assert plain == b"".join(each.data for each in connection.stack.receive_peer(plain, 0) if isinstance(each, ToLocal))
+    [failed] = connection.receive(encode_body(head + rb"\u0041" + b"x" * MAX_CHECKED + b'"}}'))
+    assert (7, False, "evaluate") == (failed["request_seq"], failed["success"], failed["command"])
+    assert failed["message"].startswith("it is longer than 4 MiB")
+    event = encode_body(b'{"seq":1,"type":"event","event":"output","body":{"output":"%b"}}' % (b"x" * MAX_CHECKED))
+    [line] = connection.receive(event)
+    assert "relay-client: a message of the debugger is not passed to the editor: it is longer" in str(line)
+    assert [] == connection.receive(event)
 
 
 def test_deeply_nested_event() -> None:

@@ -132,8 +132,9 @@ SUBREAPER = """
     from relay_agent.node.in_job.detached import Report, start_detached
     library, flag = ctypes.CDLL(None), ctypes.c_int(0)
     library.prctl(36, 1, 0, 0, 0)
+    code = "import os; os.write(3, b'%d' % os.getppid() + bytes([10]))"
     with Report() as report:
-XX
+        start_detached((sys.executable, "-c", code), {}, (report.writing,))
         print(int(report.read(60)) == os.getpid())
     try:
         print(os.waitpid(-1, 0))
@@ -145,5 +146,5 @@ XX
 
 
 async def test_job_that_is_a_subreaper():
-    """It does not become the parent of the program, and is a subreaper again afterwards."""
+    """It does not become the parent of the program, and is a subreaper again later."""
     assert (0, ["False", "no child", "1"], "") == await run_job(SUBREAPER)
