@@ -14,6 +14,10 @@ When credit is returned: to return it when bytes arrive would be simpler, but th
 because a reader that never reads would collect bytes without limit. A reader's credit is returned at its next `read`
 and not when `read` returns, since only then is the previous piece known to be processed.
 
+Why a stream rests: a read from the transport may bring a quarter of a mebibyte, and a handler that takes it apart into
+thousands of small messages needs a tenth of a second. Other streams have their turn in between: after `MAX_TURN`, the
+next bytes are kept until the next turn of the event loop.
+
 Invariants: while the session has the stream, credit is returned once for each received byte, also for bytes that nobody
 will read (`close`), because a peer without credit could never send its EOF. Bytes that came before a loss are delivered
 before the loss, and EOF waits for the bytes that are still unsent. `_flushing` makes `_flush` run once at a time: the
@@ -23,6 +27,7 @@ session may accept more while it takes bytes, and calls `deliver_room` before `s
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import Protocol
 
@@ -37,6 +42,10 @@ SMALL = 4 * 1024
 times its size, and a window of such pieces 57 times the window."""
 JOINED = 64 * 1024
 """Size at which a joined piece is complete; limits how much is copied for `read`."""
+
+
+MAX_TURN = 0.002
+"""Seconds in a handler after which a stream rests; bytes that pass unread take a twentieth of it."""
 
 
 class StreamBroken(ConnectionLost):
@@ -87,6 +96,8 @@ class SessionStream:
         self._handler: PeerHandler | None = None
         self._held = False
         """True if the handler has paused reading."""
+        self._rests = False
+        """True until the next turn of the event loop, because the handler has used up its time in this one."""
         self._received: deque[bytes | bytearray] = deque()
         """Bytes not yet read; a bytearray at the end is a joined piece that can grow."""
         self._unconsumed = 0
@@ -217,9 +228,8 @@ class SessionStream:
         """Handle bytes from the peer."""
         if self._closed:
             self._owner.consumed(self.id, len(data))
-        elif self._handler is not None and not self._held and not self._received:
-            self._handler.peer_data(data)
-            self._owner.consumed(self.id, len(data))
+        elif self._handler is not None and not (self._held or self._rests or self._received):
+            self._hand_over(self._handler, data)
         else:
             self._keep(data)
             self._changed.set()
@@ -260,10 +270,8 @@ class SessionStream:
         """Pass buffered bytes to the handler, and after them EOF or the loss."""
         handler = self._handler
         # The handler may pause reading or be replaced in the middle of this loop.
-        while handler is not None and handler is self._handler and not self._held and self._received:
-            data = self._next()
-            handler.peer_data(data)
-            self._owner.consumed(self.id, len(data))
+        while handler is not None and handler is self._handler and not (self._held or self._rests) and self._received:
+            self._hand_over(handler, self._next())
         if handler is None or handler is not self._handler or self._received or self._end_delivered:
             return
         if self._broken is not None:
@@ -272,6 +280,18 @@ class SessionStream:
         elif self._eof_received:
             self._end_delivered = True
             handler.peer_eof()
+
+    def _hand_over(self, handler: PeerHandler, data: bytes) -> None:
+        begun = time.monotonic()
+        handler.peer_data(data)
+        self._owner.consumed(self.id, len(data))
+        if time.monotonic() - begun > MAX_TURN:
+            self._rests = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._rests = False
+        self._push()
 
     def _send_now(self, data: bytes) -> None:
         """Pass bytes to the session while nothing else is queued: a fast path for what `_flush` does."""

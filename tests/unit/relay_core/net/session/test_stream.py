@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 
 from relay_core.errors import ConnectionLost, ProtocolError
+from relay_core.net.session import stream
 from relay_core.net.session.stream import SMALL
 from tests.support.streams import MemoryStream, Sink, stream_pair
 
@@ -15,10 +16,10 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def sink_of(stream: MemoryStream) -> Sink:
+def sink_of(far: MemoryStream) -> Sink:
     """Return a new handler of a stream."""
     sink = Sink()
-    stream.deliver_to(sink)
+    far.deliver_to(sink)
     return sink
 
 
@@ -47,6 +48,22 @@ async def test_what_came_early_comes_first() -> None:
     ours.send_eof()
     await settle()
     assert (b"two three", ["eof"]) == (sink.data, sink.happened)
+
+
+async def test_a_handler_that_takes_long_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it, the next bytes wait for the next turn of the event loop, and the end waits for them."""
+    monkeypatch.setattr(stream, "MAX_TURN", -1.0)
+    ours, theirs = stream_pair()
+    sink = sink_of(theirs)
+    for data in (b"one ", b"two ", b"three"):
+        theirs.deliver(data)
+    theirs.deliver_eof()
+    seen = [bytes(sink.data)]
+    while not sink.happened:
+        await asyncio.sleep(0)
+        seen.append(bytes(sink.data))
+    assert (b"one ", b"one two three", ["eof"]) == (seen[0], seen[-1], sink.happened)
+    ours.abort()
 
 
 async def test_detached_it_is_read() -> None:
