@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -16,7 +16,7 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.streams.bridge import ByteStream
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["Body", "DapClient", "RequestFailed", "TcpStream", "function_of"]
+__all__ = ["Body", "DapClient", "RequestFailed", "TcpStream", "function_of", "readable"]
 
 
 _CURRENT = " (Current frame)"
@@ -101,6 +101,15 @@ class RequestFailed(RelayDebugError):
     def __init__(self, sentence: str, *, hint: str = "", reason: str = "") -> None:
         super().__init__(sentence, hint=hint)
         self.reason = reason
+
+
+@contextlib.contextmanager
+def readable() -> Iterator[None]:
+    """Raise RequestFailed if the block fails because a message lacks a field or a field has the wrong type."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise RequestFailed("the job's debugger sent a message that could not be read") from error
 
 
 class DapClient:
@@ -339,9 +348,10 @@ def _body_of(command: str, response: Response) -> Body:
     """Return the body of a response.
 
     Raises:
-        RequestFailed: the response is an error.
+        RequestFailed: the response is an error, or its body is not an object.
     """
-    if not response.get("success"):
-        reason = response.get("message") or "no reason given"
-        raise RequestFailed(f"the debugger refused '{command}': {reason}", reason=reason)
-    return response.get("body") or {}
+    with readable():
+        if not response.get("success"):
+            reason = str(response.get("message") or "no reason given")
+            raise RequestFailed(f"the debugger refused '{command}': {reason}", reason=reason)
+        return dict(response.get("body") or {})

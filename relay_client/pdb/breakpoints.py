@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from relay_client.dap import readable
 from relay_client.pdb.session import Session
 from relay_core.dap.messages import Body
 from relay_core.value_parsers import escape_controls
@@ -142,5 +143,6 @@ class Breakpoints:
         body = await self._session.request(
             "setBreakpoints", source={"path": path}, breakpoints=[one.as_dap() for one in own]
         )
-        for one, result in zip(own, body.get("breakpoints", []), strict=False):
-            one.update(result)
+        with readable():
+            for one, result in zip(own, body.get("breakpoints", []), strict=False):
+                one.update(result)

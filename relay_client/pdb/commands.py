@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from relay_client.dap import RequestFailed
+from relay_client.dap import RequestFailed, readable
 from relay_client.pdb.debugger import Debugger, argument_names, function_lines, numbered
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.value_parsers import escape_controls
@@ -162,7 +162,9 @@ async def jump(debugger: Debugger, argument: str) -> None:
     found = (await debugger.session.request("gotoTargets", source=source, line=int(argument))).get("targets", [])
     if not found:
         raise UsageError(f"cannot jump to line {argument}")
-    await debugger.session.resume("goto", targetId=found[0]["id"])
+    with readable():
+        target = found[0]["id"]
+    await debugger.session.resume("goto", targetId=target)
     await debugger.show_stop()
 
 

@@ -8,12 +8,14 @@ import functools
 import linecache
 import logging
 import posixpath
+import stat
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 
-from relay_client.dap import DapClient, RequestFailed
+from relay_client.dap import DapClient, RequestFailed, readable
 from relay_client.pdb.breakpoints import Breakpoints, parse_spec
 from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
 from relay_core.dap.messages import exception_of
@@ -39,10 +41,13 @@ logger = logging.getLogger(__name__)
 # The job's source lines, and the functions in them.
 #
 # The lines come from the job's `linecache`, because a file with the same name on this machine may be a different
-# version. If the job is running and cannot evaluate an expression, the lines are read from a local file.
+# version. If the job is running and cannot evaluate an expression, the lines are read from a local file. The job
+# chooses its path, so only regular files of limited size are read.
 
 Place = tuple[str, int]
 """A path in the job, and a line counted from 1."""
+MAX_LOCAL_FILE = 4 * 1024 * 1024
+"""Maximum size of a local source file, in bytes."""
 
 
 class Source:
@@ -62,7 +67,7 @@ class Source:
         if path not in self._files:
             found = await self._evaluate_or_none(f"''.join(__import__('linecache').getlines({path!r}))")
             if not isinstance(found, str):
-                return linecache.getlines(path)
+                return linecache.getlines(path) if _is_local_source(path) else []
             self._files[path] = found.splitlines(keepends=True)
         return self._files[path]
 
@@ -73,7 +78,7 @@ class Source:
             expression = f"[__import__('linecache').getline(*place).strip() for place in {missing!r}]"
             found = await self._evaluate_or_none(expression)
             if not isinstance(found, list) or len(found) != len(missing):
-                return [linecache.getline(*place).strip() for place in places]
+                return [linecache.getline(*place).strip() if _is_local_source(place[0]) else "" for place in places]
             self._lines.update(zip(missing, map(str, found), strict=True))
         return [self._lines[place] for place in places]
 
@@ -82,6 +87,17 @@ class Source:
             return await self._evaluate(expression)
         except RelayDebugError:  # the job is running or has exited
             return None
+
+
+def _is_local_source(path: str) -> bool:
+    """Return whether a path names a local file that can be read without blocking, and without much memory."""
+    if sys.platform == "win32" and path.startswith(("/", "\\")):  # a path of Linux, or a file of another host
+        return False
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):  # it does not exist, or the path contains a null character
+        return False
+    return stat.S_ISREG(found.st_mode) and 0 < found.st_size <= MAX_LOCAL_FILE  # /proc reports 0 for endless files
 
 
 def numbered(lines: Sequence[str], first: int, last: int, *, current: int = 0) -> list[str]:
@@ -111,8 +127,8 @@ def argument_names(lines: Sequence[str], line: int) -> list[str] | None:
 def _function_at(lines: Sequence[str], line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     try:
         tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):  # written for another version of Python, or not Python
-        return None
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None  # written for another version of Python, or not Python
     around = [
         node
         for node in ast.walk(tree)
@@ -317,9 +333,10 @@ class Debugger:
         dap_by_path = {path: [one.as_dap() for one in here] for path, here in by_path.items()}
         results = await self.session.attach(dap_by_path, pause=stop and not crashed)
         for path, here in by_path.items():
-            for one, result in zip(here, results[path], strict=False):
-                one.update(result)
-                self.screen.show(str(one))
+            with readable():
+                for one, result in zip(here, results[path], strict=False):
+                    one.update(result)
+                    self.screen.show(str(one))
         if crashed and not await self.session.wait(CRASH_TIMEOUT):
             self.screen.show("the job has not stopped at the exception; pausing it instead")
             await self.session.pause_and_wait(PAUSE_TIMEOUT)
@@ -373,7 +390,8 @@ class Debugger:
         """Return the adapter's ids of the breakpoints that were hit; debugpy before 1.8.22 does not report them."""
         reason = self.session.reason
         if "hitBreakpointIds" in reason or reason.get("reason") != "breakpoint" or not self.session.frames:
-            return list(reason.get("hitBreakpointIds", []))
+            with readable():
+                return list(reason.get("hitBreakpointIds", []))
         frame = self.session.frame
         return self.breakpoints.ids_at(frame.path, frame.line)
 
@@ -422,7 +440,8 @@ class Debugger:
             ) from None
         if not isinstance(found, tuple):
             raise UsageError(f"'{function}' is not a Python function")
-        return str(found[0]), int(found[1])
+        with readable():
+            return str(found[0]), int(found[1])
 
     async def _find_file(self, name: str) -> str:
         """Return the path of a file in the job: from the stack, the loaded modules, or the job's working directory."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap import DapClient, RequestFailed, function_of
+from relay_client.dap import DapClient, RequestFailed, function_of, readable
 from relay_client.editor.ending import END_PATIENCE, EXIT_PATIENCE
 from relay_client.ui.rank_view import how_ended
 from relay_core.agent_api.announcement import AgentId, TargetInfo
@@ -38,6 +38,10 @@ MAIN_THREAD_GRACE = 0.5
 stop."""
 AGENT_CODE = ({"path": "**/relay_agent/**", "include": False},)
 """Rule that makes debugpy hide and step over the frames of relay_agent, as it does with its own frames."""
+MAX_CHILD_SESSIONS = 8
+"""Maximum number of children that are connected to at the same time; the others wait."""
+MAX_CHILDREN = 10_000
+"""Maximum number of children that wait for a debug session; further ones are ignored."""
 
 
 class NotStopped(RelayDebugError):
@@ -96,6 +100,9 @@ class Session:
         self._on_output = on_output
         self._on_stop = on_stop
         self._on_child = on_child
+        self._child_slots = asyncio.Semaphore(MAX_CHILD_SESSIONS)
+        self._children: set[int] = set()
+        """Process ids of the children that `on_child` has not handled yet."""
         self._how_ended = how_ended
         self._changed = asyncio.Event()
         self._waiting_for_stop = 0
@@ -197,7 +204,8 @@ class Session:
 
     async def select_stopped_thread(self) -> None:
         """Select the innermost frame of the thread that has stopped; after a pause, of the main thread if possible."""
-        thread = int(self.reason.get("threadId") or 0)
+        with readable():
+            thread = int(self.reason.get("threadId") or 0)
         if self.reason.get("reason") == "pause":
             main = await self._main_thread()
             if main != thread and await self._is_stopped(main):
@@ -212,14 +220,18 @@ class Session:
     async def stack(self, thread: int) -> list[Frame]:
         """Return the stack of a thread, the innermost frame first; for a running thread, its current stack."""
         found = (await self.request("stackTrace", threadId=thread)).get("stackFrames", [])
-        return [
-            Frame(one["id"], function_of(one), one.get("source", {}).get("path", function_of(one)), one["line"])
-            for one in found
-        ]
+        with readable():
+            names = [(one, function_of(one)) for one in found]
+            return [
+                Frame(one["id"], name, str(one.get("source", {}).get("path", name)), int(one["line"]))
+                for one, name in names
+            ]
 
     async def threads(self) -> dict[int, str]:
         """Return the names of the threads."""
-        return {one["id"]: one["name"] for one in (await self.request("threads")).get("threads", [])}
+        found = (await self.request("threads")).get("threads", [])
+        with readable():
+            return {int(one["id"]): str(one["name"]) for one in found}
 
     async def main_stack(self) -> list[Frame]:
         """Return the stack of the main thread."""
@@ -256,7 +268,8 @@ class Session:
             context: A context of DAP: "watch" truncates long text; "clipboard" does not, and returns errors as values.
         """
         body = await self.request("evaluate", expression=expression, frameId=self.frame.id, context=context)
-        return str(body.get("result", ""))
+        with readable():
+            return str(body.get("result", ""))
 
     async def value(self, expression: str) -> object:
         """Return the value of an expression whose repr is a Python literal, of any length.
@@ -267,7 +280,7 @@ class Session:
         text = await self.evaluate(expression, "clipboard")
         try:
             return ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             raise RequestFailed(f"the debugger answered '{text[:80]}'", reason=text) from None
 
     async def variables(self) -> dict[str, str]:
@@ -275,8 +288,10 @@ class Session:
         scopes: Sequence[Body] = (await self.request("scopes", frameId=self.frame.id)).get("scopes", [])
         if not scopes:
             return {}
-        found = await self.request("variables", variablesReference=scopes[0]["variablesReference"])
-        return {one["name"]: one["value"] for one in found.get("variables", []) if one.get("evaluateName")}
+        with readable():
+            found = await self.request("variables", variablesReference=scopes[0]["variablesReference"])
+            named = [one for one in found.get("variables", []) if one.get("evaluateName")]
+            return {str(one["name"]): str(one["value"]) for one in named}
 
     # Events from the adapter
 
@@ -284,7 +299,8 @@ class Session:
         try:
             while not self.end_reason:
                 event = await self._client.wait_for_event(within=None)
-                self._handle_event(event["event"], event.get("body") or {})
+                with readable():
+                    self._handle_event(event["event"], dict(event.get("body") or {}))
                 if event["event"] == "terminated":
                     await self._terminated()
         except RelayDebugError as error:
@@ -298,9 +314,17 @@ class Session:
             self.running, self.reason = False, body
             self._notify()
         elif name == "debugpyAttach":
-            self._tasks.spawn(self._on_child(int(body["subProcessId"])), name=f"child {body['subProcessId']}")
+            pid = int(body["subProcessId"])
+            if pid not in self._children and len(self._children) < MAX_CHILDREN:
+                self._children.add(pid)
+                self._tasks.spawn(self._handle_child(pid), name=f"child {pid}")
         elif name == "exited":
             self._end(f"the job has ended with exit code {body.get('exitCode')}")
+
+    async def _handle_child(self, pid: int) -> None:
+        async with self._child_slots:
+            await self._on_child(pid)
+        self._children.discard(pid)
 
     async def _terminated(self) -> None:
         how = "" if self.end_reason or self._detaching or self._how_ended is None else await self._how_ended()

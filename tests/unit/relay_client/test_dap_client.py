@@ -126,6 +126,13 @@ async def test_refusal_without_a_reason():
             await client.request("threads")
 
 
+async def test_a_body_that_is_not_an_object():
+    """A request whose response has a list as its body fails."""
+    async with connected(answering({"type": "response", "success": True, "body": [1]})) as client:
+        with pytest.raises(RequestFailed, match=r"^the job's debugger sent a message that could not be read$"):
+            await client.request("threads")
+
+
 async def test_events_are_kept_until_taken():
     """An event that comes before anybody waits is taken once, by the first whose condition it meets."""
     event = {"type": "event", "event": "output"}

@@ -1,7 +1,11 @@
 """Facts about the job's source: where it comes from, and what it shows about functions."""
 
+import os
+import sys
+
 import pytest
 
+from relay_client.pdb import debugger
 from relay_client.pdb.debugger import Source, argument_names, function_lines, numbered
 from relay_core.errors import RelayDebugError
 
@@ -63,6 +67,26 @@ async def test_local_file_where_the_job_cannot_say(tmp_path, job):
     assert len(job.asked) == 3
 
 
+@pytest.mark.parametrize("path", ["/dev/zero", "fifo", ".", "large.py", "/proc/self/pagemap", "nul\0"])
+async def test_local_files_that_are_not_read(tmp_path, monkeypatch, path):
+    """What is not a regular file of limited size is not read, whatever path the job names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(debugger, "MAX_LOCAL_FILE", 5)
+    os.mkfifo("fifo")
+    (tmp_path / "large.py").write_text("here\n\n")
+    source = Source(Job(error=RelayDebugError("it runs")).evaluate)
+    assert [""] == await source.lines([(path, 1)])
+    assert [] == await source.file(path)
+
+
+async def test_windows_reads_only_its_own_paths(tmp_path, monkeypatch):
+    """On Windows, where a path can name a file of another host, only paths with a drive or relative ones are read."""
+    path = tmp_path / "local.py"
+    path.write_text("here\n")
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert [] == await Source(Job(error=RelayDebugError("it runs")).evaluate).file(str(path))
+
+
 def test_numbered_lines():
     """Lines have their numbers, the current one an arrow; what lies outside is left out."""
     assert numbered(["a\n", "    b\n", "\n"], -3, 9, current=2) == ["  1    a", "  2 ->     b", "  3"]
@@ -89,3 +113,4 @@ def test_source_of_another_python():
     """What does not parse here has no functions."""
     assert function_lines(["def f(:\n", "  pass\n"], 2) == (1, 2)
     assert argument_names(["\0"], 1) is None
+    assert argument_names(["-" * 200_000 + "1"], 1) is None
