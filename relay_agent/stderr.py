@@ -110,12 +110,12 @@ def describe_exception(error: BaseException) -> str:
     return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 
-def unexpected(error: Exception) -> RelayDebugError:
+def unexpected(error: BaseException) -> RelayDebugError:
     """Return an exception that relay-debug did not expect as its own error."""
     return failed_import(error) or RelayDebugError(f"{type(error).__name__}: {error}")
 
 
-def failed_import(error: Exception) -> RelayDebugError | None:
+def failed_import(error: BaseException) -> RelayDebugError | None:
     """Return the reason for an exception if it is that the job has removed Python's directories from `sys.path`.
 
     Debugging imports most of its modules when it needs them.

@@ -225,7 +225,7 @@ class NodeClient:
             self._give_up(RelayDebugError("the node's agent process exited repeatedly"))
         except RelayDebugError as error:
             self._give_up(error)
-        except Exception as error:  # noqa: BLE001 - a thread of the job must not end with a traceback
+        except BaseException as error:  # noqa: BLE001 - also SystemExit of a module of the job that hides one of ours
             self._give_up(unexpected(error))
         finally:
             self._connected.set()
@@ -300,7 +300,7 @@ class NodeClient:
                 respond(result)
         except RelayDebugError as error:
             self._send({"answer": number, "error": error.sentence, "hint": error.hint})
-        except Exception as error:  # noqa: BLE001 - the agent is waiting for an answer, and the thread must continue
+        except BaseException as error:  # noqa: BLE001 - as in `_live`; the agent waits for an answer
             failure = unexpected(error)
             self._send({"answer": number, "error": failure.sentence, "hint": failure.hint})
 

@@ -300,17 +300,21 @@ async def test_failure_reaches_the_job(node):
 
 
 async def test_what_the_agent_asks_for(relay, node):
-    """An answer goes back to the agent; what raises goes back as an error, and the thread lives on."""
+    """An answer goes back to the agent; what raises goes back as an error, and the thread lives on.
+
+    That includes SystemExit, which a module of the job raises that has the name of one of Python's.
+    """
     code = START + (
-        "client = start(answers={'one': lambda body: body['x'], 'two': lambda body: 1 / 0})\n"
+        "client = start(answers={'one': lambda body: body['x'], 'two': lambda body: 1 / 0, 'exit': lambda _: exit(9)})\n"
         "sent = []; client._send = lambda message: sent.append(message)\n"
-        "for what in ('one', 'two', 'three'): client._receive({'ask': what, 'id': what, 'body': {'x': what}})\n"
+        "for what in ('one', 'two', 'exit', 'three'): client._receive({'ask': what, 'id': what, 'body': {'x': what}})\n"
         "print(sent)"
     )
     out, _ = await output_of(code, **settings(relay, node))
     assert ast.literal_eval(out[0]) == [
         {"answer": "one", "result": "one"},
         {"answer": "two", "error": "ZeroDivisionError: division by zero", "hint": ""},
+        {"answer": "exit", "error": "SystemExit: 9", "hint": ""},
         {"answer": "three", "error": "this process does not support the request", "hint": ""},
     ]
 
