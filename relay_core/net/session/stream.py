@@ -287,9 +287,9 @@ class SessionStream:
         self._owner.consumed(self.id, len(data))
         if time.monotonic() - begun > MAX_TURN:
             self._rests = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._rested)
 
-    def _go_on(self) -> None:
+    def _rested(self) -> None:
         self._rests = False
         self._push()
 

@@ -305,7 +305,7 @@ async def test_what_the_agent_asks_for(relay, node):
     That includes SystemExit, which a module of the job raises that has the name of one of Python's.
     """
     code = START + (
-        "client = start(answers={'one': lambda body: body['x'], 'two': lambda body: 1 / 0, 'exit': lambda _: exit(9)})\n"
+        "client = start(answers={'one': lambda body: body['x'], 'two': lambda body: 1 / 0, 'exit': exit})\n"
         "sent = []; client._send = lambda message: sent.append(message)\n"
         "for what in ('one', 'two', 'exit', 'three'): client._receive({'ask': what, 'id': what, 'body': {'x': what}})\n"
         "print(sent)"
@@ -314,7 +314,7 @@ async def test_what_the_agent_asks_for(relay, node):
     assert ast.literal_eval(out[0]) == [
         {"answer": "one", "result": "one"},
         {"answer": "two", "error": "ZeroDivisionError: division by zero", "hint": ""},
-        {"answer": "exit", "error": "SystemExit: 9", "hint": ""},
+        {"answer": "exit", "error": "SystemExit: {'x': 'exit'}", "hint": ""},
         {"answer": "three", "error": "this process does not support the request", "hint": ""},
     ]
 
