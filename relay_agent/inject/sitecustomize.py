@@ -42,7 +42,7 @@ def _register(reason: "str | None") -> None:
         return
     try:
         from relay_agent.inject.register import register_process  # noqa: PLC0415 - only in processes to debug
-    except Exception as error:  # noqa: BLE001 - this may be any Python, with any packages
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - this may be any Python, with any packages and modules
         message = "this process cannot be debugged, because {} cannot import relay-debug: {}"
         _report(message.format(sys.executable, error))
     else:

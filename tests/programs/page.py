@@ -22,13 +22,12 @@ this page does not state.
 {sections}
 ## Known limits
 
-These were seen once and are in no row, because no test provokes them.
+These have been observed and are in no row, because no test provokes them.
 
-- A module with the name of one of Python's that relay-agent imports, such as `shutil.py` in PYTHONPATH or, with
-  `python -m`, `random.py` in the current directory: if importing it fails or calls `sys.exit()`, the command or the
-  job does not start.
-- On Python 3.13, a job that creates and destroys subinterpreters after a debugger has attached can abort. It does so with
-  debugpy alone, too.
+- A module in PYTHONPATH with the name of one of Python's that `relay-agent run` imports, such as `shutil.py`: the
+  command does not start.
+- On Python 3.13, a job that creates and destroys subinterpreters after a debugger has attached can abort. It does so
+  with debugpy alone, too.
 - On Python 3.12 and later, `sys.monitoring.DEBUGGER_ID` stays in use after the debugger has detached, as with debugpy
   alone.
 - A program that waits with `waitpid(-1, __WALL)` meets the process that starts the agent or the debug adapter.

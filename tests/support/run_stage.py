@@ -55,11 +55,23 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def start(
-        self, *command: str, options: tuple[str, ...] = (), under_run: bool = True, **environ: str
+        self,
+        *command: str,
+        options: tuple[str, ...] = (),
+        under_run: bool = True,
+        run: tuple[str, ...] = (sys.executable, "-E", "-m", "relay_agent"),
+        **environ: str,
     ) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Start a command, under `relay-agent run` or without."""
-        # -E: a `sitecustomize` on PYTHONPATH is for the job; a Python that becomes it would only run it once more.
-        run = (sys.executable, "-E", "-m", "relay_agent", "run", "--hc", "myhc", *options, "--")
+        """Start a command, under `relay-agent run` or without.
+
+        Args:
+            command: The command.
+            options: More options of `run`.
+            under_run: Whether `run` starts the command.
+            run: What starts relay-agent. A `sitecustomize` on PYTHONPATH is for the job, so this Python has `-E`.
+            environ: More of the environment.
+        """
+        run = (*run, "run", "--hc", "myhc", *options, "--")
         process = await asyncio.create_subprocess_exec(
             *(run if under_run else ()),
             *command,
