@@ -39,9 +39,17 @@ slower."""
 # because it derives keys and answers. A peer that sends a megabyte of them per second would stop everything else.
 MAX_BARREN = 32 * 1024
 """Bytes that a peer may send without plaintext, and bytes of answers to them that it may leave unread: an incomplete
-record is 16 KiB, and the tickets and key updates of a real peer are a few hundred bytes."""
+record is 16 KiB, and the tickets and key updates of a real peer are a few hundred bytes.
+
+What a proven peer sends is paid off by its plaintext: by each record `RECORD_OVERHEAD`, and by each byte of plaintext
+one more. TLS 1.3 adds 22 bytes to a record, and TLS 1.2, without key updates, 29 to 85. So the count does not grow with
+records that have plaintext, even of one byte. 600 key updates of 27 bytes need 16 KiB of plaintext or a thousand empty
+pings after them: key updates are at most half of what a peer sends. Full records need the other half of the limit."""
+RECORD_OVERHEAD, OLD_RECORD_OVERHEAD = 32, 96
+"""Bytes around the plaintext of one record, at most, and the same for TLS 1.2."""
 UNPROVEN_READ = 1024
-"""Bytes that are read at once from a peer that has not proven itself: the turns of other connections come first."""
+"""Bytes that are read at once from a peer that has not proven itself, or that has sent more without plaintext than an
+incomplete record, half of `MAX_BARREN`: the turns of other connections come first."""
 
 
 class TlsMachine:
@@ -60,6 +68,8 @@ class TlsMachine:
         """True if the peer has sent close_notify; no plaintext follows."""
         self.close_sent = False
         """True if this side has sent close_notify."""
+        self.records = 0
+        """Number of records with plaintext that `read_into` has returned."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self.ssl_object = context.wrap_bio(
@@ -114,6 +124,7 @@ class TlsMachine:
             while size < end and not self.close_received and (self._incoming.pending or self.ssl_object.pending()):
                 received = cast("int", read(RECORD_SIZE, buffer[size:]))
                 self.close_received = not received
+                self.records += 1
                 size += received
         except ssl.SSLWantReadError:
             pass
@@ -145,7 +156,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         protocol: Receives the plaintext.
         machine: A machine that has not been used yet.
         is_proven: False for a peer that anybody could be, until `prove` is called. Its records may have `MAX_BARREN`
-            bytes beside the plaintext altogether; those of another peer, since the last plaintext.
+            bytes beside the plaintext altogether; those of another peer, if no plaintext has paid them off.
     """
 
     def __init__(self, protocol: asyncio.BufferedProtocol, machine: TlsMachine, *, is_proven: bool = True) -> None:
@@ -159,7 +170,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_proven = is_proven
         self._buffer = shared_ciphertext_buffer() if is_proven else shared_ciphertext_buffer()[:UNPROVEN_READ]
         self._barren = 0
-        """Bytes received without plaintext."""
+        """Bytes received without plaintext, and not paid off."""
         self._unread_answers = 0
         """Bytes of answers to records without plaintext, written while the peer reads too slowly."""
         self._is_full = False
@@ -322,7 +333,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self.established.exception()  # if nobody waits for it any more, asyncio must not log it
 
     def _deliver(self, received: int) -> None:
-        machine, plaintext = self._machine, 0
+        machine, plaintext, records = self._machine, 0, self._machine.records
         try:
             while True:
                 buffer = cast("memoryview", self._protocol.get_buffer(-1))
@@ -337,7 +348,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self.abort()
             return
         answers = self._flush()
-        self._barren = 0 if plaintext and self._is_proven else self._barren + received - plaintext
+        self._barren += received - plaintext
+        if self._is_proven:
+            overhead = OLD_RECORD_OVERHEAD if machine.ssl_object.version() == "TLSv1.2" else RECORD_OVERHEAD
+            self._barren = max(0, self._barren - plaintext - overhead * (machine.records - records))
+            is_suspect = self._barren > MAX_BARREN // 2
+            self._buffer = shared_ciphertext_buffer()[: UNPROVEN_READ if is_suspect else None]
         self._unread_answers += answers if self._is_full else 0
         if max(self._barren, self._unread_answers) > MAX_BARREN:
             self.abort()

@@ -7,8 +7,10 @@ import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import pytest
+
 from relay_core.net.relay_tls import client_tls
-from relay_core.net.tls import MAX_BARREN, UNPROVEN_READ, TlsMachine, TlsTransport
+from relay_core.net.tls import MAX_BARREN, RECORD_OVERHEAD, UNPROVEN_READ, TlsMachine, TlsTransport
 from relay_server.config.certificates import prepare, server_context
 from relay_server.config.model import TlsSettings
 from tests.support.deadline import DEADLINE
@@ -16,6 +18,10 @@ from tests.support.key_updates import KEY_UPDATE_SIZE, RecordWriter, dial_record
 
 TOO_MANY = MAX_BARREN // KEY_UPDATE_SIZE + 1
 """Key updates that are more than a connection may have without plaintext."""
+
+
+PART = bytes(MAX_BARREN // 8)
+"""Plaintext of one record; four of them pay for half of the limit."""
 
 
 class CountingTransport(TlsTransport):
@@ -73,22 +79,32 @@ class Connected:
 
 
 @contextlib.asynccontextmanager
-async def connected(receiver: Receiver, directory: Path, tls: Path, *, is_proven: bool) -> AsyncIterator[Connected]:
-    """Connect a client that makes its own records."""
+async def serving(receiver: Receiver, tls: Path, *, is_proven: bool) -> AsyncIterator[tuple[CountingTransport, int]]:
+    """Run a server for one connection; yield its transport and port."""
     made = prepare(TlsSettings(directory=tls), ["localhost"])
     machine = TlsMachine(server_context(made), server_side=True)
     transport = CountingTransport(receiver, machine, is_proven=is_proven)
     server = await asyncio.get_running_loop().create_server(lambda: transport, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    context: ssl.SSLContext = client_tls(str(made.ca))
-    connection, records = await asyncio.to_thread(dial_records, port, context, directory / "keys")
     try:
-        yield Connected(connection, records, transport)
+        yield transport, server.sockets[0].getsockname()[1]
     finally:
-        connection.close()
         transport.abort()
         server.close()
         await asyncio.wait_for(receiver.lost.wait(), DEADLINE)
+
+
+def trusting(tls: Path) -> ssl.SSLContext:
+    """Return a context that trusts the server."""
+    return client_tls(str(prepare(TlsSettings(directory=tls), ["localhost"]).ca))
+
+
+@contextlib.asynccontextmanager
+async def connected(receiver: Receiver, directory: Path, tls: Path, *, is_proven: bool) -> AsyncIterator[Connected]:
+    """Connect a client that makes its own records."""
+    async with serving(receiver, tls, is_proven=is_proven) as (transport, port):
+        connection, records = await asyncio.to_thread(dial_records, port, trusting(tls), directory / "keys")
+        with connection:
+            yield Connected(connection, records, transport)
 
 
 def interleaved(records: RecordWriter, number: int) -> Iterator[bytes]:
@@ -110,13 +126,65 @@ async def test_a_stranger_is_dropped_after_a_few_bytes(tmp_path: Path, tls_direc
 
 
 async def test_a_proven_peer_may_update_its_keys(tmp_path: Path, tls_directory: Path) -> None:
-    """Any number of key updates is accepted if plaintext follows some of them."""
+    """Any number of key updates is accepted if as much plaintext follows."""
     receiver = Receiver()
     async with connected(receiver, tmp_path, tls_directory, is_proven=False) as peer:
         peer.server.prove()
         for turn in range(4):
-            await peer.send(peer.records.key_updates(TOO_MANY // 3) + peer.records.data(b"x"))
-            await receiver.has(b"x" * (turn + 1))
+            updates = peer.records.key_updates(TOO_MANY // 3)
+            await peer.send(updates + b"".join(peer.records.data(PART) for _ in range(4)))
+            await receiver.has(4 * PART * (turn + 1))
+
+
+async def test_a_little_plaintext_pays_for_few_key_updates(tmp_path: Path, tls_directory: Path) -> None:
+    """A proven peer with a few bytes of plaintext between long series of key updates is dropped."""
+    receiver = Receiver()
+    async with connected(receiver, tmp_path, tls_directory, is_proven=True) as peer:
+        for _ in range(4):
+            await peer.send(peer.records.key_updates(TOO_MANY // 2) + peer.records.data(b"tiny"))
+        await asyncio.wait_for(receiver.lost.wait(), DEADLINE)
+
+
+@pytest.mark.parametrize("size", [1, 2, 6])
+async def test_tiny_records_are_never_too_many(size: int, tmp_path: Path, tls_directory: Path) -> None:
+    """Records of a few bytes are accepted in any number, although most of their bytes are not plaintext."""
+    receiver = Receiver()
+    async with connected(receiver, tmp_path, tls_directory, is_proven=True) as peer:
+        number = 4 * MAX_BARREN // (RECORD_OVERHEAD - 10)
+        await peer.send(b"".join(peer.records.data(b"x" * size) for _ in range(number)))
+        await receiver.has(b"x" * size * number)
+
+
+async def test_tiny_records_of_old_ciphers_are_never_too_many(tls_directory: Path) -> None:
+    """Records of a byte are accepted in any number with TLS 1.2 and AES-CBC, which adds most to them."""
+    receiver, number = Receiver(), MAX_BARREN // 32
+    context = trusting(tls_directory)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES256-SHA384:ECDHE-RSA-AES256-SHA384")
+
+    def dial(port: int) -> ssl.SSLSocket:
+        connection = socket.create_connection(("127.0.0.1", port), DEADLINE)
+        tls = context.wrap_socket(connection, server_hostname="localhost")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(number):
+                tls.send(b"x")
+        return tls
+
+    async with serving(receiver, tls_directory, is_proven=True) as (_, port):
+        with await asyncio.to_thread(dial, port):
+            await receiver.has(b"x" * number)
+
+
+async def test_reads_are_small_after_many_key_updates(tmp_path: Path, tls_directory: Path) -> None:
+    """A proven peer is read in small parts from the time it has sent many key updates until plaintext follows."""
+    receiver = Receiver()
+    async with connected(receiver, tmp_path, tls_directory, is_proven=True) as peer:
+        await peer.send(peer.records.key_updates(TOO_MANY * 3 // 4) + peer.records.data(b"x"))
+        await receiver.has(b"x")
+        assert UNPROVEN_READ == len(peer.server.get_buffer(-1))
+        await peer.send(b"".join(peer.records.data(PART) for _ in range(4)))
+        await receiver.has(b"x" + 4 * PART)
+        assert UNPROVEN_READ < len(peer.server.get_buffer(-1))
 
 
 async def test_a_proven_peer_without_plaintext_is_dropped(tmp_path: Path, tls_directory: Path) -> None:
@@ -137,7 +205,8 @@ async def test_a_peer_that_reads_no_answers_is_dropped(tmp_path: Path, tls_direc
         await receiver.has(b"x")
         peer.server.write(bytes(16 * 1024 * 1024))  # more than the kernel's buffers
         assert peer.server.get_write_buffer_size() > 0
-        for turn in range(2, 5):
-            await receiver.has(b"x" * (turn - 1))
-            await peer.send(peer.records.key_updates(TOO_MANY // 2) + peer.records.data(b"x"))
+        for turn in range(3):
+            await receiver.has(b"x" + 4 * PART * turn)
+            updates = peer.records.key_updates(TOO_MANY // 2)
+            await peer.send(updates + b"".join(peer.records.data(PART) for _ in range(4)))
         await asyncio.wait_for(receiver.lost.wait(), DEADLINE)
