@@ -17,7 +17,7 @@ from relay_agent.paths import start_directory  # noqa: F401 - importing it recor
 from relay_agent.settings.arguments import misspelt_arguments, misspelt_switch, parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
 from relay_agent.settings.table import SETTINGS, as_text, read_settings
-from relay_agent.stderr import report_failure, unexpected, write_line
+from relay_agent.stderr import is_of_import, report_failure, unexpected, write_line
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import RelayDebugError, TimedOut
 
@@ -196,7 +196,9 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
     except KeyboardInterrupt:
         write_line("interrupted before a debugger was attached")
         raise KeyboardInterrupt from None  # without the frames of the wait, which are not the job's
-    except Exception as error:  # noqa: BLE001 - no error in the debugger may stop the job
+    except (Exception, SystemExit) as error:  # no error in the debugger may stop the job
+        if isinstance(error, SystemExit) and not is_of_import(error):
+            raise
         return _continue_without_debugger(unexpected(error))
     if waits and settings.abort_on_timeout and settings.wait > 0 and not process.node_client.was_refused:
         outcome = "exiting" if process.obstacle else "no debugger attached in time; exiting"

@@ -11,7 +11,7 @@ from typing import Any
 from relay_agent.own_descriptor import STDERR
 from relay_core.errors import RelayDebugError
 
-__all__ = ["describe_exception", "failed_import", "report_failure", "unexpected", "write_line"]
+__all__ = ["describe_exception", "failed_import", "is_of_import", "report_failure", "unexpected", "write_line"]
 
 WRITE_TIME = 1
 """Seconds that a line waits for the reader of a full pipe."""
@@ -126,6 +126,21 @@ def failed_import(error: BaseException) -> RelayDebugError | None:
         f"cannot import '{error.name}', because the job has removed Python's directories from sys.path",
         hint="keep these directories in sys.path",
     )
+
+
+def is_of_import(request: SystemExit) -> bool:
+    """Return whether a module of the job has exited that was imported because it has the name of one of Python's.
+
+    Otherwise a signal handler of the job wants it to end, possibly during an import, or a setting does.
+    """
+    known = ("<frozen ", *_python_directories)
+    entry = request.__traceback__
+    while entry is not None:
+        code, name = entry.tb_frame.f_code, str(entry.tb_frame.f_globals.get("__name__"))
+        if code.co_name == "<module>" and not name.startswith("relay_") and not code.co_filename.startswith(known):
+            return True
+        entry = entry.tb_next
+    return False
 
 
 def _text(error: BaseException) -> str:

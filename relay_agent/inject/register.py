@@ -17,8 +17,8 @@ from relay_agent.inject.eligibility import should_register
 from relay_agent.ranks import identify
 from relay_agent.settings.environment import from_environment, register_environment
 from relay_agent.settings.model import DebugSettings, parse_ranks
-from relay_agent.stderr import report_failure
-from relay_core.errors import RelayDebugError, TimedOut
+from relay_agent.stderr import is_of_import, report_failure, write_line
+from relay_core.errors import RelayDebugError
 
 __all__ = ["call_before_program", "register_process"]
 
@@ -187,15 +187,15 @@ def _raise_timeouts(settings: DebugSettings) -> None:
 
 
 def _start(settings: DebugSettings) -> None:
-    """Register and wait for a debugger; exit immediately if none attaches in time, and on KeyboardInterrupt."""
+    """Register and wait for a debugger; exit immediately on SystemExit and KeyboardInterrupt."""
     try:
         from relay_agent.api import start_debugging  # noqa: PLC0415 - its imports are needed only now
 
         start_debugging(settings)
     except SystemExit as request:
-        if request.code == TimedOut.exit_code:
-            _exit(TimedOut.exit_code)
-        report_failure(f"SystemExit: {request}")  # a module of the job has the name of one of Python's, and exits
+        if not is_of_import(request):
+            _exit(request)
+        report_failure(f"SystemExit: {request}")
     except KeyboardInterrupt:
         signal.signal(
             signal.SIGINT, signal.SIG_DFL
@@ -205,10 +205,12 @@ def _start(settings: DebugSettings) -> None:
         report_failure(f"{type(error).__name__}: {error}")
 
 
-def _exit(status: int) -> NoReturn:
-    """Exit with a status. Before the program starts, Python would treat SystemExit as a failed import."""
+def _exit(request: SystemExit) -> NoReturn:
+    """Exit with the requested status. Before the program starts, Python would treat SystemExit as a failed import."""
+    if isinstance(request.code, str):
+        write_line(request.code)
     atexit._run_exitfuncs()  # noqa: SLF001 - an exit function deregisters this process from its agent
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    os._exit(status)
+    os._exit(request.code if isinstance(request.code, int) else int(request.code is not None))

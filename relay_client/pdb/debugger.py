@@ -20,7 +20,7 @@ from relay_client.pdb.breakpoints import Breakpoints, parse_spec
 from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
 from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
-from relay_core.foreign import escape_controls, terminal_text
+from relay_core.foreign import escape_controls, is_remote_path, terminal_text
 
 __all__ = [
     "MAX_UNFINISHED",
@@ -91,7 +91,7 @@ class Source:
 
 def _is_local_source(path: str) -> bool:
     """Return whether a path names a local file that can be read without blocking, and without much memory."""
-    if sys.platform == "win32" and path.startswith(("/", "\\")):  # a path of Linux, or a file of another host
+    if is_remote_path(path):  # reading it would connect to that machine
         return False
     try:
         found = Path(path).stat()

@@ -133,8 +133,8 @@ NOT_OF_CHILD = (
 )
 """Fields of the editor's `attach` that debugpy removes from a child's configuration, or sets there."""
 MAX_CHECKED = 4 * 1024 * 1024
-"""Bytes of a message that is parsed and written again, which takes 0.1 s, during which other sessions wait; successful
-responses are usually recognized without that, whatever their length."""
+"""Bytes of a message that is parsed and written again, which takes up to 0.2 s, during which other sessions wait;
+successful responses are usually recognized without that, whatever their length."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_PID = 2**32
 _HEADER = re.compile(rb"Content-Length: ?[0-9]+\r\n\r\n")
@@ -215,7 +215,8 @@ class RequestGuard(Layer):
         if (event := piece.event(any_length=True)) is not None:
             return self._checked_event(event, piece)
         if (response := piece.response(any_length=True)) is not None:
-            return _written(response if response.get("success") is True else allowed_failure(response))
+            is_passed = response.get("success") is True
+            return _written(response if is_passed else allowed_failure(response), paths=not is_passed)
         return self._checked_request(request) if (request := piece.request()) is not None else []
 
     def _checked_request(self, request: Request) -> list[Output]:
@@ -292,13 +293,18 @@ TOO_LONG = f"it is longer than {MAX_CHECKED // 1024**2} MiB and would take too l
 REFUSAL = notification("refused by relay-client: a debugged process must not start programs on this machine")
 
 
-def _written(message: Message) -> list[Output]:
-    """Return a message that was made here; nothing if it is nested too deeply to be written."""
+def _written(message: Message, *, paths: bool = True) -> list[Output]:
+    """Return a message written anew; nothing if it is nested too deeply for that.
+
+    Args:
+        message: The message.
+        paths: Whether paths of other machines stay, because the message was made here.
+    """
     try:
         piece = ToLocal.of(message)
     except RecursionError:
         return []
-    data = without_remote_paths(piece.data)
+    data = piece.data if paths else without_remote_paths(piece.data)
     return [piece if data == piece.data else ToLocal(data, Kind.MESSAGE, len(piece.header))]
 
 

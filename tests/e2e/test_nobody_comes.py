@@ -14,6 +14,7 @@ from relay_agent.paths import in_front
 from relay_client.dap import DapClient
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
+from tests.support.jobs import ROOT
 from tests.support.ports import free_port
 from tests.support.programs import Finished, program, run
 from tests.support.relay import HC, LocalRelay, local_relay
@@ -118,6 +119,20 @@ async def test_wait_that_is_over(
     assert (status, printed) == (finished.status, finished.stdout)
     assert logged in finished.stderr
     assert not (tmp_path / "node").exists()
+
+
+async def test_wait_that_a_signal_handler_of_the_job_ends(relay: LocalRelay, tmp_path: Path) -> None:
+    """A handler that was installed before the program, as by a module of PYTHONPATH, ends the job with its status."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import signal, sys\n"
+        "if len(sys.orig_argv) == 2:  # not in the agent\n"
+        "    signal.signal(signal.SIGALRM, lambda *_: sys.exit(3))\n"
+        "    signal.alarm(1)\n"
+    )
+    path = os.pathsep.join([str(tmp_path / "site"), str(ROOT)])
+    finished = await run_script(relay, tmp_path, "print('ran')\n", "--wait", "60", PYTHONPATH=path)
+    assert (3, "") == (finished.status, finished.stdout), finished.stderr
 
 
 async def test_wait_that_is_interrupted(relay: LocalRelay, tmp_path: Path) -> None:

@@ -254,11 +254,21 @@ async def test_a_python_without_relay_debug_is_reported_in_one_line(stage: Stage
 
 
 @pytest.mark.parametrize(
-    ("at_start", "status"), [("raise SystemExit(14)", 14), ("raise KeyboardInterrupt", -signal.SIGINT)]
+    ("request_", "status", "last_line"),
+    [
+        ("SystemExit(14)", 14, ""),
+        ("SystemExit", 0, ""),
+        ("SystemExit('nobody came')", 1, "relay-agent: nobody came"),
+        ("KeyboardInterrupt", -signal.SIGINT, ""),
+    ],
 )
-async def test_a_process_that_is_to_end_at_its_start_ends_cleanly(stage: Stage, at_start: str, status: int):
+async def test_a_process_that_is_to_end_at_its_start_ends_cleanly(
+    stage: Stage, request_: str, status: int, last_line: str
+):
     """Its program does not begin, and Python does not call it a fatal error."""
-    assert (status, [], "") == await stage.python(stage.write("train.py", "print('ran')"), AT_START=at_start)
+    program = stage.write("train.py", "print('ran')")
+    found, out, err = await stage.python(program, AT_START=f"def act(): raise {request_}")
+    assert (status, [], last_line) == (found, out, err.strip())
 
 
 @pytest.mark.parametrize("module", ["random", "platform", "uuid"])

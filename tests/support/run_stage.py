@@ -23,6 +23,10 @@ def start(settings):
     with open(os.environ["RECORD"], "a") as record:
         record.write(line + "\\n")
     exec(os.environ.get("AT_START", ""), globals())
+    act()
+
+def act():  # not in a module's own code, as what happens during a wait
+    pass
 
 try:
     import relay_agent.api

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
@@ -127,6 +128,15 @@ def test_names_of_the_old_package(capfd, monkeypatch):
     assert attached is False
     expected = "error: secret 'debugsecret' is given without a Key Vault. hint: set KEY_VAULT_URL"
     assert expected in capfd.readouterr().err
+
+
+async def test_a_module_of_the_job_that_exits(tmp_path: Path):
+    """A module with the name of one of Python's, which only debugging imports, does not end the job."""
+    (tmp_path / "random.py").write_text("raise SystemExit(2)")
+    arguments = ["--is-debug", "true", "--debug-relay-connection-name", "myhc", "--debug-wait", "0"]
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{CALL}"
+    status, out, err = await run_job(code, *arguments, RELAY_NODE_DIR=str(tmp_path / "node"))
+    assert (0, ["False"]) == (status, out), err
 
 
 async def test_agent_gives_up():
