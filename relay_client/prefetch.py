@@ -142,7 +142,7 @@ class ResponseCache(Layer):
             return []
         self._sent_set = new_set
         questions = [template.as_json() for template in new_set]
-        update: Request = {"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": {"questions": questions}}
+        update: Request = {"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": {"requests": questions}}
         return [ToPeer.of(update)]
 
     # From the agent:
@@ -241,7 +241,7 @@ class _PrefetchEvent(NamedTuple):
     def parse(cls, piece: ToLocal) -> _PrefetchEvent | None:
         """Parse a message; return None if it is not a prefetch event."""
         match piece.event(any_length=True):
-            case {"event": event, "body": {"after": int(after), "asked": list(asked), "answered": list(answered)}}:
+            case {"event": event, "body": {"after": int(after), "requested": list(asked), "responses": list(answered)}}:
                 if event == PREFETCH_EVENT:
                     requests = [message for message in asked if is_message(message, "request")]
                     return cls(after, requests, [message for message in answered if is_message(message, "response")])

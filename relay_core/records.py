@@ -73,8 +73,6 @@ MISSING = _Missing.MISSING
 class Wire(NamedTuple):
     """How a field is read and written, as far as its type does not determine it."""
 
-    name: str = ""
-    """Its name in the JSON object, if it is another one."""
     read: _Read | None = None
     write: _Write | None = None
     most: int | None = None
@@ -85,14 +83,11 @@ class Wire(NamedTuple):
     """The value of a missing field, if it is not the field's default."""
     is_required: bool = False
     """Whether a record without this field is invalid."""
-    is_merged: bool = False
-    """Whether the fields of this record are among those of the record that contains it."""
     is_local: bool = False
     """Whether the field is never sent."""
 
 
 class _Field(NamedTuple):
-    attribute: str
     name: str
     read: _Read
     write: _Write
@@ -107,19 +102,12 @@ def as_is(value: str) -> str:
     return value
 
 
-def encode(record: object, *, complete: bool = False) -> dict[str, object]:
-    """Return the JSON object of a record.
-
-    Args:
-        record: A dataclass or a named tuple.
-        complete: Whether to write even the fields that a reader would take as missing.
-    """
+def encode(record: object) -> dict[str, object]:
+    """Return the JSON object of a record, which is a dataclass or a named tuple."""
     found: dict[str, object] = {}
     for field in fields_of(type(record)):
-        value = getattr(record, field.attribute)
-        if field.wire.is_merged:
-            found |= {} if value is None else encode(value)
-        elif complete or field.wire.is_required or value != field.missing:
+        value = getattr(record, field.name)
+        if field.wire.is_required or value != field.missing:
             found[field.name] = None if value is None else field.write(value)
     return found
 
@@ -140,13 +128,13 @@ def parse_or_none(kind: type[T], value: object, clean: Clean = as_is) -> T | Non
 def _built(kind: Any, value: Mapping[str, Any], clean: Clean) -> object:
     found = {}
     for field in fields_of(kind):
-        given = value if field.wire.is_merged else value.get(field.name)
+        given = value.get(field.name)
         read = MISSING if given is None else field.read(given, clean)
         if read is MISSING:
             if field.wire.is_required:
                 return None
             read = field.missing
-        found[field.attribute] = read
+        found[field.name] = read
     return kind(**found)
 
 
@@ -182,7 +170,7 @@ def _wire_of(form: Any) -> Wire:
 def _field(name: str, form: Any, default: object) -> _Field:
     wire, kind = _wire_of(form), _bare(form)
     missing = wire.missing if wire.missing is not MISSING else _empty(kind) if default is MISSING else default
-    return _Field(name, wire.name or name, *_codec(form), missing, default is not MISSING, wire)
+    return _Field(name, *_codec(form), missing, default is not MISSING, wire)
 
 
 def _bare(form: Any) -> Any:
@@ -245,9 +233,9 @@ def _read_record(kind: type, value: object, clean: Clean) -> object:
 def _write_array(value: object) -> object:
     """Return the fields of a record in their order, without those at the end that have their default."""
     fields = list(fields_of(type(value)))
-    while fields[-1].has_default and getattr(value, fields[-1].attribute) == fields[-1].missing:
+    while fields[-1].has_default and getattr(value, fields[-1].name) == fields[-1].missing:
         fields.pop()
-    values = ((field, getattr(value, field.attribute)) for field in fields)
+    values = ((field, getattr(value, field.name)) for field in fields)
     return [None if each is None else field.write(each) for field, each in values]
 
 

@@ -22,7 +22,6 @@ from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_agent.paths import current_directory
 from relay_core.agent_api.announcement import AgentInfo, State, fit
-from relay_core.agent_api.members import items
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import (
     Listen,
@@ -247,8 +246,7 @@ class Agent:
     def _fitted(self) -> dict[str, object]:
         """Return the announcement to send; log how many targets it omits, and again when that number doubles."""
         info = self._announcement()
-        fields = fit(info.encode())
-        left_out = len(info.targets) - len(items(fields["targets"]))
+        fields, left_out = fit(info)
         if left_out > 2 * self._left_out:
             logger.warning(
                 "not announcing %d of %d targets (those with the highest ports): an announcement has no room for more",

@@ -101,7 +101,7 @@ def _evaluate(_process: Process, body: Body) -> object:
 def _push(process: Process, body: Body) -> object:
     """Start a phase of a push."""
     if not process.settings.allow_edit:
-        return {"refused": True}
+        return {"is_refused": True}
     from relay_agent.push.in_process import start_phase  # noqa: PLC0415 - needed for this request only
     from relay_core.agent_api.push import Push, Pushed  # noqa: PLC0415
     from relay_core.records import encode  # noqa: PLC0415

@@ -206,7 +206,7 @@ class PrefetchEngine:
         stop.responses, stop.size = [], 0
         if not (announced or responses):
             return None
-        body = {"after": stop.after, "asked": announced, "answered": responses}
+        body = {"after": stop.after, "requested": announced, "responses": responses}
         return {"seq": 0, "type": "event", "event": PREFETCH_EVENT, "body": body}
 
 

@@ -99,7 +99,7 @@ class PydevdPrefetcher:
             case {"arguments": {prefetch.PREFETCH_SET: {"after": int(after), **prefetch_set}}}:
                 self._after = after
                 if prefetch_set:
-                    self._engine.replace_set(prefetch_set.get("questions"))
+                    self._engine.replace_set(prefetch_set.get("requests"))
         if message.get("type") == "request" and not prefetch.is_read_only(message):
             self._engine.change_requested(message)
             self._release(message)

@@ -53,7 +53,7 @@ class PrefetchLayer(Layer):
         request = piece.request()
         if request and request["command"] == prefetch.PREFETCH_SET:
             self._new_set = arguments_of(request)
-            self._engine.replace_set(self._new_set.get("questions"))
+            self._engine.replace_set(self._new_set.get("requests"))
             return []
         if request is None or not prefetch.is_read_only(request):
             self._after = request["seq"] if request else 0

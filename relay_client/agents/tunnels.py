@@ -517,7 +517,7 @@ class Tunnels:
             mine = ClientStatus(reports, held.get(agent_id, ()))
             if mine != self._reported.get(agent_id, ClientStatus()):
                 self._reported[agent_id] = mine
-                tunnel.driver.send_status(encode(mine, complete=True))
+                tunnel.driver.send_status(encode(mine))
         self.search.announce_change()
         self.on_change()
 

@@ -104,7 +104,7 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str 
     if port_owner:
         return RankView(Kind.UNREACHABLE, f"unreachable: port {target.port} leads to {port_owner}")
     attached, is_held = target.attachment, target.state is State.CRASHED
-    is_stopped = stop is not None or (attached is not None and attached.is_stopped is True)
+    is_stopped = stop is not None or (attached is not None and attached.is_stopped)
     place = (stop.place if stop is not None else "") or (attached.stopped_at if attached is not None else "")
     reported = attached if stop is None else stop
     uncaught = reported.uncaught if reported is not None else ""
@@ -115,7 +115,7 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str 
     if is_stopped:
         return RankView(Kind.STOPPED, f"stopped{f' at {place}' if place else ''}", place, since)
     if attached is not None:
-        return RankView(Kind.RUNNING, "attached" if attached.is_stopped is None else "running", "", since)
+        return RankView(Kind.RUNNING, "running", "", since)
     if target.state is State.WAITING:
         detail = f" ({target.detail})" if target.detail else ""
         return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", since)

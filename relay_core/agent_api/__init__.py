@@ -19,7 +19,7 @@ Compatibility between versions:
 - A field that is missing, has the wrong type or is out of range is read as its default. `parse` raises no
   exception; if a required field is missing, such as the port of a target, it returns None.
 - New fields may be added at any time. The name and the meaning of a field never change without a higher `VERSION`.
-- An agent announces its version. A client with a lower version uses the fields that it knows.
+- An agent announces its version. A client with a lower version uses the fields that it knows, and logs a line.
 
 Texts come from another machine and are untrusted. A reader that displays them passes `clean`, which is applied to each
 text.
@@ -28,5 +28,4 @@ text.
 __all__ = ["VERSION"]
 
 VERSION = 1
-"""Version of this contract. Older agents announce no version, which is read as 0; their `state` is `attached` while a
-debugger is connected, whatever the state of the process."""
+"""Version of this contract."""

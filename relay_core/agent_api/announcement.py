@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, NewType, Protocol
@@ -12,11 +13,10 @@ from typing import Annotated, Any, NewType, Protocol
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.members import items, mapping
 from relay_core.agent_api.usage import NodeUsage
-from relay_core.records import Clean, Link, Path, Port, Wire, as_is, encode, parse, read_non_empty, read_port
+from relay_core.records import Clean, Link, NonEmpty, Path, Port, Wire, as_is, encode, parse, read_non_empty, read_port
 from relay_core.value_parsers import TolerantEnum
 
 __all__ = [
-    "COMMON_FIELDS",
     "MAX_ANNOUNCEMENT",
     "AgentId",
     "AgentInfo",
@@ -50,108 +50,73 @@ class Ending:
     """Its uncaught exception."""
     replaced_by: str = ""
     """The program with which the process has replaced itself (exec), if it has not ended but did that."""
-    is_final: Annotated[
-        bool, Wire("exiting", read=lambda value, _clean: value is not True, write=lambda value: not value)
-    ] = True
+    is_final: bool = True
     """False while the process is still exiting; its status may follow."""
 
 
 # Shrinks an announcement until it fits into a frame, so that a node can have thousands of targets.
 #
-#     1. texts are shortened, only the latest endings are kept, and the usage of processes is left out
-#     2. values that most targets have in common are sent once, in `common`
-#     3. details of each target are left out, in the order of `EXPENDABLE`
-#     4. the targets with the highest ports, and forwards, are left out
-#
-# Rejected: to announce targets with consecutive ports and ranks as one range. A node has tens of processes, and a few
-# bytes of a hostile announcement would represent as many targets as there are ports.
-#
-# The result depends only on the announcement. For 1,000 targets, steps 1 to 3 are enough.
+# A long announcement is compressed: one of 1,000 ranks takes 23 instead of 169 KB. If that is not enough, the usage of
+# processes and forwards are left out, and then the targets with the highest ports.
 
 MAX_ANNOUNCEMENT = 31 * 1024
 """Maximum size of the JSON in bytes; a frame holds 32 KiB, and a WELCOME has other fields too."""
-COMMON_FIELDS = ("world", "script", "cwd", "state")
-EXPENDABLE = (
-    *("peer_timeout", "pushes", "since", "until", "stopped_since", "resumed_since", "pid", "held_since"),
-    *("stopped_at", "uncaught"),
-    *("detail", "cwd", "world", "script", "state", "stopped", "holder", "rank"),
-)
-"""Fields of targets, the least important first."""
-MAX_SHORT_TEXT = 64
-"""Maximum number of characters in a text after step 1."""
+MAX_DECOMPRESSED = 512 * 1024
+"""Maximum size in bytes of the JSON that is compressed."""
+MAX_TARGETS = 2_000
+"""Maximum number of targets in an announcement; a node has tens of processes."""
 MAX_ENDINGS = 8
-"""Maximum number of endings after step 1."""
 MAX_FORWARDS = 256
-"""Maximum number of forwards after step 4."""
+"""Maximum numbers of endings and of forwards in an announcement that would be too long otherwise."""
+COMPRESSED = "compressed"
+"""The field of an announcement whose other fields are compressed."""
 
 Fields = dict[str, object]
 
 
-def fit(announcement: Mapping[str, object], limit: int = MAX_ANNOUNCEMENT) -> Fields:
-    """Return an announcement with at most `limit` bytes of JSON; if the given one fits, it is returned unchanged."""
-    if _size(announcement) <= limit:
-        return dict(announcement)
-    rest = _short({name: value for name, value in announcement.items() if name not in {"targets", "common", "usage"}})
-    if usage := mapping(announcement.get("usage")):
-        rest["usage"] = {**usage, "processes": []}
-    if "endings" in rest:
-        rest["endings"] = [_short(mapping(ending)) for ending in items(rest["endings"])[-MAX_ENDINGS:]]
-    targets = [_short(mapping(target)) for target in items(announcement.get("targets"))]
-    common: Fields = {}
-
-    def assembled(number: int | None = None) -> Fields:
-        return {**rest, "targets": targets[:number], "common": common}
-
-    if _size(assembled()) > limit:
-        targets, common = _with_common(targets)
-    for name in EXPENDABLE:
-        if _size(assembled()) <= limit:
-            return assembled()
-        targets, common = [_without(target, name) for target in targets], _without(common, name)
-    if _size(assembled()) > limit:
-        rest |= {"endings": []} if "endings" in rest else {}
-        rest["forwards"] = items(rest.get("forwards"))[:MAX_FORWARDS]
-    return assembled(_most(lambda number: _size(assembled(number)) <= limit, len(targets)))
-
-
-def _with_common(targets: list[Fields]) -> tuple[list[Fields], Fields]:
-    """Return the targets without the most frequent values, and those values; a field that a target lacks is null."""
-    common: Fields = {}
-    for name in COMMON_FIELDS:
-        for value, _ in Counter(target.get(name) for target in targets).most_common(1):
-            common |= {} if value is None else {name: value}
-    different = [
-        {name: target.get(name) for name in {**target, **common} if target.get(name) != common.get(name)}
-        for target in targets
-    ]
-    return different, common
-
-
-def _without(fields: Fields, name: str) -> Fields:
-    return {key: value for key, value in fields.items() if key != name}
-
-
-def _most(fits: Callable[[int], bool], count: int) -> int:
-    """Return the highest number up to `count` that fits; a lower number fits if a higher one does."""
-    low, high = 0, count
+def fit(info: AgentInfo, limit: int = MAX_ANNOUNCEMENT) -> tuple[Fields, int]:
+    """Return an announcement as JSON with at most `limit` bytes, and the number of targets that it leaves out."""
+    fields = encode(info)
+    if (found := _within(fields, limit)) is not None:
+        return found, max(len(info.targets) - MAX_TARGETS, 0)
+    usage, endings = info.usage and replace(info.usage, processes=()), info.endings and info.endings[-MAX_ENDINGS:]
+    rest = encode(replace(info, targets=(), usage=usage, endings=endings, forwards=info.forwards[:MAX_FORWARDS]))
+    targets = items(fields.get("targets"))
+    low, high = 0, len(targets)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+        fits = _within({**rest, "targets": targets[:middle]}, limit) is not None
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return _within({**rest, "targets": targets[:low]}, limit) or {"id": info.id}, len(info.targets) - low
 
 
-def _short(fields: Mapping[str, object]) -> Fields:
-    return {name: _short_text(name, value) if isinstance(value, str) else value for name, value in fields.items()}
+def _within(fields: Fields, limit: int) -> Fields | None:
+    """Return an announcement, compressed if necessary, with at most `limit` bytes of JSON; None if there is none."""
+    data = _json(fields)
+    if len(data) <= limit:
+        return fields
+    if len(data) > MAX_DECOMPRESSED:
+        return None
+    compressed = {"id": fields["id"], COMPRESSED: base64.b64encode(zlib.compress(data)).decode()}
+    return compressed if len(_json(compressed)) <= limit else None
 
 
-def _short_text(name: str, value: str) -> str:
-    # A truncated path would name another directory, and a truncated link another page.
-    return value if name in {"cwd", "run_url"} else value[:MAX_SHORT_TEXT]
+def _decompressed(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the fields of an announcement; none if the compressed ones are invalid or too long."""
+    text = fields.get(COMPRESSED)
+    if not isinstance(text, str):
+        return fields
+    try:
+        stream = zlib.decompressobj()
+        data = stream.decompress(base64.b64decode(text, validate=True), MAX_DECOMPRESSED)
+        return mapping(json.loads(data)) if stream.eof else {}
+    except (ValueError, zlib.error, RecursionError):
+        return {}
 
 
-def _size(fields: Mapping[str, object]) -> int:
-    """Return the size of the JSON that the tunnel sends."""
-    return len(json.dumps(fields, separators=(",", ":")))
+def _json(fields: Mapping[str, object]) -> bytes:
+    """Return the JSON that the tunnel sends."""
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 AgentId = NewType("AgentId", str)
@@ -174,14 +139,14 @@ class State(TolerantEnum):
 class Attachment:
     """The debugger attached to a target; a target has at most one."""
 
-    user: Annotated[str, Wire("holder", read=read_non_empty, is_required=True)]
+    user: NonEmpty
     """`user@host` of the client."""
-    since: Annotated[float | None, Wire("held_since")] = None
+    since: float | None = None
     """Unix time by the node's clock."""
-    is_away: Annotated[bool, Wire("away")] = False
+    is_away: bool = False
     """Whether the client has no connection at the moment; an agent cannot know whether the client has been killed."""
-    is_stopped: Annotated[bool | None, Wire("stopped")] = None
-    """Whether the debugger has stopped the process; None if the agent does not announce it."""
+    is_stopped: bool = False
+    """Whether the debugger has stopped the process."""
     stopped_at: str = ""
     """File name and line, as in `train.py:41`; "" if unknown."""
     uncaught: str = ""
@@ -218,7 +183,7 @@ class TargetInfo:
     """Unix time, by the node's clock, when the state began."""
     until: float | None = None
     """Unix time when the state ends unless a debugger attaches, e.g. the end of the hold after a crash."""
-    attachment: Annotated[Attachment | None, Wire(is_merged=True)] = None
+    attachment: Attachment | None = None
     peer_timeout: float | None = None
     """Seconds for which other ranks wait for it in a collective operation; None if they wait as long as a debugger is
     attached, or if it is unknown."""
@@ -275,7 +240,7 @@ def _read_ports(value: Any, clean: Clean) -> object:
 class AgentInfo:
     """One agent, its targets and its forwards."""
 
-    id: Annotated[AgentId, Wire("agent")]
+    id: AgentId
     host: Annotated[str, Wire(read=read_non_empty)] = "agent"
     cwd: str = ""
     node_rank: int | None = None
@@ -283,7 +248,7 @@ class AgentInfo:
     """The id of the job's run, as set by its launcher."""
     run_url: Link = ""
     """The address of the run's page, such as that in Azure ML studio."""
-    targets: tuple[TargetInfo, ...] = ()
+    targets: Annotated[tuple[TargetInfo, ...], Wire(most=MAX_TARGETS)] = ()
     """Each port occurs once."""
     forwards: Annotated[tuple[int, ...], Wire(read=_read_ports)] = ()
     """Other ports on its node that clients may connect to, in ascending order."""
@@ -295,7 +260,7 @@ class AgentInfo:
     """Number of the agent's current control channel. A higher number means that older transports may close soon."""
     predecessors: tuple[AgentId, ...] = ()
     """Agents of the same node that were killed. Sessions with them cannot be resumed."""
-    prefetch: Annotated[bool, Wire("asks_ahead")] = False  # the name in the wire format is older than the term
+    prefetch: bool = False
     """Whether the agent supports DAP prefetching; see `relay_core.dap.prefetch`."""
     version: Annotated[int, Wire(missing=0)] = VERSION
 
@@ -327,15 +292,6 @@ class AgentInfo:
         """Return the target with this logical port."""
         return next((target for target in self.targets if target.port == port), None)
 
-    def encode(self) -> dict[str, object]:
-        """Return the whole announcement.
-
-        It has every field, because a STATUS replaces only the fields that it contains.
-        """
-        # `common` has the values that most targets have in common.
-        found = encode(self, complete=True) | {"common": {}}
-        return {name: value for name, value in found.items() if value is not None}
-
     @classmethod
     def parse(cls, value: object, *, agent_id: str = "", clean: Clean = as_is) -> AgentInfo:
         """Read an announcement; if two targets have the same port, the first one is kept.
@@ -345,13 +301,8 @@ class AgentInfo:
             agent_id: The id to use instead of the announced one, if any.
             clean: Applied to each text.
         """
-        fields = dict(mapping(value))
-        common = {name: value for name, value in mapping(fields.get("common")).items() if name in COMMON_FIELDS}
-        fields["targets"] = [{**common, **mapping(each)} for each in items(fields.get("targets"))]
-        if agent_id:
-            fields["agent"] = agent_id
-        found = parse(cls, fields, clean)
+        found = parse(cls, _decompressed(mapping(value)), clean)
         targets: dict[int, TargetInfo] = {}
         for target in found.targets:
             targets.setdefault(target.port, target)
-        return replace(found, targets=tuple(targets.values()))
+        return replace(found, id=AgentId(agent_id) or found.id, targets=tuple(targets.values()))

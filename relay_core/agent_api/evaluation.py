@@ -112,7 +112,7 @@ class Evaluate(AgentRequest):
     rank."""
     seconds: Annotated[float, Wire(missing=0.0)] = DEFAULT_SECONDS
     """Time limit for each process."""
-    selection: Annotated[Selection | None, Wire("compare", read=_read_selection, write=Selection.encode)] = None
+    selection: Annotated[Selection | None, Wire(read=_read_selection, write=Selection.encode)] = None
     """What is compared; None for the value as text."""
     is_message: Annotated[bool, Wire(is_local=True)] = False
     """Whether it was sent as a message, in which case its client can search with `SearchStep`."""
@@ -248,7 +248,7 @@ class Value:
     """Where it was evaluated: `step train.py:41`; in a running process, `__main__` or `step train.py (running)`."""
     error: str = ""
     """The reason why the value is missing, if it is."""
-    is_silent: Annotated[bool, Wire("silent")] = False
+    is_silent: bool = False
     """True if the process has not answered."""
     digest: str = ""
     """The checksum of the selection."""

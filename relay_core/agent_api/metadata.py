@@ -48,7 +48,7 @@ class StreamMetadata:
 
     user: _ShortName = ""
     """`user@host` of the client; "" on streams that the agent opens."""
-    prefetch: Annotated[bool, Wire("asks_ahead")] = False  # the name in the wire format is older than the term
+    prefetch: bool = False
     """Whether agent and client prefetch on this stream; see `relay_core.dap.prefetch`."""
 
 

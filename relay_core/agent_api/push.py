@@ -149,9 +149,9 @@ class Pushed:
     error: str = ""
     """Why the phase has failed."""
     hint: str = ""
-    is_silent: Annotated[bool, Wire("silent")] = False
+    is_silent: bool = False
     """True if the process has not answered."""
-    is_refused: Annotated[bool, Wire("refused")] = False
+    is_refused: bool = False
     """True if the job does not allow changes."""
     place: str = ""
     """The changed function at which the main thread is held."""
@@ -165,7 +165,7 @@ class Pushed:
     """The file whose code is replaced."""
     digest: str = ""
     """The digest of its new content; see `relay_core.agent_api.requests.FileDigest`."""
-    is_same: Annotated[bool, Wire("same")] = False
+    is_same: bool = False
     """True if the process was already executing this code, with the same line numbers."""
     counts: Annotated[Mapping[str, int], Wire(most=MAX_GROUPS)] = field(default_factory=dict, hash=False)
     """How many collective operations the process has begun, by process group; empty if that is not known."""

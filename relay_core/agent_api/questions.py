@@ -104,7 +104,7 @@ class Reply:
     """Its answer as JSON, which the agent does not read; None if there is an error."""
     error: str = ""
     """Why the answer is missing."""
-    is_silent: Annotated[bool, Wire("silent")] = False
+    is_silent: bool = False
     """True if the process has not answered in time, or has exited."""
 
     def read(self, kind: type[T], clean: Clean = as_is) -> T:

@@ -143,7 +143,7 @@ def parse_request(target: str) -> Request | None:
     if not kind.arguments:
         return cast("Request", cast("Any", kind)())
     parts = rest.split("/", len(kind.arguments) - 1)
-    kinds = {field.attribute: type(field.missing) for field in fields_of(cast("Any", kind))}
+    kinds = {field.name: type(field.missing) for field in fields_of(cast("Any", kind))}
     fields = {name: _argument(kinds[name], name, part) for name, part in zip(kind.arguments, parts, strict=False)}
     return parse_or_none(kind, fields)
 

@@ -41,22 +41,20 @@ __all__ = [
     "is_watch",
 ]
 
-# The values of the next three constants and the JSON keys `questions`, `asked`, `answered` and `after` are part of the
-# wire format. They are older than the current terms and cannot change, because other versions of agent and client use
-# them.
-PREFETCH_SET = "relayDebug.plan"
-"""A request from the client that contains the prefetch set: `arguments.questions` are requested at each stop from now
+# The values of the next three constants and their JSON keys are part of the wire format.
+PREFETCH_SET = "relayDebug.prefetchSet"
+"""A request from the client that contains the prefetch set: `arguments.requests` are requested at each stop from now
 on.
 
 The agent passes the set on to a process that prefetches, as an argument of this name in watch expressions and in the
-requests that resume the process. The argument has `questions`, if the set has changed, and `after`, the number of the
+requests that resume the process. The argument has `requests`, if the set has changed, and `after`, the number of the
 request that contains it."""
-PREFETCH_EVENT = "relayDebug.news"  # language: keep - the wire format
-"""An event that the agent sends. Its body has `asked`, the requests that debugpy will answer; `answered`, the responses
+PREFETCH_EVENT = "relayDebug.prefetched"
+"""An event that the agent sends. Its body has `requested`, the requests that debugpy will answer; `responses`, those
 to such requests; and `after`, the number of the editor's last request that reached the agent and may change something,
 or 0. (A process that prefetches sends the number from the last request that had `after` as an argument.) Every request
-in `asked` has its response in `answered` of the same or a later event."""
-IN_PROCESS = "relayDebug.asksItself"
+in `requested` has its response in `responses` of the same or a later event."""
+IN_PROCESS = "relayDebug.prefetchesInProcess"
 """The event by which a debugged process announces to its agent that it prefetches. The process accepts prefetch sets
 and sends prefetch events; the first one at a stop is in the body of the `stopped` event, in a field named
 `PREFETCH_EVENT`."""
@@ -83,12 +81,12 @@ class RequestTemplate(NamedTuple):
     """The arguments other than the id."""
 
     def as_json(self) -> dict[str, object]:
-        """Return one element of `questions`."""
+        """Return one element of `requests`."""
         return {"command": self.command, "scope": self.scope, "rest": dict(self.rest)}
 
     @classmethod
     def parse(cls, found: object) -> RequestTemplate | None:
-        """Read one element of `questions`; return None if it is invalid or cannot be prefetched."""
+        """Read one element of `requests`; return None if it is invalid or cannot be prefetched."""
         match found:
             case {"command": str(command), "scope": int(scope), "rest": dict(rest)}:
                 return cls(command, scope, rest) if command in PREFETCHABLE and scope >= 0 else None

@@ -107,7 +107,7 @@ class ObservedStop:
         match body:
             case {prefetch.PREFETCH_EVENT: first}:  # in the event of the stop
                 self._prefetched(first)
-            case {"asked": list(requests), "answered": list(responses)}:
+            case {"requested": list(requests), "responses": list(responses)}:
                 for request in requests:
                     if is_message(request, "request") and request["command"] == "stackTrace":
                         self.requested(request)

@@ -49,7 +49,7 @@ if __name__ == "__main__":
 BREAKPOINT = 2
 """The line of `square = ...`."""
 TEMPLATES = [RequestTemplate("stackTrace"), RequestTemplate("scopes"), RequestTemplate("variables")]
-SET = {"after": 5, "questions": [template.as_json() for template in TEMPLATES]}
+SET = {"after": 5, "requests": [template.as_json() for template in TEMPLATES]}
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ async def prefetched_variables(client: DapClient) -> dict[str, str]:
     """Wait for the next stop, and return the local variables that come with it."""
     event: Message = (await client.wait_for_event("stopped", within=DEADLINE))["body"][PREFETCH_EVENT]
     while True:
-        for response in event["answered"]:
+        for response in event["responses"]:
             if response["command"] == "variables":
                 return {variable["name"]: variable["value"] for variable in response["body"]["variables"]}
         event = (await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE))["body"]

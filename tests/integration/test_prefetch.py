@@ -155,7 +155,7 @@ values = st.recursive(
         st.lists(inner, max_size=2)
         | st.dictionaries(
             st.sampled_from(
-                ["threadId", "frameId", "questions", "after", "asked", "answered", "context", PREFETCH_EVENT]
+                ["threadId", "frameId", "requests", "after", "requested", "responses", "context", PREFETCH_EVENT]
             ),
             inner,
         )
@@ -252,7 +252,7 @@ async def test_job_that_prefetches(
 
 async def test_switched_off(relay: LocalRelay) -> None:
     """Without prefetch, a prefetch event is like any other unknown event: the editor receives a line in its place."""
-    body = {"after": 0, "asked": [], "answered": []}
+    body = {"after": 0, "requested": [], "responses": []}
     data = encode({"type": "event", "event": PREFETCH_EVENT, "body": body})
     async with local_server(echo) as (port, _), tunnelled_to(relay, port, prefetch=False) as path:
         reader, writer = await asyncio.open_connection("127.0.0.1", path.port)

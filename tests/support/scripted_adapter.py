@@ -115,8 +115,8 @@ class ScriptedJob(ScriptedAdapter):
         message = self._pending.pop(0)
         argument = message["arguments"].pop(PREFETCH_SET, {})
         self._after = argument.get("after", self._after)
-        if "questions" in argument:
-            self._engine.replace_set(argument["questions"])
+        if "requests" in argument:
+            self._engine.replace_set(argument["requests"])
         if not is_read_only(message):
             self._engine.change_requested(message)
             while self._own:

@@ -111,4 +111,4 @@ SAMPLES: dict[str, object] = {
     "event files": EventFiles((EventFile("0/train/events.out.tfevents.1", 4096),)),
     "event data": EventData(b"\0\1bytes"),
 }
-"""By name; tests/unit/relay_core/agent_api/recorded.json has what earlier versions sent for each."""
+"""By name; tests/unit/relay_core/agent_api/recorded.json has what is sent for each."""

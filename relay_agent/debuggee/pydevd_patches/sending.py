@@ -65,9 +65,9 @@ def install() -> None:
 def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return a replacement for a message of `size` bytes, which is more than the adapter accepts."""
     if message.get("event") == PREFETCH_EVENT:  # usually a single long response
-        longest = max(message["body"]["answered"], key=lambda response: len(json.dumps(response)))
-        answered = [shortened(r, size) if r is longest else r for r in message["body"]["answered"]]
-        return {**message, "body": {**message["body"], "answered": answered}}
+        longest = max(message["body"]["responses"], key=lambda response: len(json.dumps(response)))
+        responses = [shortened(r, size) if r is longest else r for r in message["body"]["responses"]]
+        return {**message, "body": {**message["body"], "responses": responses}}
     reason = f"{size:,} bytes long, but debugpy's limit is 16 MiB per message"
     if message.get("type") == "response":
         header = {name: message.get(name) for name in ("type", "request_seq", "command")}

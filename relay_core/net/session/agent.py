@@ -160,8 +160,8 @@ class AgentTunnels:
         return transport, outcome
 
     def send_status(self, status: Mapping[str, object]) -> None:
-        """Send a change of the announcement to every client; future clients receive it in their handshake."""
-        self.table.info = {**self.table.info, **status}
+        """Send a new announcement to every client; future clients receive it in their handshake."""
+        self.table.info = dict(status)
         for driver in self._drivers.values():
             driver.send_status(self.table.info)  # a session without a transport queues the latest status only
 

@@ -281,7 +281,7 @@ class ClientTunnel:
         self._set(LinkState.CONNECTED, round_trip=seconds)
 
     def _on_status(self, status: Mapping[str, object]) -> None:
-        self.agent_info = {**self.agent_info, **status}
+        self.agent_info = status
         self._on_info()
 
     def _set(self, state: LinkState, reason: str = "", round_trip: float | None = None) -> None:

@@ -103,8 +103,8 @@ def _identity(role: Role) -> TunnelIdentity:
 def announcement(data: bytes) -> None:
     value = as_json(data)
     info = AgentInfo.parse(value)
-    assert AgentInfo.parse(info.encode()) == info
-    assert len(json.dumps(fit(info.encode()), separators=(",", ":"))) <= MAX_ANNOUNCEMENT
+    assert AgentInfo.parse(encode(info)) == info
+    assert len(json.dumps(fit(info)[0], separators=(",", ":"))) <= MAX_ANNOUNCEMENT
     for kind in (ClientInfo, ClientStatus, StreamMetadata, NodeStacks):
         parse(kind, value)
     parse_or_none(Failure, value)

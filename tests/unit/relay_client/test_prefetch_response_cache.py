@@ -48,13 +48,13 @@ def prefetch_event(body: object) -> Message:
 def prefetched(editor: Editor, *commands: str, after: int | None = None) -> Message:
     """Return the prefetch event with these requests, numbered from 1000; `after` defaults to the last request."""
     asked = [{"seq": 1000 + n, "type": "request", "command": command} for n, command in enumerate(commands)]
-    return prefetch_event({"after": editor.seq if after is None else after, "asked": asked, "answered": []})
+    return prefetch_event({"after": editor.seq if after is None else after, "requested": asked, "responses": []})
 
 
 def answered(body: object = THREADS, *, seq: int = 1000, success: bool = True) -> Message:
     """Return the prefetch event with one response."""
     response = {"type": "response", "request_seq": seq, "command": "threads", "success": success, "body": body}
-    return prefetch_event({"after": 0, "asked": [], "answered": [response]})
+    return prefetch_event({"after": 0, "requested": [], "responses": [response]})
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def editor() -> Editor:
     assert ["threads"] == [message["command"] for message in to_agent]
     to_agent, _ = editor.send("next", threadId=1)
     assert [PREFETCH_SET, "next"] == [message["command"] for message in to_agent]
-    assert [{"command": "threads", "scope": 0, "rest": {}}] == to_agent[0]["arguments"]["questions"]
+    assert [{"command": "threads", "scope": 0, "rest": {}}] == to_agent[0]["arguments"]["requests"]
     return editor
 
 
@@ -81,7 +81,7 @@ def test_response_that_has_arrived(editor):
 def test_request_and_response_in_one_event(editor):
     """A prefetch event may contain a request together with its response."""
     event = prefetched(editor, "threads")
-    event["body"]["answered"] = answered()["body"]["answered"]
+    event["body"]["responses"] = answered()["body"]["responses"]
     editor.receive(stopped(), event)
     to_agent, (response,) = editor.send("threads")
     assert (to_agent, response["body"]) == ([], THREADS)
@@ -124,7 +124,7 @@ def test_request_that_the_editor_no_longer_sends(editor):
     editor.receive(stopped(), prefetched(editor, "threads"), answered())
     editor.now += AUTOMATIC_DELAY
     (plan, _), _ = editor.send("next", threadId=1)
-    assert plan["arguments"] == {"questions": []}
+    assert plan["arguments"] == {"requests": []}
     assert [stopped()] == editor.receive(stopped())
 
 
@@ -176,7 +176,7 @@ def test_request_that_was_prefetched_before_a_change(editor):
 def test_numbers_do_not_go_backwards(editor):
     """A prefetched response, however late it is used, has the number of the last message that the editor received."""
     event = answered()
-    event["body"]["answered"][0]["seq"] = 27
+    event["body"]["responses"][0]["seq"] = 27
     later = {"seq": 58, "type": "event", "event": "output", "body": {"output": "x"}}
     received = editor.receive(stopped(), prefetched(editor, "threads", "stackTrace"), event, later)
     received += editor.send("threads")[1]
@@ -243,10 +243,12 @@ def test_single_frames_for_an_editor_that_listens():
     editor.receive({"type": "response", "request_seq": editor.seq, "body": {"stackFrames": [{"id": 7}]}})
     editor.send("scopes", frameId=7)
     (plan, _), _ = editor.send("next", threadId=1)
-    assert [{"command": "scopes", "scope": 0, "rest": {}}] == plan["arguments"]["questions"]
+    assert [{"command": "scopes", "scope": 0, "rest": {}}] == plan["arguments"]["requests"]
     one = {"threadId": 1, "startFrame": 0, "levels": 1}
     request = {"seq": 1000, "type": "request", "command": "stackTrace", "arguments": one}
-    editor.receive(stopped(), prefetch_event({"after": editor.seq, "asked": [request], "answered": []}), answered())
+    editor.receive(
+        stopped(), prefetch_event({"after": editor.seq, "requested": [request], "responses": []}), answered()
+    )
     assert 1 == len(editor.send("stackTrace", **one)[0])
 
 
@@ -257,7 +259,7 @@ def test_order_of_the_set():
     editor.send("threads")
     editor.send("stackTrace", threadId=1)
     (plan, _), _ = editor.send("next", threadId=1)
-    assert ["stackTrace", "threads"] == [question["command"] for question in plan["arguments"]["questions"]]
+    assert ["stackTrace", "threads"] == [question["command"] for question in plan["arguments"]["requests"]]
 
 
 def test_people_are_slow():
@@ -297,7 +299,7 @@ def test_long_response(editor, size):
     assert (response["request_seq"], len(response["body"])) == (editor.seq, size)
 
 
-@pytest.mark.parametrize("body", [None, {}, {"after": 3, "asked": 3, "answered": []}, {"after": None}])
+@pytest.mark.parametrize("body", [None, {}, {"after": 3, "requested": 3, "responses": []}, {"after": None}])
 def test_malformed_prefetch_event(editor, body):
     """It is passed on to the editor, which ignores it."""
     malformed = prefetch_event(body)
@@ -307,7 +309,7 @@ def test_malformed_prefetch_event(editor, body):
 @pytest.mark.parametrize("malformed", [None, 3, {}, {"type": "request", "command": "threads", "seq": None}])
 def test_malformed_requests_and_responses(editor, malformed):
     """They are ignored, and so are responses without a request."""
-    event = prefetch_event({"after": editor.seq, "asked": [malformed], "answered": [malformed]})
+    event = prefetch_event({"after": editor.seq, "requested": [malformed], "responses": [malformed]})
     assert [stopped()] == editor.receive(stopped(), event, answered())
     assert 1 == len(editor.send("threads")[0])
 

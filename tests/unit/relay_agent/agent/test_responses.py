@@ -38,7 +38,7 @@ async def test_evaluation(caplog: pytest.LogCaptureFixture) -> None:
     """The response to an expression is compact JSON; the log has the user."""
     caplog.set_level(logging.INFO)
     assert b'{"values":[{"members":[[5678,0]],"digest":"d"}]}' == await response_to(
-        b'{"expression": "loss", "compare": [0]}'
+        b'{"expression": "loss", "selection": [0]}'
     )
     assert ["evaluating an expression in all ranks for alice@laptop"] == caplog.messages
 

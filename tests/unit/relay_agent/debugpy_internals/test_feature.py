@@ -52,7 +52,7 @@ os.waitpid(child, 0)
 work(7)
 """
 TEMPLATES = [RequestTemplate("stackTrace"), RequestTemplate("threads")]
-SET = {"after": 5, "questions": [template.as_json() for template in TEMPLATES]}
+SET = {"after": 5, "requests": [template.as_json() for template in TEMPLATES]}
 """What is prefetched, as if an editor had sent it at the stop before."""
 BREAKPOINT = 6
 """The line of `square = ...`."""
@@ -157,7 +157,7 @@ async def use(client: DapClient, script: Path) -> None:
     assert {"number": "7"} == await variables(client, thread)
     await client.request(
         "next",
-        {**thread, PREFETCH_SET: {"after": 5, "questions": [template.as_json() for template in TEMPLATES]}},
+        {**thread, PREFETCH_SET: {"after": 5, "requests": [template.as_json() for template in TEMPLATES]}},
         within=DEADLINE,
     )
     stopped = (await client.wait_for_event("stopped", within=DEADLINE))["body"]
@@ -172,8 +172,8 @@ async def all_answered(client: DapClient, event: dict[str, Any]) -> None:
     """Wait for the response, or a failure, to each request that is announced."""
     asked, answered = set(), set()
     while True:
-        asked |= {request["seq"] for request in event["asked"]}
-        answered |= {response["request_seq"] for response in event["answered"]}
+        asked |= {request["seq"] for request in event["requested"]}
+        answered |= {response["request_seq"] for response in event["responses"]}
         if asked <= answered:
             return
         event = (await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE))["body"]

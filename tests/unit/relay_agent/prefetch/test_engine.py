@@ -36,7 +36,9 @@ def contents(output: PrefetchOutput) -> tuple[list[str], list[int]]:
     assert output.event["event"] == PREFETCH_EVENT
     body = output.event["body"]
     assert body["after"] == 6
-    return [request["command"] for request in body["asked"]], [answer["request_seq"] for answer in body["answered"]]
+    return [request["command"] for request in body["requested"]], [
+        answer["request_seq"] for answer in body["responses"]
+    ]
 
 
 def test_each_request_is_sent_when_its_ids_are_known():
@@ -60,7 +62,7 @@ def test_each_request_is_sent_when_its_ids_are_known():
     assert (["scopes", "variables"], answers) == contents(output)  # variables is not waited for
     output = answer(engine, variables, {"variables": [{"name": "é"}]})
     assert (([], [variables["seq"]]), []) == (contents(output), output.requests)
-    assert output.event["body"]["answered"][0]["body"] == {"variables": [{"name": "é"}]}
+    assert output.event["body"]["responses"][0]["body"] == {"variables": [{"name": "é"}]}
     assert not engine.is_waiting
 
 
@@ -119,7 +121,7 @@ def test_watch_expressions():
     assert PrefetchOutput([], None) == engine.watch_answered(response(watch(8)), 8, 0)
     again = engine.watch_answered(response(watch(7)), 8, 0)
     (stack,) = again.requests
-    assert {"after": 8, "asked": [stack], "answered": []} == again.event["body"]
+    assert {"after": 8, "requested": [stack], "responses": []} == again.event["body"]
     assert not engine.is_watching
 
 

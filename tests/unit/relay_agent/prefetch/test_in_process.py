@@ -22,7 +22,7 @@ TEMPLATES = [
     RequestTemplate("variables"),
     RequestTemplate("threads"),
 ]
-THE_SET = {"questions": [template.as_json() for template in TEMPLATES]}
+THE_SET = {"requests": [template.as_json() for template in TEMPLATES]}
 SCRIPT = """\
 import time
 
@@ -87,13 +87,13 @@ async def test_responses_follow_the_stop(tmp_path: Path):
         thread = (await stopped(client))["threadId"]
         for argument in ({"after": 41, **THE_SET}, {"after": 42}):
             events = [(await step(client, thread, **argument))[PREFETCH_EVENT]]
-            asked = {request["seq"]: request for request in events[0]["asked"]}
+            asked = {request["seq"]: request for request in events[0]["requested"]}
             assert [request["command"] for request in asked.values()] == ["stackTrace", "threads"]
             answers: dict[str, Message] = {}
             while len(answers) < len(TEMPLATES):
                 events.append((await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE))["body"])
-                asked |= {request["seq"]: request for request in events[-1]["asked"]}
-                answers |= {asked[answer["request_seq"]]["command"]: answer for answer in events[-1]["answered"]}
+                asked |= {request["seq"]: request for request in events[-1]["requested"]}
+                answers |= {asked[answer["request_seq"]]["command"]: answer for answer in events[-1]["responses"]}
             assert {argument["after"]} == {body["after"] for body in events}
             for request in asked.values():
                 asked_now = await client.request(request["command"], request["arguments"], within=DEADLINE)
@@ -109,7 +109,7 @@ async def test_response_that_is_too_large(tmp_path: Path):
         answers: dict[str, Message] = {}
         while len(answers) < len(TEMPLATES):
             event = await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE)
-            answers |= {answer["command"]: answer for answer in event["body"]["answered"]}
+            answers |= {answer["command"]: answer for answer in event["body"]["responses"]}
         assert [command for command, answer in answers.items() if not answer["success"]] == ["variables"]
         assert re.match("the response is 2[0-9],[0-9]+,[0-9]+ bytes", answers["variables"]["message"])
 
@@ -193,7 +193,7 @@ def test_change_ends_the_stop():
         if change:
             prefetcher.request_received(change)
             assert debugger.done[-2:] == ["stackTrace", "threads"]  # no other thread has processed them
-        stack = stop.as_dict["body"][PREFETCH_EVENT]["asked"][0]
+        stack = stop.as_dict["body"][PREFETCH_EVENT]["requested"][0]
         answer = {
             "type": "response",
             "request_seq": stack["seq"],
@@ -210,7 +210,7 @@ def waiting_for_variables() -> Debugger:
     debugger.may_end.set()
     debugger.prefetcher.request_received(RESUMING)
     stop, _ = debugger.prefetcher.replace(Command(1, 2, copy.deepcopy(A_STOP), is_json=True))
-    numbers = {request["command"]: request["seq"] for request in stop.as_dict["body"][PREFETCH_EVENT]["asked"]}
+    numbers = {request["command"]: request["seq"] for request in stop.as_dict["body"][PREFETCH_EVENT]["requested"]}
     bodies = {
         "threads": {"threads": []},
         "stackTrace": {"stackFrames": [{"id": 7}]},
@@ -245,7 +245,7 @@ def test_watch_expressions():
     assert (result, debugger.prefetcher) == (answer, requests)
     assert 9 == event.as_dict["body"]["after"]
     commands = ["stackTrace", "scopes", "variables", "threads"]
-    assert commands == [each["command"] for each in event.as_dict["body"]["asked"]], "their ids are known"
+    assert commands == [each["command"] for each in event.as_dict["body"]["requested"]], "their ids are known"
 
 
 def test_events_during_a_slow_request():

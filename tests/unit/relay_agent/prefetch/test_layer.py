@@ -14,7 +14,7 @@ from tests.support.streams import split
 
 STACK = RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1})
 STOPPED = encode({"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}})
-SET = {"questions": [template.as_json() for template in (STACK, RequestTemplate("scopes"))]}
+SET = {"requests": [template.as_json() for template in (STACK, RequestTemplate("scopes"))]}
 THE_SET = encode({"seq": 0, "type": "request", "command": PREFETCH_SET, "arguments": SET})
 
 
@@ -32,7 +32,11 @@ def contents(onward: bytes) -> tuple[list[str], list[str], int]:
     (event,) = parse(onward)
     assert event["event"] == PREFETCH_EVENT
     body = event["body"]
-    return [request["command"] for request in body["asked"]], [r["command"] for r in body["answered"]], body["after"]
+    return (
+        [request["command"] for request in body["requested"]],
+        [r["command"] for r in body["responses"]],
+        body["after"],
+    )
 
 
 @pytest.fixture
@@ -80,13 +84,13 @@ def test_requests_are_sent_at_a_stop(layer):
 def test_job_that_prefetches(job):
     """The event in its stop is passed on after the stop, all others unchanged; the agent sends no requests."""
     asked = {"seq": 1_000_000_001, "type": "request", "command": "threads", "arguments": {}}
-    body = {"after": 6, "asked": [asked], "answered": []}
+    body = {"after": 6, "requested": [asked], "responses": []}
     stop = {"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}}
     onward, requests = feed(job, encode({**stop, "body": {**stop["body"], PREFETCH_EVENT: body}}))
     assert onward.startswith(STOPPED)
     assert ((["threads"], [], 6), []) == (contents(onward[len(STOPPED) :]), requests)
     later = encode(
-        {"seq": 10, "type": "event", "event": PREFETCH_EVENT, "body": {"after": 6, "asked": [], "answered": []}}
+        {"seq": 10, "type": "event", "event": PREFETCH_EVENT, "body": {"after": 6, "requested": [], "responses": []}}
     )
     assert feed(job, later) == (later, [])
 

@@ -38,7 +38,7 @@ def test_target_without_a_debugger(target: TargetInfo, view: RankView) -> None:
 @pytest.mark.parametrize(
     ("attachment", "view"),
     [
-        (BOB, RankView(Kind.RUNNING, "attached", "", 700.0)),
+        (BOB, RankView(Kind.RUNNING, "running", "", 700.0)),
         (RESUMED, RankView(Kind.RUNNING, "running", "", 950.0)),
         (STOPPED, RankView(Kind.STOPPED, "stopped at train.py:41", "train.py:41", 940.0)),
         (replace(STOPPED, stopped_at=""), RankView(Kind.STOPPED, "stopped", "", 940.0)),
@@ -96,7 +96,6 @@ def test_stop_of_this_user() -> None:
         (WAITING, "is waiting for a debugger"),
         (CRASHED, "crashed: ValueError: no"),
         (TargetInfo(5999), "is registered"),
-        (replace(RUNNING, attachment=BOB), "is attached"),
     ],
 )
 def test_clause(target: TargetInfo, clause: str) -> None:

@@ -35,7 +35,7 @@ def test_one_row_for_each_target() -> None:
     """Rows are in the order of the ports, and show how long the state has lasted."""
     assert [
         ("1 node-1", "2", "5680", "44", "train.py", "crashed: ValueError: no", "10 min", "", "", "", "", ""),
-        ("1 node-1", "3", "5681", "45", "train.py", "attached", "1 min", "", "", "", "", "bob@laptop, 4 min"),
+        ("1 node-1", "3", "5681", "45", "train.py", "running", "1 min", "", "", "", "", "bob@laptop, 4 min"),
         ("box", "", "5999", "", "", "", "", "", "", "", "", ""),
         ("spare", "", "", "", "", "forwards 6006", "", "", "", "", "", ""),
     ] == [row.cells for row in rows([NODE, SERVE, EMPTY], NOW)]
@@ -46,7 +46,7 @@ def test_a_target_whose_port_leads_elsewhere() -> None:
     owners = {(NODE.id, 5680): "box pid 7"}
     first, second = rows([NODE], NOW, owners)
     assert "unreachable: port 5680 leads to box pid 7" in first.cells
-    assert "attached" in second.cells
+    assert "running" in second.cells
 
 
 def test_the_plain_table_is_aligned() -> None:

@@ -14,20 +14,8 @@ from relay_core.records import encode, parse_or_none
 from relay_core.tunnel.frames import decode_json, encode_json
 from tests.unit.relay_core.agent_api.strategies import AGENTS, JSON, TARGETS
 
-FIELDS = (
-    "version",
-    "agent",
-    "host",
-    "cwd",
-    "node_rank",
-    "run",
-    "targets",
-    "common",
-    "forwards",
-    "generation",
-    "asks_ahead",
-)
-TARGET_FIELDS = ("port", "rank", "world", "pid", "script", "state", "detail", "since", "until", "holder", "held_since")
+FIELDS = ("version", "id", "host", "cwd", "node_rank", "run", "targets", "forwards", "generation", "prefetch")
+TARGET_FIELDS = ("port", "rank", "world", "pid", "script", "state", "detail", "since", "until", "attachment")
 TARGET = {
     "port": 5681,
     "rank": 3,
@@ -38,28 +26,29 @@ TARGET = {
     "detail": "ZeroDivisionError: division by zero",
     "since": 100.5,
     "until": 2000.0,
-    "holder": "bob@laptop",
-    "held_since": 200.0,
-    "stopped": True,
-    "stopped_at": "train.py:41",
-    "uncaught": "ZeroDivisionError: division by zero",
-    "stopped_since": 250.0,
+    "attachment": {
+        "user": "bob@laptop",
+        "since": 200.0,
+        "is_stopped": True,
+        "stopped_at": "train.py:41",
+        "uncaught": "ZeroDivisionError: division by zero",
+        "stopped_since": 250.0,
+    },
 }
 """The wire format: agents and clients of other versions rely on these names."""
 ANNOUNCEMENT = {
     "version": 1,
-    "agent": "1a2b3c4d-5e6f",
+    "id": "1a2b3c4d-5e6f",
     "host": "node-1",
     "cwd": "/job",
     "node_rank": 1,
     "run": "r1",
     "run_url": "https://ml.azure.com/runs/r1",
     "targets": [TARGET],
-    "common": {},
     "forwards": [6006],
     "generation": 2,
     "predecessors": ["6f5e4d3c"],
-    "asks_ahead": True,
+    "prefetch": True,
 }
 INFO = AgentInfo(
     AgentId("1a2b3c4d-5e6f"),
@@ -127,23 +116,17 @@ def test_jobs_of_which_a_rank_is_held() -> None:
 
 def test_a_full_announcement() -> None:
     """Every field has its name in the wire format; a target can be crashed and have an attachment."""
-    assert ANNOUNCEMENT == INFO.encode()
+    assert ANNOUNCEMENT == encode(INFO)
     assert INFO == AgentInfo.parse(ANNOUNCEMENT)
     assert ("node-1/1a2b3c4d", "rank 3", INFO.targets[0]) == (INFO.name, INFO.targets[0].label, INFO.target(5681))
 
 
 def test_an_agent_that_only_names_ports() -> None:
-    """The announcement of an old `relay-agent serve` is sufficient."""
-    info = AgentInfo.parse({"agent": "a", "targets": [{"port": 5678}]})
+    """Other fields have their defaults; without a version, it is 0, which is lower than any."""
+    info = AgentInfo.parse({"id": "a", "targets": [{"port": 5678}]})
     assert AgentInfo(AgentId("a"), targets=(TargetInfo(5678),), version=0) == info
+    assert 0 < VERSION
     assert ("port 5678", None) == (info.targets[0].label, info.target(1))
-
-
-def test_an_agent_before_version_1() -> None:
-    """It announces `attached` instead of the state: the state is unknown, the attachment is known."""
-    info = AgentInfo.parse({"targets": [{**TARGET, "state": "attached"}]})
-    assert 0 == info.version < VERSION
-    assert replace(INFO.targets[0], state=State.UNKNOWN) == info.targets[0]
 
 
 def test_fields_of_a_later_version() -> None:
@@ -151,7 +134,7 @@ def test_fields_of_a_later_version() -> None:
     later = {**ANNOUNCEMENT, "version": 7, "gpus": 8, "targets": [{**TARGET, "gpu": 3}]}
     info = AgentInfo.parse(later)
     assert replace(INFO, version=7) == info
-    assert {**ANNOUNCEMENT, "version": 7} == info.encode()
+    assert {**ANNOUNCEMENT, "version": 7} == encode(info)
 
 
 def test_of_two_targets_with_one_port_the_first_is_kept() -> None:
@@ -162,7 +145,7 @@ def test_of_two_targets_with_one_port_the_first_is_kept() -> None:
 
 def test_the_id_by_which_a_client_knows_an_agent() -> None:
     """It takes precedence over the announced id, which may be invalid."""
-    assert "b" == AgentInfo.parse({"agent": "a"}, agent_id="b").id
+    assert "b" == AgentInfo.parse({"id": "a"}, agent_id="b").id
 
 
 def test_numbers_out_of_range() -> None:
@@ -179,7 +162,7 @@ def test_numbers_out_of_range() -> None:
 @given(AGENTS)
 def test_round_trip(info: AgentInfo) -> None:
     """An announcement survives encoding and parsing with the tunnel's JSON functions."""
-    assert info == AgentInfo.parse(decode_json(encode_json(info.encode(), 1 << 20)))
+    assert info == AgentInfo.parse(decode_json(encode_json(encode(info), 1 << 20)))
 
 
 @given(TARGETS)
@@ -205,4 +188,4 @@ def test_any_json_reads_as_something(value: object) -> None:
         assert target.attachment is None or target.attachment.user.isprintable()
     assert all(1 <= port <= 65535 for port in read.forwards)
     assert (read.name + read.cwd + read.run).isprintable()
-    assert read == AgentInfo.parse(read.encode())
+    assert read == AgentInfo.parse(encode(read))

@@ -1,8 +1,12 @@
 """Facts about announcements that are too long for a frame."""
 
+import base64
+import hashlib
 import json
+import zlib
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +15,7 @@ from relay_core.agent_api.announcement import (
     AgentId,
     AgentInfo,
     Attachment,
+    Ending,
     State,
     TargetInfo,
     fit,
@@ -32,66 +37,87 @@ from tests.unit.relay_core.agent_api.strategies import AGENTS
 RANK = TargetInfo(5678, world=1000, pid=123456, script="train.py", state=State.RUNNING, since=1_700_000_000.123)
 
 
-def node(count: int, **fields: object) -> AgentInfo:
-    targets = tuple(replace(RANK, port=5678 + n, rank=n, **fields) for n in range(count))
-    return AgentInfo(AgentId("1a2b"), targets=targets)
+BOB = Attachment("bob@laptop", 200.0)
 
 
-def test_an_announcement_that_fits_is_not_changed():
-    """Eight ranks are announced with all their fields."""
-    assert node(8).encode() == fit(node(8).encode())
+def node(count: int) -> AgentInfo:
+    return AgentInfo(AgentId("1a2b"), targets=tuple(replace(RANK, port=5678 + n, rank=n) for n in range(count)))
+
+
+def packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode()
+
+
+def read(fields: object) -> AgentInfo:
+    """Return an announcement that has passed through a frame."""
+    return AgentInfo.parse(json.loads(encode_json(fields, MAX_ANNOUNCEMENT)))
+
+
+def test_a_short_announcement_is_not_compressed():
+    """Eight ranks are announced as they are, which can be read in a trace."""
+    assert (encode(node(8)), 0) == fit(node(8))
 
 
 def test_a_thousand_ranks():
-    """All are found by port and rank, with their script and state; what crashed or is held differs from the others."""
+    """All are announced with all their fields, although each has an exception of its own."""
     info = node(1000)
-    targets = list(info.targets)
-    targets[7] = replace(targets[7], state=State.CRASHED, detail="ValueError: x" * 50)
-    targets[8] = replace(targets[8], attachment=Attachment("bob@laptop", 200.0))
-    data = encode_json(fit(replace(info, targets=tuple(targets)).encode()), MAX_ANNOUNCEMENT)
-    found = AgentInfo.parse(json.loads(data))
-    assert [(n, 5678 + n) for n in range(1000)] == [(target.rank, target.port) for target in found.targets]
-    assert {"train.py"} == {target.script for target in found.targets}
-    assert [7] == [target.rank for target in found.targets if target.state is State.CRASHED]
-    assert ["bob@laptop"] == [target.attachment.user for target in found.targets if target.attachment]
+    targets = tuple(
+        replace(target, state=State.CRASHED, detail=f"ValueError: rank {target.rank} has no data", attachment=BOB)
+        for target in info.targets
+    )
+    info = replace(info, targets=targets)
+    fields, left_out = fit(info)
+    assert (0, info) == (left_out, read(fields))
 
 
-def test_usage_of_a_thousand_ranks():
-    """The usage of the node is announced, and that of its processes is left out."""
-    usage = NodeUsage(0.0, 1.0, 64, 7, 8, processes=tuple(ProcessUsage(5678 + n, 0.123, 2**34) for n in range(1000)))
-    found = AgentInfo.parse(fit(replace(node(1000), usage=usage).encode()))
-    assert replace(usage, processes=()) == found.usage
-    assert 1000 == len(found.targets)
+def test_usage_of_thousands_of_ranks():
+    """That of the node is announced, and that of its processes is left out before any target is."""
+    usage = NodeUsage(
+        0.0, 1.0, 64, 7, 8, processes=tuple(ProcessUsage(5678 + n, n / 8, 2**34 + n) for n in range(2000))
+    )
+    fields, left_out = fit(replace(node(1500), usage=usage))
+    found = read(fields)
+    assert (0, 1500, replace(usage, processes=())) == (left_out, len(found.targets), found.usage)
 
 
-def test_long_details_of_crashes():
-    """96 crashed ranks keep their ports, states and the beginning of what they raised."""
-    found = AgentInfo.parse(fit(node(96, state=State.CRASHED, detail="é" * 500).encode()))
-    assert 96 == len(found.targets)
-    assert {State.CRASHED} == {target.state for target in found.targets}
+def test_targets_without_room():
+    """Those with the lowest ports are announced, as many as there is room for, and at most 2,000."""
+    odd = [replace(RANK, port=1 + n, detail=hashlib.sha256(b"%d" % n).hexdigest()) for n in range(5000)]
+    for targets, least, most in ((node(5000).targets, 2000, 2000), (tuple(odd), 400, 1000)):
+        fields, left_out = fit(AgentInfo(AgentId("1a2b"), targets=targets))
+        announced = read(fields).targets
+        assert least <= len(announced) == 5000 - left_out <= most
+        assert targets[: len(announced)] == announced
+        assert 1 == fit(AgentInfo(AgentId("1a2b"), targets=targets[: len(announced) + 1]))[1]
 
 
-def test_thousands_of_ranks():
-    """Of 5,000 targets, those with the lowest ports are announced, as many as there is room for."""
-    info = AgentInfo(AgentId("1a2b"), targets=tuple(replace(RANK, port=10_001 + n, rank=n) for n in range(5000)))
-    found = fit(info.encode())
-    announced = AgentInfo.parse(found).targets
-    assert 2000 < len(found["targets"]) == len(announced)
-    assert [target.port for target in info.targets[: len(announced)]] == [target.port for target in announced]
-    assert MAX_ANNOUNCEMENT - 100 < len(encode_json(found, MAX_ANNOUNCEMENT)) <= MAX_ANNOUNCEMENT
-
-
-def test_many_forwards():
-    """They do not take the room of targets."""
-    found = fit(replace(node(3), forwards=tuple(range(1, 65536))).encode())
-    assert 3 == len(found["targets"])
+def test_many_forwards_and_endings():
+    """They do not take the room of targets; the latest endings stay."""
+    endings = tuple(Ending(port, error=hashlib.sha256(b"%d" % port).hexdigest()) for port in range(1, 2001))
+    info = replace(node(3), forwards=tuple(range(1, 65536)), endings=endings)
+    found = read(fit(info)[0])
+    assert (3, endings[-8:]) == (len(found.targets), found.endings)
 
 
 @given(AGENTS, st.integers(1500, 5000))
 def test_any_announcement(info, limit):
     """It fits, in the same way each time."""
-    assert len(encode_json(fit(info.encode(), limit), limit)) <= limit
-    assert fit(info.encode(), limit) == fit(info.encode(), limit)
+    fields, left_out = fit(info, limit)
+    assert len(encode_json(fields, limit)) <= limit
+    assert (fields, left_out) == fit(info, limit)
+    assert 0 <= left_out <= len(info.targets)
+
+
+TOO_LONG = packed(b'{"id": "x", "cwd": "' + b" " * 10**6 + b'"}')
+
+
+@pytest.mark.parametrize(
+    "compressed",
+    ["", "?", packed(b"no JSON"), packed(b"[1]"), packed(b"x" * 10)[:-8], packed(b"[" * 100_000), TOO_LONG],
+)
+def test_invalid_compression(compressed):
+    """The announcement is empty; of what would need much memory, no more than the limit is decompressed."""
+    assert AgentInfo(AgentId(""), version=0) == AgentInfo.parse({"id": "1a2b", "compressed": compressed})
 
 
 def test_long_user():

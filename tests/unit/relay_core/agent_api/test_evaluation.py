@@ -58,7 +58,7 @@ def test_names_on_the_wire():
     request = Evaluate("loss", "0,3-5", 2.0, Selection(3, 4, (16, 32)), ports="5678-5683")
     assert "evaluate" == stream_name(request)
     assert Evaluate() == parse_request("evaluate")
-    wire = {"expression": "loss", "ranks": "0,3-5", "seconds": 2.0, "compare": [3, 4, 16, 32], "ports": "5678-5683"}
+    wire = {"expression": "loss", "ranks": "0,3-5", "seconds": 2.0, "selection": [3, 4, 16, 32], "ports": "5678-5683"}
     assert (wire, request) == (encode(request), Evaluate.parse_body(wire))
     value = Value(
         (Member(5678, 0), Member(6000)),
@@ -78,7 +78,7 @@ def test_names_on_the_wire():
     }
     assert {"values": [fields]} == NodeValues((value,)).encode()
     assert NodeValues((value,)) == NodeValues.parse({"values": [fields]})
-    silent = {"members": [[5678, 0]], "text": "1", "place": "step train.py:41", "error": "e", "silent": True}
+    silent = {"members": [[5678, 0]], "text": "1", "place": "step train.py:41", "error": "e", "is_silent": True}
     assert silent == Value((Member(5678, 0),), "1", "step train.py:41", "e", True).encode()
 
 
@@ -101,7 +101,7 @@ def test_anything_is_read(value: object):
     NodeValues.parse(value)
     NodeValues.parse({"values": [value, {"members": value, "leaf": value, "parts": value, "difference": value}]})
     with contextlib.suppress(UsageError):
-        Evaluate.parse_body({"expression": "x", "compare": value, "ranks": value, "seconds": value})
+        Evaluate.parse_body({"expression": "x", "selection": value, "ranks": value, "seconds": value})
 
 
 @pytest.mark.parametrize("body", [{}, {"expression": " "}, {"expression": "x" * (MAX_EXPRESSION + 1)}])

@@ -9,7 +9,7 @@ from relay_core.records import encode, parse, parse_or_none
 from tests.unit.relay_core.agent_api.strategies import JSON, PORTS, TEXTS
 
 CLASSES = (ClientInfo, ClientStatus, StreamMetadata)
-FIELDS = ("client", "user", "asks_ahead", "conflicts")
+FIELDS = ("client", "user", "prefetch", "conflicts")
 NAMES = TEXTS.filter(str.isprintable)
 CONFLICTS = st.builds(PortConflict, PORTS, NAMES, NAMES)
 
@@ -18,7 +18,7 @@ CONFLICTS = st.builds(PortConflict, PORTS, NAMES, NAMES)
     ("value", "encoded"),
     [
         (ClientInfo("c1", "bob@laptop"), {"client": "c1", "user": "bob@laptop"}),
-        (StreamMetadata("bob@laptop", prefetch=True), {"user": "bob@laptop", "asks_ahead": True}),
+        (StreamMetadata("bob@laptop", prefetch=True), {"user": "bob@laptop", "prefetch": True}),
         (StreamMetadata("bob@laptop"), {"user": "bob@laptop"}),
         (StreamMetadata(), {}),
         (ClientStatus(), {}),

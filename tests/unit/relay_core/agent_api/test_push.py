@@ -82,8 +82,8 @@ def test_names_on_the_wire():
     refused = {
         "error": "e",
         "hint": "h",
-        "silent": True,
-        "refused": True,
+        "is_silent": True,
+        "is_refused": True,
         "place": "f",
         "functions": ["f"],
     }

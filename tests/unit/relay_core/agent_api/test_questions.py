@@ -43,7 +43,7 @@ def test_replies_contain_answers_unread() -> None:
     assert {
         "processes": [
             {"port": 5678, "rank": 0, "answer": {"seconds": 7}},
-            {"port": 5679, "rank": 1, "error": "no answer", "silent": True},
+            {"port": 5679, "rank": 1, "error": "no answer", "is_silent": True},
         ]
     } == wire
     assert replies == parse(NodeReplies, wire)

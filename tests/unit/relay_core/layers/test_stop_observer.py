@@ -183,7 +183,7 @@ def test_the_place_may_be_prefetched(is_separate: bool) -> None:
     """A process that prefetches sends requests and responses in an event, or in that of the stop."""
     asked = {"seq": 8, "type": "request", "command": "stackTrace", "arguments": {"threadId": 1}}
     answered = {"type": "response", "request_seq": 8, "command": "stackTrace", "body": {"stackFrames": [FRAME]}}
-    prefetched = {"after": 0, "asked": [asked], "answered": [answered]}
+    prefetched = {"after": 0, "requested": [asked], "responses": [answered]}
     session = Session()
     if is_separate:
         session.debugger(STOPPED, event(PREFETCH_EVENT, **prefetched))

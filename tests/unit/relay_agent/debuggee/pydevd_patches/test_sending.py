@@ -56,11 +56,11 @@ def test_a_prefetch_event_that_is_too_large():
     event = {
         "type": "event",
         "event": PREFETCH_EVENT,
-        "body": {"after": 3, "asked": [], "answered": [short, long, short]},
+        "body": {"after": 3, "requested": [], "responses": [short, long, short]},
     }
     body = shortened(event, 20_000_000)["body"]
-    first, refused, last = body.pop("answered")
-    assert (body, first, last) == ({"after": 3, "asked": []}, short, short)
+    first, refused, last = body.pop("responses")
+    assert (body, first, last) == ({"after": 3, "requested": []}, short, short)
     assert (refused["request_seq"], refused["success"]) == (2, False)
     assert refused["message"].startswith("the response is 20,000,000 bytes")
 

@@ -30,7 +30,7 @@ async def test_the_ending_that_an_editor_needs_is_announced() -> None:
             endings.ended(process, KILLED)
     found = endings.announced()
     assert MAX_ENDINGS == len(found)
-    announced = AgentInfo.parse(fit(AgentInfo(AgentId("1a2b"), endings=found).encode(), 2000)).endings
+    announced = AgentInfo.parse(fit(AgentInfo(AgentId("1a2b"), endings=found), 400)[0]).endings
     assert announced is not None
     assert [10_993, 10_994, 10_995, 10_996, 10_997, 10_998, 10_999, 10_003] == [each.port for each in announced]
 
