@@ -166,7 +166,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _tensor(value: Any) -> str:
-    """Return, for example, `Tensor[8, 3, 224, 224] float32 cpu grad` or `Tensor[] float32 cpu 1.0765`."""
+    """Return, for example, `Tensor[8, 3, 224, 224] float32 cpu grad` or `1.0765 Tensor[] float32 cpu`."""
     if value.is_nested and "jagged" not in str(value.layout):
         shape = f"{type(value).__name__}[nested]"
     else:
@@ -181,7 +181,7 @@ def _tensor(value: Any) -> str:
         parts.append(str(value.qscheme()).removeprefix("torch."))
     parts.append("grad" if value.requires_grad else "")
     if layout == "strided" and not value.is_quantized:
-        parts.append(tensor_elements(value))
+        parts.insert(0, tensor_elements(value))  # first, because editors cut long texts off
     return _joined(parts)
 
 
@@ -228,7 +228,7 @@ def describe_array(value: Any) -> str:
 
 
 def _array(value: Any) -> str:
-    return _joined([_shape(value), _short(value.dtype), array_elements(value)])
+    return _joined([array_elements(value), _shape(value), _short(value.dtype)])
 
 
 def _jax_array(value: Any) -> str:

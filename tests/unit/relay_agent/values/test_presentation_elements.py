@@ -17,13 +17,13 @@ def torch() -> Any:
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        ("torch.tensor(1.0765)", "Tensor[] float32 cpu 1.0765"),
-        ("torch.tensor(3)", "Tensor[] int64 cpu 3"),
-        ("torch.tensor([1.5, float('nan')], dtype=torch.bfloat16)", "Tensor[2] bfloat16 cpu [1.5, nan]"),
-        ("torch.tensor([[True, False]])", "Tensor[1, 2] bool cpu [[True, False]]"),
-        ("torch.arange(6).reshape(2, 3).T[1:, :1]", "Tensor[2, 1] int64 cpu [[1], [2]]"),
-        ("torch.ones(1).expand(4)", "Tensor[4] float32 cpu [1, 1, 1, 1]"),
-        ("torch.nn.Parameter(torch.zeros(1))", "Parameter[1] float32 cpu grad [0]"),
+        ("torch.tensor(1.0765)", "1.0765 Tensor[] float32 cpu"),
+        ("torch.tensor(3)", "3 Tensor[] int64 cpu"),
+        ("torch.tensor([1.5, float('nan')], dtype=torch.bfloat16)", "[1.5, nan] Tensor[2] bfloat16 cpu"),
+        ("torch.tensor([[True, False]])", "[[True, False]] Tensor[1, 2] bool cpu"),
+        ("torch.arange(6).reshape(2, 3).T[1:, :1]", "[[1], [2]] Tensor[2, 1] int64 cpu"),
+        ("torch.ones(1).expand(4)", "[1, 1, 1, 1] Tensor[4] float32 cpu"),
+        ("torch.nn.Parameter(torch.zeros(1))", "[0] Parameter[1] float32 cpu grad"),
         ("torch.zeros(5)", "Tensor[5] float32 cpu"),
         ("torch.zeros(0)", "Tensor[0] float32 cpu"),
         ("torch.empty((), device='meta')", "Tensor[] float32 meta"),
@@ -48,7 +48,7 @@ def test_mapped_file_that_has_become_shorter(tmp_path: Path):
     file = tmp_path / "data"
     file.write_bytes(bytes(8192))
     array = numpy.asarray(numpy.memmap(file, dtype="float32", mode="r"))[1500:1502]
-    assert "ndarray[2] float32 [0, 0]" == describe(array)
+    assert "[0, 0] ndarray[2] float32" == describe(array)
     os.truncate(file, 0)
     assert "ndarray[2] float32" == describe(array)
 
@@ -65,7 +65,7 @@ def test_no_operation():
     tensor = library.ones(2)
     with Mode():
         shown = describe(tensor)
-    assert ([], "Tensor[2] float32 cpu [1, 1]") == (seen, shown)
+    assert ([], "[1, 1] Tensor[2] float32 cpu") == (seen, shown)
     library.vmap(lambda part: seen.append(describe(part)) or part)(library.ones(3, 2))
     assert ["Tensor[2] float32 cpu"] == seen
 
@@ -73,8 +73,8 @@ def test_no_operation():
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        ("numpy.array(2.5)", "ndarray[] float64 2.5"),
-        ("numpy.array([1, 2])[::-1]", "ndarray[2] int64 [2, 1]"),
+        ("numpy.array(2.5)", "2.5 ndarray[] float64"),
+        ("numpy.array([1, 2])[::-1]", "[2, 1] ndarray[2] int64"),
         ("numpy.zeros(5)", "ndarray[5] float64"),
         ("numpy.array([object()])", "ndarray[1] object"),
         ("numpy.ma.zeros(1)", "MaskedArray[1] float64"),
