@@ -18,7 +18,7 @@ from relay_agent.gevent_originals import threading, time
 from relay_agent.stacks.in_process import held_frames, running_frames
 from relay_agent.stacks.stopped import stopped_threads
 from relay_agent.stderr import describe_exception
-from relay_agent.values.contents import fingerprint
+from relay_agent.values.contents import fingerprint, in_full
 from relay_agent.values.deadline import Call, TooLate, call_within
 from relay_agent.values.plain import read_plain
 from relay_agent.values.presentation import short_repr
@@ -214,7 +214,9 @@ def _value(request: Evaluate, tried: list[Place], ends: float) -> Value:
             value = _further_out(request, places, tried)
         if request.selection is not None:
             return fingerprint(value, request.selection, ends, request.ranks)
-        return Value(text=short_repr(value))
+        text = short_repr(value)
+        full, digest = in_full(value)
+        return Value(text=text, digest=digest, in_full=full)
 
 
 def _further_out(request: Evaluate, places: Iterable[Place], tried: list[Place]) -> Any:

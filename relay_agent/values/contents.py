@@ -13,13 +13,24 @@ from typing import Any, NamedTuple, Protocol
 
 from relay_agent.gevent_originals import time
 from relay_agent.values.deadline import TooLate, call_within
-from relay_agent.values.presentation import describe, find_kind
+from relay_agent.values.presentation import (
+    FEW_ELEMENTS,
+    MAX_ASKED,
+    MAX_ITEMS,
+    ShortRepr,
+    describe,
+    describe_array,
+    find_kind,
+    has_few_elements,
+    has_memory,
+    nested,
+)
 from relay_agent.values.torch_state import NotRead
 from relay_core.agent_api import evaluation
 from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, Value, part_bounds
 from relay_core.value_parsers import parse_ranges
 
-__all__ = ["STATS_SECONDS", "Data", "Leaf", "Statistics", "compute_statistics", "fingerprint", "flatten"]
+__all__ = ["STATS_SECONDS", "Data", "Leaf", "Statistics", "compute_statistics", "fingerprint", "flatten", "in_full"]
 
 
 # What a value consists of: tensors and arrays, whose elements can be read in pieces, and anything else without parts.
@@ -333,6 +344,61 @@ def _digest(*texts: str) -> str:
     for text in texts:
         hashed.update(text.encode(errors="backslashreplace") + b"\0")
     return hashed.hexdigest()
+
+
+# The bits of a value that is shown as text, which are compared because its text does not show all digits.
+#
+# The value is walked as its text is, so that no code of the job is executed. Of a large tensor or array, only elements
+# in this process's memory are read: of one on a device, the text does not wait for the device either.
+
+MAX_READ = 1024 * 1024
+"""Number of bytes that are read of a value: they take about 2 ms."""
+
+
+def in_full(value: object) -> tuple[str, str]:
+    """Return the text of a value with all digits, and the checksum of its tensors and arrays; "" if it has none."""
+    reader = _InFull()
+    try:
+        text = reader.repr(value)
+    except Exception:  # noqa: BLE001 - a tensor without memory, such as those that `vmap` passes; a new kind
+        return "", ""
+    return (text[:MAX_ASKED], reader.hashed.hexdigest()) if reader.left < MAX_READ else ("", "")
+
+
+class _InFull(ShortRepr):
+    def __init__(self) -> None:
+        super().__init__(MAX_ASKED)
+        self.maxlist = self.maxtuple = self.maxdict = MAX_ITEMS
+        self.hashed = hashlib.blake2b(digest_size=DIGEST_DIGITS // 2)
+        self.left = MAX_READ
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        """Return the text of an object that is not of a built-in type."""
+        bases: tuple[tuple[Any, Any], ...] = ((dict, dict.items), (list, list.__iter__), (tuple, tuple.__iter__))
+        for base, parts in bases:  # such as OrderedDict and named tuples
+            if isinstance(x, base):
+                return self.repr1(base(itertools.islice(parts(x), MAX_ITEMS + 1)), level)
+        if (data := _data_in_memory(x)) is None:
+            return repr(x) if type(x).__module__ == "numpy" else f"<{type(x).__name__}>"
+        stop = min(data.size, self.left // data.item_size)
+        self.left -= stop * data.item_size
+        self.hashed.update(data.read(0, stop))
+        shown = nested(x.shape, iter(data.show(0, data.size))) if data.size <= FEW_ELEMENTS else ""
+        return f"{shown} {describe_array(x)}".lstrip()
+
+
+def _data_in_memory(value: Any) -> Data | None:
+    """Return the elements of a tensor or array, if reading them waits for no device or its text reads them too."""
+    found = find_kind(type(value))
+    if found is None or not hasattr(value, "dtype"):
+        return None
+    if not has_few_elements(value):
+        if found not in {("torch", "Tensor"), ("numpy", "ndarray")} or str(getattr(value, "device", "cpu")) != "cpu":
+            return None
+        if found[0] == "torch" and not has_memory(value):
+            return None
+    leaves = list(itertools.islice(_of_library(value, "", *found), 2))
+    return leaves[0].data if len(leaves) == 1 and not leaves[0].shard else None
 
 
 # Statistics of a tensor or an array, on request and with a deadline: minimum, maximum, mean and number of NaNs.

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 from relay_agent.values.deadline import within_deadline
 
 __all__ = [
+    "FEW_ELEMENTS",
     "KINDS",
+    "MAX_ASKED",
+    "MAX_ITEMS",
     "Presenter",
     "ShortRepr",
     "array_elements",
@@ -21,6 +24,9 @@ __all__ = [
     "describe_array",
     "find_kind",
     "find_presenter",
+    "has_few_elements",
+    "has_memory",
+    "nested",
     "on_registration",
     "present",
     "short_repr",
@@ -66,12 +72,18 @@ def tensor_elements(value: Any) -> str:
     try:
         size = value.element_size()
         strides = [stride * size for stride in value.stride()]
-        available = value.untyped_storage().nbytes() - value.storage_offset() * size
-        if _last_offset(value.shape, strides) + size > available:
-            return ""  # FSDP releases the memory of parameters between uses
+        if not has_memory(value):
+            return ""
         return _read(value.data_ptr(), value.shape, strides, str(value.dtype).removeprefix("torch."), size)
     except Exception:  # noqa: BLE001 - a tensor without memory, such as those that `vmap` passes; a new dtype
         return ""
+
+
+def has_memory(value: Any) -> bool:
+    """Return whether all elements of a strided tensor have memory; FSDP releases that of parameters between uses."""
+    size = value.element_size()
+    available = value.untyped_storage().nbytes() - value.storage_offset() * size
+    return (_last_offset(value.shape, value.stride()) + 1) * size <= available  # type: ignore[no-any-return]
 
 
 def array_elements(value: Any) -> str:
@@ -104,7 +116,7 @@ def _read(address: int, shape: Sequence[int], strides: Sequence[int], dtype: str
     indices = itertools.product(*map(range, shape))
     offsets = (sum(map(int.__mul__, index, strides)) for index in indices)
     elements = [_element(_copy(address + offset, size), dtype) for offset in offsets]
-    return _text(tuple(shape), iter(elements))
+    return nested(tuple(shape), iter(elements))
 
 
 def _element(data: bytes, dtype: str) -> Any:
@@ -130,11 +142,12 @@ def _copy(address: int, size: int) -> bytes:
     return target.raw
 
 
-def _text(shape: Sequence[int], elements: Iterator[Any]) -> str:
+def nested(shape: Sequence[int], elements: Iterator[Any]) -> str:
+    """Return elements in the order of a flat array as text with the brackets of a shape."""
     if not shape:
         element = next(elements)
         return f"{element:.6g}" if isinstance(element, float) else str(element)
-    return f"[{', '.join(_text(shape[1:], elements) for _ in range(shape[0]))}]"
+    return f"[{', '.join(nested(shape[1:], elements) for _ in range(shape[0]))}]"
 
 
 # Short texts for tensors, arrays, tables and modules, based on their metadata.
@@ -390,12 +403,13 @@ class ShortRepr(reprlib.Repr):
     def repr_instance(self, x: Any, level: int) -> str:
         """Return the text of an object that is not of a built-in type."""
         presenter = find_presenter(type(x))
-        if presenter is None or (self._shows_few and _has_few_elements(x)):
+        if presenter is None or (self._shows_few and has_few_elements(x)):
             return super().repr_instance(x, level)
         return presenter.present(x)
 
 
-def _has_few_elements(value: Any) -> bool:
+def has_few_elements(value: Any) -> bool:
+    """Return whether an array's contents are shown if a client has requested the value."""
     size = 1
     for length in getattr(value, "shape", None) or ():
         size *= length

@@ -17,7 +17,7 @@ difference between two outliers explains nothing that their differences from the
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -64,7 +64,15 @@ def odd_ones_first(replies: Iterable[Reply]) -> list[Value]:
         members, starts = (*before.members, *value.members), (*before.starts, *value.starts)
         found[key] = replace(before, members=members, place=place, difference=difference, starts=starts)
     groups = [replace(value, members=tuple(sorted(value.members, key=_order))) for value in found.values()]
-    return sorted(groups, key=lambda value: (not value.error, len(value.members), [_order(m) for m in value.members]))
+    groups.sort(key=lambda value: (not value.error, len(value.members), [_order(m) for m in value.members]))
+    texts, full = (Counter(getattr(value, name) for value in groups) for name in ("text", "in_full"))
+    return [_in_full(value, full) if value.in_full and texts[value.text] > 1 else value for value in groups]
+
+
+def _in_full(value: Value, texts: Mapping[str, int]) -> Value:
+    """Return a value with a text that differs from those of other groups: all digits, or else the checksum."""
+    is_only = texts[value.in_full] == 1
+    return replace(value, text=value.in_full if is_only else f"{value.text} (checksum {value.digest})")
 
 
 def shared_ranks(groups: Iterable[Value]) -> set[int]:
@@ -223,7 +231,7 @@ def _as_object(group: Value, difference: Difference | None) -> dict[str, object]
         "error": group.error,
         "silent": group.is_silent,
     }
-    if group.digest:
+    if group.leaves:
         found |= {"digest": group.digest, "leaves": group.leaves, "sharded": group.sharded}
     if difference is not None:
         found["difference"] = {

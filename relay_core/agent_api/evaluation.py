@@ -251,7 +251,9 @@ class Value:
     is_silent: bool = False
     """True if the process has not answered."""
     digest: str = ""
-    """The checksum of the selection."""
+    """The checksum of the selection; without one, of the tensors and arrays in a value whose text has fewer digits."""
+    in_full: str = ""
+    """The text with all digits, if there is a checksum but no selection."""
     leaves: int = 0
     """The total number of leaves."""
     parts: Annotated[tuple[str, ...], Wire(read=_read_parts, write="".join)] = ()

@@ -40,6 +40,7 @@ weights = {{f"layers.{{number}}.weight": np.full((64, 32), number, "float32") fo
 if rank == {WRONG}:
     weights["layers.17.weight"][3, 4] = 0.5
 loss = float("nan") if rank == {WRONG} else 0.312
+close = np.array([0.25, 0.5 + 2**-40 * (rank == {WRONG})])
 
 
 def slow():
@@ -123,6 +124,10 @@ async def test_odd_rank_is_named_first(relay: LocalRelay, tmp_path: Path):
         loss = await ask(relay, tmp_path, "eval", "loss")
         shown = ["rank 5         nan", "ranks 0-4,6-7  0.312", "", "evaluated in __main__"]
         assert shown == loss.stdout.splitlines(), loss.stderr
+        close = await ask(relay, tmp_path, "eval", "close")
+        assert ["rank 5         [0.25, 0.5000000000009095]", "ranks 0-4,6-7  [0.25, 0.5]"] == [
+            line.partition(" ndarray[2] float64")[0] for line in close.stdout.splitlines()[:2]
+        ]
         difference = await ask(relay, tmp_path, "diff", "weights")
         assert (
             "rank 5         first differs at 'layers.17.weight' (64, 32) float32, element 100: 0.5 instead of 17"

@@ -138,3 +138,24 @@ def test_few_elements_are_shown():
     """An array of a few elements is shown by its contents, a large one by what it is."""
     expression = "[__import__('numpy').zeros(n) for n in (2, 200)]"
     assert "[array([0., 0.]), ndarray[200] float64]" == value_of(Evaluate(expression, seconds=30)).text
+
+
+def test_bits_behind_equal_texts():
+    """Values whose texts are equal have different checksums if their bits differ, and texts with all digits."""
+    numpy = "__import__('numpy')"
+    for part in ("array(0.1 + {})", "array([1.5, 0.1 + {}], 'float64')", "full(200, 0.1 + {})"):
+        inside = f"(dict(a=[{numpy}.{part}]), 1)"
+        found = [value_of(Evaluate(inside.format(more), seconds=30)) for more in ("0", "0", "1e-16")]
+        assert found[0].text == found[2].text
+        assert found[0] == found[1], "equal values are equal"
+        assert found[0].digest != found[2].digest
+        assert ("200" in part) == (found[0].in_full == found[2].in_full)
+    assert ("({'a': [0.1 ndarray[] float64]}, 1)") == value_of(
+        Evaluate(f"({{'a': [{numpy}.array(0.1)]}}, 1)", seconds=30)
+    ).in_full.replace(" cpu", "")
+
+
+def test_text_without_arrays_is_complete(program: threading.Event):
+    """Numbers of Python have all digits in their text, so that no checksum is needed."""
+    found = value_of(Evaluate("[0.1 + 1e-16, numbers]", seconds=30))
+    assert ("[0.1000000000000001, [1, 2, 3]]", "", "") == (found.text, found.digest, found.in_full)

@@ -1,5 +1,7 @@
 """Facts about the grouping of ranks by a value."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +39,17 @@ def test_difference_is_kept():
     found = Difference("w", element=3, other="d")
     replies = [Reply("a", (value("1", 0),)), Reply("b", (value("1", 1, difference=found),))]
     assert [found] == [group.difference for group in odd_ones_first(replies)]
+
+
+def test_equal_texts_of_different_bits():
+    """Groups that print the same are shown with all digits, or with their checksums if no digit is shown."""
+    odd, usual = (value("tensor(0.3)", 0, digest="aa", in_full="0.30001"), value("tensor(0.3)", 1, 2, digest="bb"))
+    assert ["0.30001", "0.30002"] == [
+        g.text for g in odd_ones_first([Reply("a", (odd, replace(usual, in_full="0.30002")))])
+    ]
+    large = [value("T[9]", rank, digest=digest, in_full="T[9]") for rank, digest in enumerate(("aa", "bb"))]
+    assert ["T[9] (checksum aa)", "T[9] (checksum bb)"] == [g.text for g in odd_ones_first([Reply("a", tuple(large))])]
+    assert ["tensor(0.3)"] == [g.text for g in odd_ones_first([Reply("a", (odd,))])]
 
 
 def test_label_without_ranks():
