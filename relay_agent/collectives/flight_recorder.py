@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from relay_agent.gevent_originals import json, time
 from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
 from relay_core.agent_api.members import count, items, mapping, text
+from relay_core.agent_api.questions import Progress, ReadProgress
 from relay_core.value_parsers import format_ranges
 
-__all__ = ["Recorded", "begun_collectives", "members_of_groups", "parse_dump", "read_recorders"]
+__all__ = ["Recorded", "begun_collectives", "members_of_groups", "parse_dump", "read_progress", "read_recorders"]
 
 
 # Process groups of this process, from torch's flight recorder.
@@ -264,6 +265,11 @@ def begun_collectives() -> dict[str, int]:
         return {}
     most = sorted(counts, key=lambda name: -counts[name])[:MAX_GROUPS]
     return {f"{name} {format_ranges(members.get(name, ()))}": counts[name] for name in most}
+
+
+def read_progress(_question: ReadProgress) -> Progress:
+    """Return how many operations this process has begun."""
+    return Progress(begun_collectives())
 
 
 def _number(group: object) -> int:

@@ -134,6 +134,7 @@ def _question(name: str, _process: Process, body: Body) -> object:
 
 FUNCTIONS: Mapping[str, str] = {
     "env": "relay_agent.debuggee.environment:read_environment",
+    "progress": "relay_agent.collectives.flight_recorder:read_progress",
 }
 """For each question of `relay_core.agent_api.questions`, the module and name of the function that is called with the
 question and returns the answer."""

@@ -12,19 +12,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from relay_agent.gevent_originals import time
+from relay_agent.values import presentation
 from relay_agent.values.deadline import TooLate, call_within
-from relay_agent.values.presentation import (
-    FEW_ELEMENTS,
-    MAX_ASKED,
-    MAX_ITEMS,
-    ShortRepr,
-    describe,
-    describe_array,
-    find_kind,
-    has_few_elements,
-    has_memory,
-    nested,
-)
+from relay_agent.values.presentation import MAX_ASKED, MAX_ITEMS, describe, find_kind, has_few_elements
 from relay_agent.values.torch_state import NotRead
 from relay_core.agent_api import evaluation
 from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, Value, part_bounds
@@ -365,7 +355,7 @@ def in_full(value: object) -> tuple[str, str]:
     return (text[:MAX_ASKED], reader.hashed.hexdigest()) if reader.left < MAX_READ else ("", "")
 
 
-class _InFull(ShortRepr):
+class _InFull(presentation.ShortRepr):
     def __init__(self) -> None:
         super().__init__(MAX_ASKED)
         self.maxlist = self.maxtuple = self.maxdict = MAX_ITEMS
@@ -383,8 +373,8 @@ class _InFull(ShortRepr):
         stop = min(data.size, self.left // data.item_size)
         self.left -= stop * data.item_size
         self.hashed.update(data.read(0, stop))
-        shown = nested(x.shape, iter(data.show(0, data.size))) if data.size <= FEW_ELEMENTS else ""
-        return f"{shown} {describe_array(x)}".lstrip()
+        shown = presentation.nested(x.shape, iter(data.show(0, data.size))) if has_few_elements(x) else ""
+        return f"{shown} {presentation.describe_array(x)}".lstrip()
 
 
 def _data_in_memory(value: Any) -> Data | None:
@@ -395,7 +385,7 @@ def _data_in_memory(value: Any) -> Data | None:
     if not has_few_elements(value):
         if found not in {("torch", "Tensor"), ("numpy", "ndarray")} or str(getattr(value, "device", "cpu")) != "cpu":
             return None
-        if found[0] == "torch" and not has_memory(value):
+        if found[0] == "torch" and not presentation.has_memory(value):
             return None
     leaves = list(itertools.islice(_of_library(value, "", *found), 2))
     return leaves[0].data if len(leaves) == 1 and not leaves[0].shard else None

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from relay_agent.values.deadline import within_deadline
 
 __all__ = [
-    "FEW_ELEMENTS",
     "KINDS",
     "MAX_ASKED",
     "MAX_ITEMS",

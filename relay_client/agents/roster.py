@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relay_client.ui.rank_view import how_ended
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, TargetInfo
@@ -132,6 +132,8 @@ class Roster:
     def __init__(self) -> None:
         self.removed = 0
         """Number of agents removed so far."""
+        self.waits: Mapping[int, str] | None = None
+        """The `TargetInfo.waits` of announcements that are stored, by port; None before these are known."""
         self._entries: dict[AgentId, _Entry] = {}
         self._claimants: dict[int, dict[AgentId, _Entry]] = {}
         """By claimed port: the agents that claim it."""
@@ -149,6 +151,8 @@ class Roster:
 
     def put(self, info: AgentInfo, now: float) -> AgentInfo | None:
         """Store an announcement and return the agent's previous one, or None if the agent is new."""
+        waiting = tuple(replace(target, waits=(self.waits or {}).get(target.port, "")) for target in info.targets)
+        info = replace(info, targets=waiting)
         entry = self._entries.get(info.id)
         before = entry.info if entry else None
         if entry is None:

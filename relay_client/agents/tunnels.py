@@ -374,6 +374,14 @@ class Tunnels:
         self._tasks.spawn(self.search.repeat(self.roster), name="look for agents periodically")
         self._tasks.spawn(self._event_log.remind_of_attachments(), name="remind of attachments")
 
+    def set_waits(self, waits: Mapping[int, str]) -> None:
+        """Show, by logical port, in which collective operation processes wait, and for whom."""
+        if waits != self.roster.waits:
+            self.roster.waits = waits
+            for info in self.roster:
+                self.roster.put(info, time.time())
+            self._changed()
+
     def _search_now(self) -> None:
         """Start a search if the limit on prompt searches has not been reached."""
         if self._budget.take(asyncio.get_running_loop().time()):

@@ -192,6 +192,7 @@ async def run_controlled(
     from relay_client.control.log_history import LogHistory
     from relay_client.control.server import ControlServer, client_id
     from relay_client.control.service import ControlService
+    from relay_client.hang.waits import Waits
     from relay_core.net.tasks import first_completed
 
     with LogHistory() as logs:
@@ -203,7 +204,8 @@ async def run_controlled(
                 from relay_client.page.server import PageServer
 
                 await page.enter_async_context(PageServer(service, _print_link, ui_port))
-            await first_completed(body, _stop_on_request(service), _exit_when_idle(forwarder, idle_exit))
+            waits = Waits(tunnels).keep()
+            await first_completed(body, waits, _stop_on_request(service), _exit_when_idle(forwarder, idle_exit))
 
 
 async def _stop_on_request(service: ControlService) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from relay_client.control.messages import Event
 from relay_client.control.state import Connection, Node, Status, StopReport, Target
 from relay_core.agent_api.announcement import shared_labels
+from relay_core.value_parsers import format_ranges
 
 __all__ = ["changes"]
 
@@ -25,6 +26,7 @@ def changes(before: Status, after: Status) -> Iterator[Event]:
     for agent, node in new_nodes.items():
         yield from _link_changes(old_nodes.get(agent), node, now)
         yield from _target_changes(old_nodes.get(agent), node, now)
+        yield from _wait_changes(old_nodes.get(agent), node, now)
     yield from _port_changes(before, after)
     yield from _connection_changes(before, after)
 
@@ -56,6 +58,19 @@ def _target_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
     shared = shared_labels(after.values())
     for port, target in sorted(after.items()):
         yield from _changes_of_target(before.get(port), target, _about(new, target, shared, now))
+
+
+def _wait_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
+    """Yield an event for the ranks of a node that begin to wait for the same ranks, or no longer wait."""
+    before = {target.port: (target.kind, target.text) for target in old.targets} if old is not None else {}
+    found: dict[str, list[int]] = {}
+    for target in new.targets:
+        kind, text = before.get(target.port, ("", ""))
+        if target.rank is not None and kind == target.kind == "running" and text != target.text:
+            found.setdefault(target.text, []).append(target.rank)
+    for text, ranks in found.items():
+        what = f"{new.label}: rank{'s' if len(ranks) > 1 else ''} {format_ranges(ranks)}: {text}"
+        yield Event("state", now, what, agent=new.agent, host=new.host, state="running")
 
 
 def _how_ended(node: Node, target: Target) -> str | None:

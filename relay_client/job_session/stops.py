@@ -180,6 +180,11 @@ class Stops:
         self._wire.ask(member.number, "stackTrace", {"threadId": stop.thread, **STACK}, self._locator(member, stop))
         return takes_focus
 
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether ranks that the editor has resumed have not stopped, and no line shows for whom they wait."""
+        return self._was_resumed and bool(self._awaited) and WAITING not in self._last_summary
+
     def left(self, member: int) -> None:
         """Stop waiting for a member, and show the next summary even if its text has not changed."""
         self._awaited.discard(member)

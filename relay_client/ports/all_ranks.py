@@ -26,7 +26,7 @@ from relay_client.ports.local_port import LocalPort
 from relay_client.ports.waiting_connection import PortLog, carry
 from relay_client.stacks import Reply, places
 from relay_client.ui.rank_view import exit_code
-from relay_client.ui.text import clock
+from relay_client.ui.text import clock, format_ranks
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.requests import Stacks
@@ -468,6 +468,12 @@ class JobConnection:
                 self._held.pop(key, None)
                 label = claim.target.label
                 self._open(claim, RankName(label, claim.target.rank, name_with_node(claim.target, claim.agent)))
+        waits: dict[str, list[int]] = {}
+        for claim in self._claims():
+            if claim.target.waits and claim.target.rank is not None:
+                waits.setdefault(claim.target.waits, []).append(claim.target.rank)
+        for text, ranks in waits.items():
+            self.session.show_waits(f"{format_ranks(ranks)} {text}")
         self._show_waiting(now)
         self._end_if_empty(now)
         self.flush()

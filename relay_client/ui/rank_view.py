@@ -80,8 +80,8 @@ class RankView:
 
     kind: Kind
     text: str = ""
-    """`crashed: ValueError: no`, `stopped at train.py:41`, `waiting for a debugger`, `running`, `attached` if its agent
-    does not announce more, `unreachable: port 5678 leads to node-0 pid 12`, or "" if unknown."""
+    """`crashed: ValueError: no`, `stopped at train.py:41`, `waiting for a debugger`, `running`, `in all_reduce, waiting
+    for rank 2`, `unreachable: port 5678 leads to node-0 pid 12`, or "" if unknown."""
     place: str = ""
     """File name and line of a stop, as in `train.py:41`; "" if the target is running or the place is unknown."""
     since: float | None = None
@@ -115,9 +115,11 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str 
     if is_stopped:
         return RankView(Kind.STOPPED, f"stopped{f' at {place}' if place else ''}", place, since)
     if attached is not None:
-        return RankView(Kind.RUNNING, "running", "", since)
+        return RankView(Kind.RUNNING, target.waits or "running", "", since)
     if target.state is State.WAITING:
         detail = f" ({target.detail})" if target.detail else ""
         return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", since)
     is_running = target.state is State.RUNNING
-    return RankView(Kind.RUNNING if is_running else Kind.UNKNOWN, "running" if is_running else "", "", since)
+    return RankView(
+        Kind.RUNNING if is_running else Kind.UNKNOWN, target.waits or "running" if is_running else "", "", since
+    )

@@ -313,6 +313,7 @@ def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
                 "script": target.script or None,
                 "state": target.state.value or None,
                 "detail": target.detail or None,
+                "waits": target.waits or None,
                 "since": target.since,
                 "until": target.until,
                 "holder": target.attachment.user if target.attachment else None,

@@ -38,8 +38,11 @@ class Targets(Verb):
 
     async def perform(self, tunnels: Tunnels) -> Answer:
         """List what all agents have announced."""
+        from relay_client.hang.waits import Waits
         from relay_client.ui.target_table import as_json, by_node, plain_table, run_lines, terminal_table
 
+        if tunnels.roster.waits is None:  # no running relay-client looks at intervals
+            await Waits(tunnels).look(is_only=True)
         agents, lines = by_node(tunnels.roster), table_rows(tunnels)
         table = terminal_table(lines, self.width, color=self.color) if self.width else plain_table(lines)
         runs = run_lines(agents)

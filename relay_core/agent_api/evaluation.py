@@ -252,8 +252,6 @@ class Value:
     """True if the process has not answered."""
     digest: str = ""
     """The checksum of the selection; without one, of the tensors and arrays in a value whose text has fewer digits."""
-    in_full: str = ""
-    """The text with all digits, if there is a checksum but no selection."""
     leaves: int = 0
     """The total number of leaves."""
     parts: Annotated[tuple[str, ...], Wire(read=_read_parts, write="".join)] = ()
@@ -264,6 +262,8 @@ class Value:
     """The first difference from the most common value on its node."""
     sharded: int = 0
     """The number of leaves whose elements were not compared, because the ranks hold different parts of them."""
+    in_full: str = ""
+    """The text with all digits, if there is a checksum but no selection."""
     starts: Annotated[tuple[SearchStart, ...], Wire(is_local=True)] = ()
     """Searches that agents offer, instead of `parts`."""
 

@@ -15,7 +15,17 @@ from typing import Annotated, ClassVar, NamedTuple, TypeVar
 from relay_core.agent_api.members import describe_ranks, selects_port, selects_rank
 from relay_core.records import Clean, Port, Wire, as_is, parse
 
-__all__ = ["QUESTIONS", "AgentRequest", "Environment", "NodeReplies", "Question", "ReadEnvironment", "Reply"]
+__all__ = [
+    "QUESTIONS",
+    "AgentRequest",
+    "Environment",
+    "NodeReplies",
+    "Progress",
+    "Question",
+    "ReadEnvironment",
+    "ReadProgress",
+    "Reply",
+]
 
 DEFAULT_SECONDS = 5.0
 MAX_SECONDS = 60.0
@@ -136,5 +146,24 @@ class Environment(NamedTuple):
     """The number of variables that were left out because there are too many."""
 
 
-QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment,)
+@dataclass(frozen=True)
+class ReadProgress(Question):
+    """Return how many collective operations the process has begun; clients ask this at intervals."""
+
+    name: ClassVar[str] = "progress"
+    activity: ClassVar[str] = "reading the progress"
+
+    def log_line(self, user: str) -> str:  # noqa: ARG002 - as in Question
+        """Return "", because the question is asked every few seconds."""
+        return ""
+
+
+class Progress(NamedTuple):
+    """The collective operations of a process."""
+
+    begun: Mapping[str, int] = MappingProxyType({})
+    """How many it has begun, by group; empty if it has no process group."""
+
+
+QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress)
 """All classes of questions."""

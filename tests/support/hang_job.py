@@ -18,7 +18,7 @@ from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
 from tests.support.torch_job import NODE, end_families, rendezvous, show_logs
 
-__all__ = ["HangJob", "hang_job", "line_of"]
+__all__ = ["SCRIPT", "HangJob", "hang_job", "line_of"]
 
 SCRIPT = """\
 import ctypes

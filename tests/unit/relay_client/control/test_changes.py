@@ -81,6 +81,16 @@ def test_a_rank_is_held_and_free() -> None:
     assert [("free", "rank 3 on host-1 is free: bob@laptop has disconnected")] == texts(held, BEFORE)
 
 
+def test_ranks_begin_to_wait_for_others() -> None:
+    """Ranks of a node that wait for the same one are one event, because a job can have a thousand of them."""
+    others = (RANK, replace(RANK, port=5682, rank=4))
+    wait = "in all_reduce, waiting for rank 2"
+    waiting = with_node(targets=tuple(replace(rank, text=wait) for rank in others))
+    running = with_node(targets=others)
+    assert [("state", f"node 1 (host-1): ranks 3-4: {wait}")] == texts(running, waiting)
+    assert [("state", "node 1 (host-1): ranks 3-4: running")] == texts(waiting, running)
+
+
 def test_a_rank_stops_and_continues() -> None:
     """A stop is an event when it happens, and again when its place is known."""
     stopped = with_rank(stop=StopReport("breakpoint", 11.0))

@@ -172,6 +172,7 @@ def test_json_has_everything() -> None:
         "script": None,
         "state": None,
         "detail": None,
+        "waits": None,
         "since": None,
         "until": None,
         "holder": None,

@@ -1,0 +1,88 @@
+"""Finds out which ranks wait in a collective operation, and for whom, so that all views of ranks show it.
+
+At intervals, each process is asked how many operations it has begun: numbers that torch has, not an operation. Only if
+ranks of a job have begun different numbers and none begins another until the next answer, the job is examined as
+`relay-client hang` does: once for each such wait, in which its ranks are idle anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NoReturn
+
+from relay_client.agents.requests import ask_ranks
+from relay_client.agents.tunnels import Tunnels
+from relay_client.hang.examine import examine_once
+from relay_client.hang.verdict import MIN_AGE, POINT_TO_POINT, JobVerdict
+from relay_client.ui.text import format_ranks
+from relay_core.agent_api.questions import Progress, ReadProgress
+
+__all__ = ["Waits", "may_wait", "waits_of"]
+
+INTERVAL = 2.0
+"""Seconds between two questions; in a healthy job, a rank waits less time for another one."""
+
+
+class Waits:
+    """The ranks of all jobs that wait.
+
+    Args:
+        tunnels: The client's tunnels, which receive the result.
+    """
+
+    def __init__(self, tunnels: Tunnels) -> None:
+        self._tunnels = tunnels
+        self._answers: dict[int, dict[int, Progress]] = {}
+        """The last answers, by base port and port."""
+        self._found: dict[int, Mapping[int, str]] = {}
+        """The waits, by base port, of jobs that have been examined and have not moved since."""
+
+    async def keep(self) -> NoReturn:
+        """Look at intervals until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(INTERVAL)
+
+    async def look(self, *, is_only: bool = False) -> None:
+        """Ask all processes of jobs with several ranks, and examine the jobs that may wait.
+
+        Args:
+            is_only: True to examine a job although it may be making progress, because there is no other look.
+        """
+        targets = [target for agent in self._tunnels.roster for target in agent.targets if (target.world or 0) > 1]
+        before, self._answers = self._answers, {}
+        for reply in await ask_ranks(self._tunnels, ReadProgress(seconds=INTERVAL)) if targets else ():
+            self._answers.setdefault(reply.port - (reply.rank or 0), {})[reply.port] = reply.read(Progress)
+        still = {base for base, now in self._answers.items() if may_wait(now) and (is_only or now == before.get(base))}
+        self._found = {base: waits for base, waits in self._found.items() if base in still}
+        if new := still - self._found.keys():
+            verdicts = await examine_once(self._tunnels, [port for base in new for port in self._answers[base]])
+            self._found |= {base: {} for base in new} | {
+                found.job.base_port: dict(waits_of(found)) for found in verdicts
+            }
+        self._tunnels.set_waits({port: text for waits in self._found.values() for port, text in waits.items()})
+
+
+def may_wait(answers: Mapping[int, Progress]) -> bool:
+    """Return whether a rank has begun more operations than another rank of its group."""
+    counts = {pair for answer in answers.values() for pair in answer.begun.items()}
+    return len(counts) > len({group for group, _ in counts})
+
+
+def waits_of(verdict: JobVerdict) -> Iterator[tuple[int, str]]:
+    """Yield the port of each rank that waits for others, and its state: `in all_reduce, waiting for rank 2`."""
+    base, ranks = verdict.job.base_port, verdict.job.ranks.keys()
+    for wait in verdict.unrecorded:
+        if not wait.is_for_device and wait.call not in POINT_TO_POINT:
+            for rank in wait.ranks:
+                yield base + rank, f"in {wait.call}{_awaited(ranks - set(wait.ranks))}"
+    for group in reversed(verdict.groups):  # the longest wait is the first
+        for rank in group.waiting if (group.age or 0.0) >= MIN_AGE else ():
+            name = operation.name if (operation := group.entered[rank]) else "a collective operation"
+            yield base + rank, f"in {name}{_awaited({*group.missing, *group.unknown})}"
+
+
+def _awaited(ranks: Iterable[int]) -> str:
+    found = sorted(ranks)
+    return f", waiting for {format_ranks(found)}" if found else ""

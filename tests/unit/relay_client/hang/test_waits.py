@@ -1,0 +1,28 @@
+"""Facts about the ranks that wait in a collective operation, from what their processes have answered."""
+
+from relay_client.hang.reports import Job, RankReport
+from relay_client.hang.verdict import JobVerdict
+from relay_client.hang.waits import may_wait, waits_of
+from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
+from relay_core.agent_api.questions import Progress
+
+
+def report(rank: int, begun: int) -> RankReport:
+    """Return the report of one of three ranks that has begun so many operations, of which five are complete."""
+    operations = tuple(Operation(number, "all_reduce", age=12.0) for number in range(1, begun + 1))
+    record = GroupRecord("0", "default_pg", "other", (0, 1, 2), begun, 5, operations)
+    return RankReport(rank, collectives=ProcessCollectives(5678 + rank, "2.13.0", rank, 3, (record,)))
+
+
+def test_who_may_wait() -> None:
+    """Ranks may wait if one has begun more operations of a group; groups have numbers of their own."""
+    assert not may_wait({0: Progress(), 1: Progress()})
+    assert not may_wait({0: Progress({"0 0-1": 5, "1 0": 7}), 1: Progress({"0 0-1": 5})})
+    assert may_wait({0: Progress({"0 0-1": 5}), 1: Progress({"0 0-1": 6})})
+
+
+def test_state_of_waiting_ranks() -> None:
+    """The ranks that wait have the operation and the missing rank as their state, by their port."""
+    found = {rank: report(rank, begun) for rank, begun in enumerate((6, 5, 6))}
+    wait = "in all_reduce, waiting for rank 1"
+    assert {5678: wait, 5680: wait} == dict(waits_of(JobVerdict.of(Job(5678, found))))
