@@ -17,12 +17,12 @@ from relay_agent.agent.dial import DescriptorsExhausted, connect_to_editor, serv
 from relay_agent.agent.handshake_admission import Admission, RefusalLog
 from relay_agent.agent.joined_calls import JoinedCalls
 from relay_agent.agent.port_targets import PortTarget, PortTargets
-from relay_agent.agent.responses import Answer, respond_on_stream, respond_to_message
+from relay_agent.agent.responses import Answer, respond_on_stream
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_agent.paths import current_directory
 from relay_core.agent_api.announcement import AgentInfo, State, fit
-from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
+from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import (
     Listen,
     parse_request,
@@ -35,7 +35,6 @@ from relay_core.hyco.sas import Credential
 from relay_core.net.hybrid.listener import HybridConnectionListener, Offer
 from relay_core.net.session.agent import AgentTunnels, Grace
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.exchanges import Respond
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.timers import keep_seconds, tunnel_settings
@@ -125,7 +124,6 @@ class Agent:
             TunnelIdentity(Role.AGENT, tunnel_key) if tunnel_key is not None else None,
             info=self._fitted(),
             on_open=self._open,
-            on_request=self._requested,
             on_status=self._status_received,
             on_over=self._update_held_jobs,
             on_contact=self._holders.contact_changed,
@@ -316,10 +314,6 @@ class Agent:
             logger.warning("port %s: %s", target, error)
         else:
             logger.log(level, "port %s: closed (%d bytes in, %d out)", target, traffic.received, traffic.sent)
-
-    def _requested(self, body: bytes, client: ClientInfo, respond: Respond) -> None:
-        responding = respond_to_message(self._provider, body, client.user or ANONYMOUS, respond)
-        self._connections.spawn(responding, name="request in a message")
 
     async def _connect_to_editor(
         self, stream: SessionStream, driver: SessionDriver, user: str, request: Listen, *, prefetch: bool

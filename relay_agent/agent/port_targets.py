@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.errors import ConfigurationError, UsageError
@@ -110,10 +109,6 @@ class PortTargets:
             f"this agent serves ports, not processes; it does not support '{request.name}'",
             hint="start the job with --is-debug true or relay-agent run",
         )
-
-    async def search(self, step: SearchStep) -> bytes:  # noqa: ARG002 - as in TargetProvider
-        """Raise ConfigurationError: a port has no values."""
-        raise ConfigurationError("this agent serves ports, not processes; it has no values to compare")
 
     def status_received(self, status: ClientStatus) -> None:
         """Ignore the status: a port has no process that could log a conflict."""

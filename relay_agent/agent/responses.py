@@ -1,4 +1,4 @@
-"""Responses to the requests of clients: on a stream of its own, or as a message."""
+"""Responses to the requests of clients."""
 
 from __future__ import annotations
 
@@ -8,23 +8,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from relay_agent.agent.targets import TargetProvider
-from relay_core.agent_api.evaluation import SearchStep
-from relay_core.agent_api.requests import (
-    Failure,
-    Request,
-    Response,
-    decode_body,
-    encode_message,
-    encode_response,
-    parse_message,
-    stream_name,
-)
+from relay_core.agent_api.requests import Failure, Request, Response, decode_body, stream_name
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.stream import SessionStream
 from relay_core.records import encode
 
-__all__ = ["Answer", "respond_on_stream", "respond_to_message"]
+__all__ = ["Answer", "respond_on_stream"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +38,7 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
         result = await answer(request)
         if result is None:
             return
-        response = encode_response(result)
+        response = encode(result)
     except RelayDebugError as error:
         if not isinstance(error, ConnectionLost):
             logger.warning("request '%s' from %s failed: %s", stream_name(request), user, error)
@@ -57,30 +46,6 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
     with contextlib.suppress(ConnectionLost):
         await stream.write(json.dumps(response).encode())
         await stream.close()
-
-
-async def respond_to_message(
-    provider: TargetProvider, body: bytes, user: str, respond: Callable[[bytes], None]
-) -> None:
-    """Respond to a request that a client has sent as a message.
-
-    Args:
-        provider: Executes the request.
-        body: The message.
-        user: The client's user, for the log.
-        respond: Called with the response.
-    """
-    try:
-        request = parse_message(body)
-        if isinstance(request, SearchStep):
-            respond(await provider.search(request))
-            return
-        _log(request, user)
-        response = encode_response(await provider.answer(request))
-    except RelayDebugError as error:
-        logger.warning("a request from %s failed: %s", user, error)
-        response = encode(Failure(error.sentence, error.hint))
-    respond(encode_message(response))
 
 
 def _log(request: Request, user: str) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.errors import ConnectionLost
@@ -91,13 +90,6 @@ class TargetProvider(Protocol):
 
         Raises:
             RelayDebugError: the request failed, or is not supported.
-        """
-
-    async def search(self, step: SearchStep) -> bytes:
-        """Return the response to a step of a search that an earlier response offered.
-
-        Raises:
-            RelayDebugError: the search has expired.
         """
 
     def status_received(self, status: ClientStatus) -> None:

@@ -93,9 +93,10 @@ def _evaluate(_process: Process, body: Body) -> object:
     """Start an evaluation; the agent may send other requests before it is complete."""
     from relay_agent.evaluation import start_evaluation  # noqa: PLC0415 - needed for this request only
     from relay_core.agent_api.evaluation import Evaluate  # noqa: PLC0415
+    from relay_core.records import encode  # noqa: PLC0415
 
     request = Evaluate.parse_body(body)
-    return lambda respond: start_evaluation(request, lambda value: respond(value.encode()))
+    return lambda respond: start_evaluation(request, lambda value: respond(encode(value)))
 
 
 def _push(process: Process, body: Body) -> object:

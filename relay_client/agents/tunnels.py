@@ -56,7 +56,6 @@ from relay_core.layers.layer import Layer
 from relay_core.net.hybrid.connector import connect
 from relay_core.net.session.client import ClientTunnel, LinkState, LinkStatus
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.exchanges import Exchanges
 from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.tasks import Paced, TaskSet
@@ -304,11 +303,6 @@ class Tunnels:
         if tunnel is None or not tunnel.usable:
             raise ConnectionLost("there is currently no connection to the agent")
         return tunnel.driver.open(stream_name(request), encode(StreamMetadata(_user(), self._can_prefetch(agent_id))))
-
-    def exchanges(self, agent_id: AgentId) -> Exchanges | None:
-        """Return the sender of small requests to an agent; None if it is unreachable or does not support them."""
-        tunnel = self._tunnels.get(agent_id)
-        return None if tunnel is None else tunnel.exchanges
 
     def _can_prefetch(self, agent_id: AgentId) -> bool:
         """True if both peers support prefetching."""

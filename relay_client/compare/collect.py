@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
-from relay_client.agents.requests import RESPONSE_MARGIN, absent_among, send_request, send_step
+from relay_client.agents.requests import RESPONSE_MARGIN, absent_among, send_request
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import Reply, odd_ones_first
 from relay_core.agent_api.announcement import AgentInfo
-from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, SearchStart, SearchStep, Selection, Value
+from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Selection, Value
 from relay_core.agent_api.members import Member
-from relay_core.difference_search import PairedValues, Search
+from relay_core.difference_search import Search
 from relay_core.errors import RelayDebugError
+from relay_core.records import parse
 from relay_core.value_parsers import escape_controls
 
 __all__ = ["collect_values", "find_differences"]
-
-logger = logging.getLogger(__name__)
 
 
 async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[AgentInfo] | None = None) -> list[Reply]:
@@ -38,7 +36,7 @@ async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[A
             response = await send_request(tunnels, agent.id, request, within=request.seconds + RESPONSE_MARGIN)
         except RelayDebugError as error:
             return Reply(host, error=escape_controls(error.sentence))
-        return Reply(host, NodeValues.parse(response, escape_controls).values)
+        return Reply(host, parse(NodeValues, response, escape_controls).values)
 
     absent = absent_among(tunnels, request.ranks, request.ports)
     replies = list(await asyncio.gather(*map(reply_of, tunnels.roster if agents is None else agents)))
@@ -54,21 +52,15 @@ async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[A
 
 # Finds where the values of two groups of ranks differ; for this, agents compare checksums of parts of the values.
 #
-# Why the values are not sent: to find one element that differs in a tensor of 256 MiB, ranks on different nodes
-# transfer 829 bytes each, and on one node 130 (`make bench BENCH="--quick --only comparing"`).
-# `relay_core.difference_search` has the steps.
-#
-# Three ways remain, each for what the one before cannot do: one agent has both values; two agents search together, and
-# this client only forwards; this client asks for checksums step by step. The last is the slowest, a round trip to the
-# client for each step, but needs nothing that an agent has kept, so it also ends a search whose agent has forgotten it.
+# The values are not sent: to find one element that differs in a tensor of 256 MiB, ranks on different nodes transfer
+# 5 KB each, and those of one node 320 bytes (`make bench BENCH="--quick --only comparing"`).
 
 
 async def find_differences(tunnels: Tunnels, request: Evaluate, groups: Sequence[Value]) -> dict[Value, Difference]:
     """Return how each group differs from the largest one.
 
-    If one node has both values, its agent has already found the difference. For values on different nodes, the two
-    agents search together while the client forwards their messages; if that fails, the client requests checksums step
-    by step.
+    If one node has both values, its agent has already found the difference. For values on different nodes, the client
+    requests checksums step by step.
 
     Args:
         tunnels: The client's tunnels.
@@ -77,68 +69,22 @@ async def find_differences(tunnels: Tunnels, request: Evaluate, groups: Sequence
     """
     compared = [group for group in groups if not group.error and group.members]
     found: dict[Value, Difference] = {}
-    for number, odd in enumerate(compared[:-1]):
+    for odd in compared[:-1]:
         usual = compared[-1]
         if odd.difference is not None and odd.difference.other == usual.digest:
             found[odd] = odd.difference
         else:
-            found[odd] = await _find_difference(tunnels, request, odd, usual, number)
+            found[odd] = await _find_difference(tunnels, request, odd, usual)
     return found
 
 
-async def _find_difference(tunnels: Tunnels, request: Evaluate, odd: Value, usual: Value, number: int) -> Difference:
-    """Search for the first difference between two groups.
-
-    Args:
-        tunnels: The client's tunnels.
-        request: The request that produced the groups.
-        odd: A group.
-        usual: The largest group.
-        number: The number of the comparison; each comparison searches in a different rank of the largest group.
-    """
-    first, second, selection = odd, usual, Selection()
-    leaves = min(odd.leaves, usual.leaves)
-    if (odd.starts or usual.starts) and not _is_decided(odd, usual):
-        if odd.starts and usual.starts and odd.leaves == usual.leaves:
-            paired = PairedValues(usual.starts[number % len(usual.starts)], escape_controls)
-            await _pass_messages(tunnels, request, paired, (odd.starts[0], usual.starts[number % len(usual.starts)]))
-            if paired.difference is not None:
-                return paired.difference
-            selection = paired.rest or Selection()
-        selection = Selection(0, leaves) if selection == Selection() else selection
-        first, second = await _values_of(tunnels, request, selection, (odd, usual))
-    search = Search(first, second, selection)
+async def _find_difference(tunnels: Tunnels, request: Evaluate, odd: Value, usual: Value) -> Difference:
+    """Search for the first difference between two groups."""
+    search = Search(odd, usual)
     while (part := search.next()) is not None:
         search.received(*await _values_of(tunnels, request, part, (odd, usual)))
     assert search.difference is not None  # noqa: S101 - a search ends with a difference
     return search.difference
-
-
-def _is_decided(odd: Value, usual: Value) -> bool:
-    """Return whether two values are of different kinds, or are compared as a whole."""
-    if odd.leaf is None or usual.leaf is None:
-        return False
-    kinds = {(leaf.name, leaf.description, leaf.elements) for leaf in (odd.leaf, usual.leaf)}
-    return len(kinds) > 1 or not odd.leaf.elements
-
-
-async def _pass_messages(
-    tunnels: Tunnels, request: Evaluate, search: PairedValues, starts: tuple[SearchStart, SearchStart]
-) -> None:
-    """Forward messages between two agents until the search has ended or one of the agents does not answer."""
-    while (asked := search.next()) is not None:
-        side, message = asked
-        start = starts[side]
-        agents = [agent.id for agent in tunnels.roster if any(target.port == start.port for target in agent.targets)]
-        if not agents:
-            return
-        try:
-            step = SearchStep(start.token, message)
-            # An agent evaluates the expression twice for each message.
-            search.received(await send_step(tunnels, agents[0], step, within=2 * request.seconds + RESPONSE_MARGIN))
-        except RelayDebugError as error:
-            logger.debug("the search failed: %s", error.sentence)
-            return
 
 
 async def _values_of(

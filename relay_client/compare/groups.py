@@ -61,8 +61,8 @@ def odd_ones_first(replies: Iterable[Reply]) -> list[Value]:
             continue
         place = before.place if before.place == value.place else ""
         difference = before.difference or value.difference
-        members, starts = (*before.members, *value.members), (*before.starts, *value.starts)
-        found[key] = replace(before, members=members, place=place, difference=difference, starts=starts)
+        members = (*before.members, *value.members)
+        found[key] = replace(before, members=members, place=place, difference=difference)
     groups = [replace(value, members=tuple(sorted(value.members, key=_order))) for value in found.values()]
     groups.sort(key=lambda value: (not value.error, len(value.members), [_order(m) for m in value.members]))
     texts, full = (Counter(getattr(value, name) for value in groups) for name in ("text", "in_full"))

@@ -7,7 +7,7 @@
     requests       `Wake`, `Stacks`, `Listen`, and their responses client -> agent   name in OPEN, then DATA
     stacks         `NodeStacks`: the response to `Stacks`          agent -> client   DATA
     collectives    `NodeCollectives`: response to `Collectives`    agent -> client   DATA
-    evaluation     `Evaluate`, `SearchStep`, and their responses   both ways         DATA, or MESSAGE
+    evaluation     `Evaluate`, in DATA, and its response           both ways         DATA
     push           `Push`, in DATA, and its response               both ways         DATA
     questions      `Question`, in DATA, and `NodeReplies`          both ways         DATA
 

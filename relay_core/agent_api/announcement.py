@@ -97,7 +97,7 @@ def _within(fields: Fields, limit: int) -> Fields | None:
         return fields
     if len(data) > MAX_DECOMPRESSED:
         return None
-    compressed = {"id": fields["id"], COMPRESSED: base64.b64encode(zlib.compress(data)).decode()}
+    compressed: Fields = {"id": fields.get("id", ""), COMPRESSED: base64.b64encode(zlib.compress(data)).decode()}
     return compressed if len(_json(compressed)) <= limit else None
 
 

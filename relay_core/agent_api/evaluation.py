@@ -6,22 +6,20 @@ selection, selects the first part that differs, and repeats this until one eleme
 
     all leaves -> some leaves -> one leaf -> some elements -> one element
 
-An agent searches among the processes on its node (`relay_core.difference_search`), and only the result is sent to the
-client. The client searches only if no node has both values: with `relay_core.difference_search`, or step by step if an
-agent does not support this.
+`relay_core.difference_search` has the steps. An agent searches among the processes on its node, and sends the result to
+the client. The client searches only if no node has both values.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from relay_core.agent_api.members import Member, count, describe_ranks, items, selects_port, selects_rank
 from relay_core.agent_api.questions import AgentRequest
 from relay_core.errors import UsageError
-from relay_core.records import Clean, Wire, as_is, encode, parse
+from relay_core.records import Clean, Wire, parse
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -34,8 +32,6 @@ __all__ = [
     "Evaluate",
     "Leaf",
     "NodeValues",
-    "SearchStart",
-    "SearchStep",
     "Selection",
     "Value",
     "part_bounds",
@@ -53,10 +49,6 @@ PLAIN_READER = "__relay_debug_read_plain__"
 PART_DIGITS = 6
 """Number of hexadecimal digits in the checksum of a part. Few digits are enough, because the next step confirms which
 part differs."""
-SHORT = ("members", "place", "digest", "leaves", "search")
-"""Fields, in order, of a value that is sent without field names."""
-TOKEN_SIZE = 2
-"""Size of a search's number in bytes."""
 DEFAULT_SECONDS = 5.0
 MAX_SECONDS = 600.0
 
@@ -114,8 +106,6 @@ class Evaluate(AgentRequest):
     """Time limit for each process."""
     selection: Annotated[Selection | None, Wire(read=_read_selection, write=Selection.encode)] = None
     """What is compared; None for the value as text."""
-    is_message: Annotated[bool, Wire(is_local=True)] = False
-    """Whether it was sent as a message, in which case its client can search with `SearchStep`."""
     ports: str = ""
     """A list of logical ports that further restricts the processes; "" for all. Logical ports differ between jobs."""
 
@@ -123,11 +113,6 @@ class Evaluate(AgentRequest):
     def parse_body(cls, value: object, user: str = "") -> Evaluate:  # noqa: ARG003 - as in AgentRequest
         """Read the data of the stream; raises UsageError like `checked`."""
         return parse(cls, value).checked()
-
-    @property
-    def prefers_message(self) -> bool:
-        """Whether a client sends it as a message: if it is a comparison, which takes several steps."""
-        return self.selection is not None
 
     def log_line(self, user: str) -> str:
         """Return the line about an evaluation for `user` in the job's log."""
@@ -189,49 +174,6 @@ class Difference:
     """The checksum of the second value, if an agent has searched."""
 
 
-@dataclass(frozen=True)
-class SearchStart:
-    """An agent's offer to search for the first difference, with a description of its value."""
-
-    port: int
-    """The logical port of a process that has the value."""
-    token: int
-    """The number of the search at its agent."""
-    parts: bytes
-    """See `relay_core.difference_search`."""
-
-    def encode(self) -> str:
-        """Return the field `search`."""
-        return b64encode(self.token.to_bytes(TOKEN_SIZE, "big") + self.parts).decode()
-
-    @classmethod
-    def parse(cls, value: object, port: int) -> SearchStart | None:
-        """Read the field; return None if it is missing."""
-        try:
-            data = b64decode(value if isinstance(value, str) else "")
-        except ValueError:
-            return None
-        return cls(port, int.from_bytes(data[:TOKEN_SIZE], "big"), data[TOKEN_SIZE:]) if data else None
-
-
-@dataclass(frozen=True)
-class SearchStep:
-    """A step of a search that an agent has offered, sent as a message; the response contains the next `data`."""
-
-    token: int
-    data: bytes
-
-    def encode(self) -> bytes:
-        """Return the message; its first byte distinguishes it from JSON."""
-        return b"\0" + self.token.to_bytes(TOKEN_SIZE, "big") + self.data
-
-    @classmethod
-    def parse(cls, message: bytes) -> SearchStep | None:
-        """Read a message; return None if it is another request."""
-        end = 1 + TOKEN_SIZE
-        return cls(int.from_bytes(message[1:end], "big"), message[end:]) if message[:1] == b"\0" else None
-
-
 def _read_parts(value: Any, clean: Clean) -> object:
     """Read checksums of equal length that are written without separators."""
     found = clean(value) if isinstance(value, str) else ""
@@ -264,26 +206,6 @@ class Value:
     """The number of leaves whose elements were not compared, because the ranks hold different parts of them."""
     in_full: str = ""
     """The text with all digits, if there is a checksum but no selection."""
-    starts: Annotated[tuple[SearchStart, ...], Wire(is_local=True)] = ()
-    """Searches that agents offer, instead of `parts`."""
-
-    def encode(self, *, may_be_short: bool = False) -> dict[str, object] | list[object]:
-        """Return one element of `values`.
-
-        Args:
-            may_be_short: Whether field names are left out if it contains only a search.
-        """
-        fields = encode(self) | ({"search": self.starts[0].encode()} if self.starts else {})
-        return [fields[name] for name in SHORT] if may_be_short and fields.keys() == set(SHORT) else fields
-
-    @classmethod
-    def parse(cls, value: object, clean: Clean = as_is) -> Value:
-        """Read one element of `values`."""
-        fields = dict(zip(SHORT, value, strict=False)) if isinstance(value, list) else value
-        found = parse(cls, fields, clean)
-        search = fields.get("search") if isinstance(fields, Mapping) else None
-        start = SearchStart.parse(search, found.members[0].port) if found.members else None
-        return replace(found, starts=(start,)) if start else found
 
 
 def part_selections(selection: Selection, value: Value) -> list[Selection]:
@@ -300,15 +222,3 @@ class NodeValues:
     """The response to `Evaluate`: the values in the processes on a node; equal values are sent only once."""
 
     values: tuple[Value, ...] = ()
-    is_message: bool = False
-
-    def encode(self) -> dict[str, object]:
-        """Return the response."""
-        return {"values": [value.encode(may_be_short=self.is_message) for value in self.values]}
-
-    @classmethod
-    def parse(cls, value: object, clean: Clean = as_is) -> NodeValues:
-        """Read the response."""
-        found = value.get("values") if isinstance(value, Mapping) else None
-        elements = found if isinstance(found, list) else []
-        return cls(tuple(Value.parse(one, clean) for one in elements if isinstance(one, Mapping | list)))

@@ -44,11 +44,6 @@ class AgentRequest:
     max_body: ClassVar[int] = 0
     """Maximum size in bytes of the JSON with the other fields, in the data of the stream; 0 if there are none."""
 
-    @property
-    def prefers_message(self) -> bool:
-        """Whether a client sends it as a message instead of on a stream, if it is short enough."""
-        return False
-
     @classmethod
     def parse_body(cls: type[Asked], value: object, user: str = "") -> Asked:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
         """Read the data of the stream.

@@ -21,26 +21,24 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
                      `EventDataRequest`   `relay_core.agent_api.event_files.EventData`
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
-Any response may be a `Failure` instead. A client may send a short `Evaluate` as a message, without a stream; its
-response can offer searches, whose steps are messages too (`relay_core.agent_api.evaluation.SearchStep`).
+Any response may be a `Failure` instead.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast, get_args
 
 from relay_core.agent_api.collectives import NodeCollectives
-from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStep
+from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.questions import QUESTIONS, AgentRequest, NodeReplies, Question
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ProtocolError
-from relay_core.records import NonEmpty, Port, Wire, encode, fields_of, parse_or_none
+from relay_core.records import NonEmpty, Port, Wire, fields_of, parse_or_none
 
 __all__ = [
     "Collectives",
@@ -57,16 +55,9 @@ __all__ = [
     "Stacks",
     "Wake",
     "decode_body",
-    "encode_message",
-    "encode_response",
-    "parse_message",
     "parse_request",
     "stream_name",
 ]
-
-
-MAX_RESPONSE = 32_000
-"""Maximum size in bytes of a response that is sent as a message, which must fit into a frame of 32 KiB."""
 
 
 @dataclass(frozen=True)
@@ -154,35 +145,12 @@ def _argument(kind: type, name: str, part: str) -> object:
     return (int(part) if part.isascii() and part.isdecimal() and len(part) < 16 else None) if kind is int else part
 
 
-def encode_response(response: Response) -> dict[str, object]:
-    """Return the JSON object of a response."""
-    return response.encode() if isinstance(response, NodeValues) else encode(response)
-
-
-def encode_message(response: Mapping[str, object]) -> bytes:
-    """Return a response as a message, or a `Failure` if it is too long."""
-    encoded = json.dumps(response, separators=(",", ":")).encode()
-    if len(encoded) <= MAX_RESPONSE:
-        return encoded
-    return encode_message(encode(Failure(f"the response is {len(encoded)} bytes long; the limit is {MAX_RESPONSE}")))
-
-
 def decode_body(body: bytes | bytearray) -> object:
     """Return the JSON of a request; raises ProtocolError if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
         raise ProtocolError("the request body is not JSON") from None
-
-
-def parse_message(body: bytes) -> Evaluate | SearchStep:
-    """Read a request that was sent as a message.
-
-    Raises:
-        ProtocolError: it is not JSON.
-        UsageError: as in `Evaluate.checked`.
-    """
-    return SearchStep.parse(body) or replace(Evaluate.parse_body(decode_body(body)), is_message=True)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ change of address, are not available between client and agent, and both would en
 Invariants, which the property-based tests check under any schedule of cuts, delays and overlapping transports:
 
   * A frame that changes a stream has a sequence number. A frame that concerns one transport has none (ACK, PING, PONG),
-    or is replaced by a newer one (STATUS), or may be lost (MESSAGE): keeping it for a resume would be pointless.
+    nor has one that a newer one replaces (STATUS): keeping it for a resume would be pointless.
   * There is one sequence for the session, not one for each stream. OPEN, RST and GOAWAY have to stay in order with
     data, and a resume exchanges one number in each direction however many streams are open.
   * ACK means "safe to forget", WINDOW means "the consumer has read it". With one promise for both, an editor that does

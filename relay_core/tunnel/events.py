@@ -11,7 +11,6 @@ __all__ = [
     "DataReceived",
     "EofReceived",
     "Event",
-    "MessageReceived",
     "RoundTrip",
     "SessionOver",
     "StatusReceived",
@@ -73,13 +72,6 @@ class StatusReceived:
 
 
 @dataclass(frozen=True)
-class MessageReceived:
-    """The peer sent a message; see `Session.send_message`."""
-
-    data: bytes
-
-
-@dataclass(frozen=True)
 class TransportDead:
     """The session no longer uses a transport, which must be closed. The session waits for the next one."""
 
@@ -114,7 +106,6 @@ Event = (
     | StreamReset
     | StreamWritable
     | StatusReceived
-    | MessageReceived
     | TransportDead
     | RoundTrip
     | SessionOver

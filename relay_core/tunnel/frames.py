@@ -74,8 +74,6 @@ ACK: Final = 0x41
 PING: Final = 0x42
 PONG: Final = 0x43
 STATUS: Final = 0x44
-# Unsequenced, because the peer's response is the acknowledgement, and a request without one is sent again.
-MESSAGE: Final = 0x45
 
 FIRST_FRAMES: Final = frozenset({HELLO, WELCOME, RESUME, RESUMED, REFUSED})
 

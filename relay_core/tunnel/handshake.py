@@ -24,7 +24,7 @@ from typing import Protocol
 
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import Frame, JsonObject, split_first
-from relay_core.tunnel.limits import CAPABILITIES, Settings
+from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
 from relay_core.tunnel.session import Session
@@ -206,7 +206,7 @@ class _Attempt(Protocol):
 
 class _Hello:
     def __init__(self, settings: Settings, info: JsonObject) -> None:
-        self.request = Greeting(settings.limits, info, capabilities=CAPABILITIES).encode()
+        self.request = Greeting(settings.limits, info).encode()
         self._settings = settings
 
     def __repr__(self) -> str:

@@ -9,20 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 __all__ = [
-    "CAPABILITIES",
     "HANDSHAKE_TIMEOUT",
     "KIB",
     "MAX_CONTROL_PAYLOAD",
     "MAX_OPEN_METADATA",
     "MAX_PENDING_CONTROL",
-    "MAX_PENDING_MESSAGES",
     "MAX_REPEATED_BREACHES",
     "MAX_STREAM_ID",
     "MAX_TARGET_NAME",
     "MAX_TEXT",
     "MAX_U31",
     "MAX_WINDOW_GROWTH",
-    "MESSAGES",
     "MIB",
     "MIN_VERSION",
     "OPEN_RATE",
@@ -44,10 +41,6 @@ VERSION = 1
 MIN_VERSION = 1
 """The oldest supported version; every first frame contains it and the newest version."""
 
-MESSAGES = 0x01
-"""Capability bit: this side reads MESSAGE frames."""
-CAPABILITIES = MESSAGES
-
 MAX_CONTROL_PAYLOAD = 32 * KIB
 """Maximum payload of all frames except DATA; the info and status of a typical node (eight ranks of a few hundred bytes
 each) fit easily."""
@@ -66,8 +59,6 @@ MAX_STREAM_ID = 2**32 - 1
 MAX_PENDING_CONTROL = 1024
 """Maximum number of control frames waiting for the peer's acknowledgements; a correct peer causes a few per open
 stream."""
-MAX_PENDING_MESSAGES = 64
-"""Maximum number of messages that wait for room in the transport; further ones are lost, as on a lost transport."""
 OPEN_RATE = 100.0
 """Streams that a peer may open per second after an initial burst of `Limits.max_streams`: enough for a web page through
 a forward, but a limit for a program that connects in a loop."""

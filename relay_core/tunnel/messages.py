@@ -70,7 +70,7 @@ class Greeting:
     version: int = VERSION
     min_version: int = MIN_VERSION
     capabilities: int = 0
-    """Bits of optional features; a feature is used if both sides set its bit. See `limits.CAPABILITIES`."""
+    """Bits of optional features, of which none exists; a feature is used if both sides set its bit."""
 
     def common_version(self) -> int | None:
         """Return the newest version that both sides support, or None."""

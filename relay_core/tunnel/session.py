@@ -18,14 +18,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from relay_core.tunnel import frames
-from relay_core.tunnel.events import Event, MessageReceived, RoundTrip, SessionOver, StatusReceived, TransportDead
+from relay_core.tunnel.events import Event, RoundTrip, SessionOver, StatusReceived, TransportDead
 from relay_core.tunnel.frames import HEADER_SIZE, IGNORABLE, Buffer, Frame, FrameDecoder, JsonObject, encode_frame
 from relay_core.tunnel.limits import (
     KIB,
     MAX_CONTROL_PAYLOAD,
-    MAX_PENDING_MESSAGES,
     MAX_REPEATED_BREACHES,
-    MESSAGES,
     UNCONFIRMED_GRACE,
     Settings,
 )
@@ -89,7 +87,6 @@ class Session:
         self._pong: bytes | None = None
         self._status: bytes | None = None
         self._status_due = False
-        self._messages: list[bytes] = []
         self._breaches = 0
         self._breached_at = 0
         # With two tables, a sequenced frame without a number, or an ACK with one, is treated as an unknown frame.
@@ -99,7 +96,6 @@ class Session:
             frames.PING: self._on_ping,
             frames.PONG: self._on_pong,
             frames.STATUS: self._on_status,
-            frames.MESSAGE: self._on_message,
         }
 
     def __repr__(self) -> str:
@@ -160,7 +156,6 @@ class Session:
         self._liveness = Liveness(self._settings, now)
         # Unsequenced frames are lost with their transport: PONGs are obsolete, STATUS and ACK are sent again.
         self._pong = None
-        self._messages.clear()
         self._status_due = self._status is not None
         self._receipts.make_due()
         # RESUME and RESUMED acknowledge frames like an ACK; only the remaining ones are sent again.
@@ -201,7 +196,6 @@ class Session:
             or self._pong is not None
             or self._liveness.ping_due
             or self._status_due
-            or self._messages
         )
 
     def data_to_send(self, epoch: int, now: float, limit: int = 64 * KIB) -> list[Buffer]:
@@ -273,22 +267,6 @@ class Session:
         self._status = frames.encode_json(status, MAX_CONTROL_PAYLOAD)
         self._status_due = True
 
-    @property
-    def supports_messages(self) -> bool:
-        """True if the peer reads messages."""
-        return bool(self.peer.capabilities & MESSAGES)
-
-    def send_message(self, data: bytes) -> None:
-        """Send bytes to the peer at most once: they are lost if their transport is lost, or if there is none.
-
-        Raises:
-            ValueError: The message is longer than 32 KiB.
-        """
-        if len(data) > MAX_CONTROL_PAYLOAD:
-            raise ValueError(f"the message is {len(data)} bytes long; the limit is {MAX_CONTROL_PAYLOAD}")
-        if self.attached and len(self._messages) < MAX_PENDING_MESSAGES:
-            self._messages.append(data)
-
     def close(self, text: str = "") -> None:
         """End the session gracefully: queued data is sent first, then GOAWAY, which the peer acknowledges."""
         if not self.over and not self._closing:
@@ -335,9 +313,6 @@ class Session:
     def _on_status(self, frame: Frame, _now: float) -> None:
         self._emit(StatusReceived(frames.decode_json(frame.payload)))
 
-    def _on_message(self, frame: Frame, _now: float) -> None:
-        self._emit(MessageReceived(frame.payload))
-
     # --- consequences -----------------------------------------------------------------------------------------
 
     def _emit(self, event: Event) -> None:
@@ -353,9 +328,6 @@ class Session:
         if self._status_due and self._status is not None:
             out.append(encode_frame(frames.STATUS, self._status))
             self._status_due = False  # the status itself is kept and sent again on the next transport
-        if self._messages:
-            out += [encode_frame(frames.MESSAGE, data, flags=IGNORABLE) for data in self._messages]
-            self._messages.clear()
         return out
 
     def _breached(self, breach: ProtocolBreach, now: float) -> None:

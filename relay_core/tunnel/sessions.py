@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import Frame, JsonObject
 from relay_core.tunnel.handshake import Attached, FirstFrame, NotAttached
-from relay_core.tunnel.limits import CAPABILITIES, MIN_VERSION, REPLACE_IN_USE_AFTER, VERSION, Settings
+from relay_core.tunnel.limits import MIN_VERSION, REPLACE_IN_USE_AFTER, VERSION, Settings
 from relay_core.tunnel.messages import SECRET_SIZE, SESSION_ID_SIZE, Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import ProtocolBreach, Refusal, Role
 from relay_core.tunnel.session import Session
@@ -93,7 +93,7 @@ class SessionTable:
         if len(self) >= self.settings.max_sessions and not self._make_room(now):
             return self.refuse(Refusal.BUSY, f"the agent has reached its limit of {len(self)} sessions")
         session_id, secret = entropy[:SESSION_ID_SIZE], entropy[SESSION_ID_SIZE:ENTROPY_SIZE]
-        greeting = Greeting(self.settings.limits, self.info, version=version, capabilities=CAPABILITIES)
+        greeting = Greeting(self.settings.limits, self.info, version=version)
         welcome = Welcome(session_id, secret, greeting).encode()
         session = Session(Role.AGENT, session_id=session_id, secret=secret, settings=self.settings, peer=hello, now=now)
         # Attached before WELCOME is sent, so that data from the agent can follow in the same flight.

@@ -8,11 +8,8 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from relay_client.agents.tunnels import Tunnels
 from relay_client.verbs.values import Diff
-from relay_core.agent_api.announcement import AgentId
 from relay_core.tunnel.limits import Settings
 from tests.support.counted import Counter, counted_client
 from tests.support.many_ranks import until
@@ -21,6 +18,9 @@ from tests.support.relay import LocalRelay
 from tests.support.run_job import running_job
 
 PER_RANK = 1024
+"""Bytes of a comparison on one node."""
+BETWEEN = 10 * 1024
+"""Bytes of a comparison of ranks on different nodes, each step of which is a request to both agents."""
 PING_AFTER = Settings().ping_after
 KEEPALIVES = 220
 """Bytes of the pings of both sides, and of their pongs, after that time."""
@@ -132,23 +132,9 @@ async def test_difference_is_found_on_the_node(relay: LocalRelay, tmp_path: Path
 
 
 async def test_difference_between_nodes_of_one_rank(relay: LocalRelay, tmp_path: Path) -> None:
-    """With a single rank on each node, no connection carries 1 KiB for a comparison, wherever the difference is."""
+    """With a single rank on each node, no connection carries 10 KiB for a comparison, wherever the difference is."""
     async with job(relay, tmp_path, {str(rank): (rank,) for rank in range(4)}) as compared:
         for name, expected in ALONE.items():
             assert expected in await compared.first_line(name)
         await compared.first_line("same")
-        assert max(compared.most_carried()) < PER_RANK, compared.most_carried()
-
-
-async def test_agents_of_an_earlier_version(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If one agent, or both, do not read messages, the client finds the same difference step by step."""
-    exchanges = Tunnels.exchanges
-    earlier: set[AgentId] = set()
-    monkeypatch.setattr(Tunnels, "exchanges", lambda *args: None if args[1] in earlier else exchanges(*args))
-    async with job(relay, tmp_path, {"a": (0,), "b": (1,)}) as compared:
-        one, other = [agent.id for agent in compared.client.roster]
-        for chosen in ({one}, {other}, {one, other}):
-            earlier.clear()
-            earlier.update(chosen)
-            assert (await compared.first_line("one")).endswith("element 12,345,678: 1 instead of 0.5")
-            assert "at 'layers.37.weight' (1000,) float32, element 42: 37 i" in await compared.first_line("layers")
+        assert max(compared.most_carried()) < BETWEEN, compared.most_carried()

@@ -17,7 +17,6 @@ from relay_core.tunnel.events import (
     DataReceived,
     EofReceived,
     Event,
-    MessageReceived,
     RoundTrip,
     SessionOver,
     StatusReceived,
@@ -57,7 +56,6 @@ class Side:
         self.resets: dict[int, ResetCode] = {}
         self.writable: list[int] = []
         self.statuses: list[dict] = []
-        self.messages: list[bytes] = []
         self.dead: list[tuple[int, Death]] = []
         self.round_trips: list[float] = []
         self.over: SessionOver | None = None
@@ -89,8 +87,6 @@ class Side:
         match event:
             case StatusReceived(status):
                 self.statuses.append(status)
-            case MessageReceived(data):
-                self.messages.append(data)
             case TransportDead(epoch, death):
                 self.dead.append((epoch, death))
             case RoundTrip(seconds):

@@ -9,7 +9,7 @@ from relay_core.agent_api.collectives import (
     RasCommunicator,
     RasStatus,
 )
-from relay_core.agent_api.evaluation import Difference, Evaluate, Leaf, NodeValues, SearchStart, Selection, Value
+from relay_core.agent_api.evaluation import Difference, Evaluate, Leaf, NodeValues, Selection, Value
 from relay_core.agent_api.event_files import EventData, EventFile, EventFiles
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, PortConflict, StreamMetadata
@@ -76,7 +76,6 @@ SAMPLES: dict[str, object] = {
                 parts=("1a2b3c", "4d5e6f"),
                 leaf=Leaf("weight", "[2, 3] float32", 6, ("1.0", "2.0")),
                 difference=Difference("weight", "[2, 3] float32", 4, "1.0", "2.0", "ended", "6f5e"),
-                starts=(SearchStart(5680, 7, b"abc"),),
             ),
             Value((Member(5680),), error="NameError: x", is_silent=True),
         )

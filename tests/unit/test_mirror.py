@@ -64,7 +64,7 @@ COVERED_BY = {
     "tests/e2e/test_run_and_look.py": (
         "relay_client/cli/ pdb relay_client/cli/inspection/ verb_command relay_client/verbs/ stacks"
     ),
-    "tests/unit/relay_agent/agent/test_port_targets.py": "relay_agent/agent/ targets",
+    "tests/unit/relay_agent/agent/test_port_targets.py": "relay_agent/agent/ targets responses",
     "tests/e2e/test_debugpy_traps.py": (
         "relay_agent/debuggee/pydevd_patches/child_plugin/pydevd_plugins/extensions/ pydevd_plugin_relay_agent"
     ),

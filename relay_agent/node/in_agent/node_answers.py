@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any, Protocol
 from relay_agent.collectives.ras import ask_ras
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.collectives import NodeCollectives
-from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, SearchStart, SearchStep, Selection, Value
+from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Selection, Value
 from relay_core.agent_api.event_files import (
     MAX_CHUNK,
     EventData,
@@ -30,14 +29,13 @@ from relay_core.agent_api.questions import NodeReplies, Question
 from relay_core.agent_api.requests import Collectives, Digest, FileDigest, NodeRequest, Ready, Response, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.difference_search import PairedSearch, Search, first_parts
+from relay_core.difference_search import Search
 from relay_core.errors import ConfigurationError
 
 __all__ = [
     "MAX_SOURCE",
     "SEARCH_SECONDS",
     "NodeAnswers",
-    "OfferedSearches",
     "Process",
     "collect_values",
     "digest_in",
@@ -105,76 +103,6 @@ async def _search(request: Evaluate, pair: tuple[Process, Process], values: tupl
         search.received(*await asyncio.gather(first.evaluate(part), second.evaluate(part)))
     assert search.difference is not None  # noqa: S101 - this is how a search ends
     return replace(search.difference, other=values[1].digest)
-
-
-# Searches, which clients may continue, for the first difference between a value here and one on another node.
-
-MAX_SEARCHES = 256
-"""Maximum number of searches that are kept, each a few KiB in size: enough for the latest comparisons by a few
-clients."""
-MAX_TOKEN = 1 << 16
-
-
-class OfferedSearches:
-    """The searches of one agent."""
-
-    def __init__(self) -> None:
-        self._tokens = itertools.count()
-        self._searches: dict[int, tuple[Process, Evaluate, PairedSearch]] = {}
-        """By token, the oldest first."""
-
-    def __repr__(self) -> str:
-        return f"<OfferedSearches {len(self._searches)}>"
-
-    def offer(self, request: Evaluate, processes: Sequence[Process], values: Sequence[Value]) -> tuple[Value, ...]:
-        """Return the values with a search in place of the checksums and the description of their parts.
-
-        Values are returned unchanged unless the request is a message and compares complete values.
-
-        Args:
-            request: The request.
-            processes: All processes that were asked.
-            values: Their values.
-        """
-        if not request.is_message or request.selection != Selection():
-            return tuple(values)
-        by_port = {process.logical_port: process for process in processes}
-        return tuple(
-            replace(
-                value,
-                parts=(),
-                leaf=None if value.parts else value.leaf,
-                starts=(self._add(by_port[value.members[0].port], request, value),),
-            )
-            if value.digest
-            else value
-            for value in values
-        )
-
-    async def answer(self, step: SearchStep) -> bytes:
-        """Return the message for the agent of the other value, or for the client.
-
-        Raises:
-            ConfigurationError: the search has expired.
-        """
-        if step.token not in self._searches:
-            raise ConfigurationError("the comparison has expired", hint="compare the value again")
-        process, request, search = self._searches[step.token]
-        answering = search.answer(step.data)
-        try:
-            selection = next(answering)
-            while True:
-                selection = answering.send(await process.evaluate(replace(request, selection=selection)))
-        except StopIteration as answered:
-            return bytes(answered.value)
-
-    def _add(self, process: Process, request: Evaluate, value: Value) -> SearchStart:
-        token = next(self._tokens) % MAX_TOKEN
-        self._searches.pop(token, None)
-        self._searches[token] = (process, request, PairedSearch(value))
-        while len(self._searches) > MAX_SEARCHES:
-            del self._searches[next(iter(self._searches))]
-        return SearchStart(value.members[0].port, token, first_parts(value))
 
 
 # Files of the job that the agent serves: digests of source files, and TensorBoard event files.
@@ -281,7 +209,6 @@ class NodeAnswers:
         self._on_push = on_push
         self._event_roots: dict[str, None] = {}
         """Directories with event files, in the order in which they were announced."""
-        self._searches = OfferedSearches()
         self._answers: Mapping[type[NodeRequest], Callable[[Any], Awaitable[Response]]] = {
             Wake: self._wake,
             Digest: self._digest,
@@ -298,10 +225,6 @@ class NodeAnswers:
         if isinstance(request, Question):
             return await self._replies(request)
         return await self._answers[type(request)](request)
-
-    async def search(self, step: SearchStep) -> bytes:
-        """Continue the search for the first difference from a value on another node; raises like `answer`."""
-        return await self._searches.answer(step)
 
     async def _replies(self, question: Question) -> NodeReplies:
         """Ask each chosen process; the agent does not read the answers."""
@@ -332,8 +255,7 @@ class NodeAnswers:
 
     async def _values(self, request: Evaluate) -> NodeValues:
         asked = [process for process in self._processes() if request.selects(process.info.rank, process.logical_port)]
-        values = await collect_values(request, asked)
-        return NodeValues(self._searches.offer(request, asked, values), request.is_message)
+        return NodeValues(await collect_values(request, asked))
 
     async def _push(self, request: Push) -> NodePushed:
         asked = [process for process in self._processes() if request.selects(process.info.rank)]

@@ -15,7 +15,6 @@ from relay_agent.node.in_agent.node_answers import NodeAnswers
 from relay_agent.node.in_agent.registered_process import MonitorSettings, RegisteredProcess
 from relay_agent.node.protocol import Access, Message
 from relay_core.agent_api.announcement import AgentInfo, Ending
-from relay_core.agent_api.evaluation import SearchStep
 from relay_core.agent_api.members import port as valid_port
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import NodeRequest, Response
@@ -229,10 +228,6 @@ class ProcessTable:
     async def answer(self, request: NodeRequest) -> Response:
         """Return the response to a request."""
         return await self._answers.answer(request)
-
-    async def search(self, step: SearchStep) -> bytes:
-        """Continue the search for the first difference from a value on another node."""
-        return await self._answers.search(step)
 
     def status_received(self, status: ClientStatus) -> None:
         """Write the conflicts that a client reports (two agents claim one port) to the job's log."""

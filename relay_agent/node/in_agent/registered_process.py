@@ -245,7 +245,7 @@ class RegisteredProcess:
             value = await self.ask("evaluate", records.encode(request), within=max(0.0, ends - time.monotonic()))
         except RelayDebugError as error:
             return Value(members, error=_reason(error, within), is_silent=_is_silent(error))
-        return replace(Value.parse(value), members=members)
+        return replace(parse(Value, value), members=members)
 
     async def push(self, request: Push) -> Pushed:
         """Execute a phase of a push in the process."""

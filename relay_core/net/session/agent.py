@@ -30,7 +30,6 @@ from relay_core.agent_api.metadata import ClientInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.exchanges import Respond
 from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport
@@ -73,7 +72,6 @@ class AgentTunnels:
         identity: The agent's certificate, or None for unencrypted tunnels.
         info: The announcement that each client receives.
         on_open: Called with the driver, the stream and the event for each stream that a client opens.
-        on_request: Called with each request in a message, its client, and the function that responds to it.
         on_status: Called with each status that a client sends.
         on_over: Called when a session has ended.
         on_contact: Called when a session has lost its transport, or has a new one.
@@ -87,7 +85,6 @@ class AgentTunnels:
         *,
         info: Mapping[str, object],
         on_open: Callable[[SessionDriver, SessionStream, StreamOpened], None],
-        on_request: Callable[[bytes, ClientInfo, Respond], None] | None = None,
         on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
         on_over: Callable[[], None] = lambda: None,
         on_contact: Callable[[], None] = lambda: None,
@@ -97,7 +94,6 @@ class AgentTunnels:
         self.table = SessionTable(settings or Settings(), info=info)
         self._identity = identity
         self._on_open = on_open
-        self._on_request = on_request
         self._on_status = on_status
         self._on_over = on_over
         self._on_contact = on_contact
@@ -200,10 +196,6 @@ class AgentTunnels:
         def opened(stream: SessionStream, event: StreamOpened) -> None:
             self._on_open(driver, stream, event)
 
-        def requested(body: bytes, respond: Respond) -> None:
-            if self._on_request is not None:
-                self._on_request(body, parse(ClientInfo, session.peer.info), respond)
-
         def streams_changed() -> None:
             # While a debugger is attached, ending the session would resume the job and remove its breakpoints.
             session.grace = self._grace.in_use if driver.streams else self._grace.idle
@@ -221,7 +213,6 @@ class AgentTunnels:
         driver = SessionDriver(
             session,
             on_open=opened,
-            on_request=requested,
             on_status=status_received,
             on_streams=streams_changed,
             on_over=over,

@@ -40,7 +40,6 @@ from typing import Any
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.backoff import AttemptBudget, Backoff
 from relay_core.net.session.driver import SessionDriver
-from relay_core.net.session.exchanges import Exchanges
 from relay_core.net.session.secure_channel import TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.transport import Transport, perform_handshake
@@ -187,11 +186,6 @@ class ClientTunnel:
     def usable(self) -> bool:
         """Whether the session has a transport, so that a new stream reaches the agent."""
         return self._session.attached and not self._session.over
-
-    @property
-    def exchanges(self) -> Exchanges | None:
-        """Small requests to the agent; None if it is unreachable or does not support them."""
-        return self.driver.exchanges if self.usable and self._session.supports_messages else None
 
     async def run(self) -> None:
         """Keep the session attached until it is over; cancelling drops the transport without ending the session."""

@@ -27,7 +27,6 @@ from typing import Protocol
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.memory import keep_freed_memory
-from relay_core.net.session.exchanges import Exchanges, Respond
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.session.transport import Transport
 from relay_core.net.tasks import DeadlineTimer, run_together
@@ -35,7 +34,6 @@ from relay_core.tunnel.events import (
     DataReceived,
     EofReceived,
     Event,
-    MessageReceived,
     RoundTrip,
     SessionOver,
     StatusReceived,
@@ -162,7 +160,6 @@ class SessionDriver:
     Args:
         session: The state machine, attached to its first transport.
         on_open: Called with each stream that the peer opens and its event; must accept or refuse the stream.
-        on_request: Called with each request in a message from the peer, and the function that responds to it.
         on_status: Called with each status from the peer.
         on_round_trip: Called with each measured round trip, in seconds.
         on_streams: Called when the number of streams has changed.
@@ -174,7 +171,6 @@ class SessionDriver:
         session: Session,
         *,
         on_open: Callable[[SessionStream, StreamOpened], None] | None = None,
-        on_request: Callable[[bytes, Respond], None] | None = None,
         on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
         on_round_trip: Callable[[float], None] = lambda _seconds: None,
         on_streams: Callable[[], None] = lambda: None,
@@ -192,8 +188,6 @@ class SessionDriver:
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
-        self.exchanges = Exchanges(self._send_message, on_request)
-        """Small requests of both sides; see `Session.supports_messages`."""
         self._streams = OpenStreams(session, self, now=self._now, on_change=on_streams)
         self._work = asyncio.Event()
         """Set when there is work for the writing tasks."""
@@ -230,7 +224,6 @@ class SessionDriver:
         try:
             if reply:
                 await transport.send([reply])
-            self.exchanges.transport_attached()
             self._receive(epoch, first)
             reading = transport.deliver_to(functools.partial(self._receive, epoch))
             await run_together(reading, self._write(transport, epoch))
@@ -391,8 +384,6 @@ class SessionDriver:
             self._streams.handle(event)
         elif isinstance(event, StreamOpened):
             self._opened(event)
-        elif isinstance(event, MessageReceived):
-            self.exchanges.received(event.data)
         elif isinstance(event, StatusReceived):
             self._on_status(event.status)
         elif isinstance(event, RoundTrip):
@@ -416,14 +407,9 @@ class SessionDriver:
         reason = event.text or event.reason.value
         error = ConnectionLost(f"the tunnel session has ended: {reason}", code=1000 if orderly else 1006, reason=reason)
         self._streams.break_all(error)
-        self.exchanges.break_off(error)
         self._timer.cancel()
         self.over.set()
         self._on_over()
-
-    def _send_message(self, message: bytes) -> None:
-        self.session.send_message(message)
-        self.follow_up()
 
     def _tick(self) -> None:
         self.session.tick(self._now())

@@ -12,13 +12,12 @@ from relay_client.hang.reports import NodeReply, read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_core.agent_api.announcement import MAX_ANNOUNCEMENT, AgentId, AgentInfo, Ending, TargetInfo, fit
 from relay_core.agent_api.collectives import MAX_OPERATIONS, NodeCollectives, RasStatus
-from relay_core.agent_api.evaluation import Evaluate, NodeValues, SearchStart
+from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.push import NodePushed, Push
-from relay_core.agent_api.requests import Failure, parse_message, parse_request, stream_name
+from relay_core.agent_api.requests import Failure, parse_request, stream_name
 from relay_core.agent_api.stacks import NodeStacks
-from relay_core.difference_search import PairedValues
-from relay_core.errors import ProtocolError, RelayDebugError, UsageError
+from relay_core.errors import RelayDebugError, UsageError
 from relay_core.net.session.secure_channel import SecureChannel, TunnelIdentity
 from relay_core.records import encode, parse, parse_or_none
 from relay_core.tunnel.events import StreamOpened
@@ -117,11 +116,6 @@ def evaluation(data: bytes) -> None:
         assert parse(response, encode(parse(response, value))) == parse(response, value)
         with documented(UsageError):
             assert request.parse_body(encode(request.parse_body(value))) == request.parse_body(value)
-    with documented(ProtocolError, UsageError):
-        parse_message(data)
-    search = PairedValues(SearchStart(5678, 0, data))
-    search.received(data)
-    assert search.next() is None or search.difference is None
 
 
 @parser

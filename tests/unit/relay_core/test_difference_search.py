@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from relay_agent.values.contents import fingerprint
 from relay_core.agent_api.evaluation import Difference, Selection, Value
 from relay_core.difference_search import Search
+from relay_core.records import encode
 
 FOREVER = time.monotonic() + 1e6
 
@@ -23,7 +24,7 @@ def search(first: Any, second: Any) -> tuple[Difference, int]:
     def both(selection: Selection) -> tuple[Value, Value]:
         nonlocal sent
         values = fingerprint(first, selection, FOREVER), fingerprint(second, selection, FOREVER)
-        sent += sum(len(json.dumps(value.encode())) for value in values)
+        sent += sum(len(json.dumps(encode(value))) for value in values)
         return values
 
     found = Search(*both(Selection()))

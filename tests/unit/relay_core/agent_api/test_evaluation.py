@@ -22,7 +22,7 @@ from relay_core.agent_api.evaluation import (
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.requests import parse_request, stream_name
 from relay_core.errors import UsageError
-from relay_core.records import encode
+from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, TEXTS
 
 NUMBERS = st.integers(0, 2**40)
@@ -76,10 +76,10 @@ def test_names_on_the_wire():
         "leaf": {"name": "w", "description": "[2]", "elements": 2, "shown": ["1"]},
         "difference": {"leaf": "w", "description": "[2]", "element": 0, "first": "1", "second": "2", "other": "e"},
     }
-    assert {"values": [fields]} == NodeValues((value,)).encode()
-    assert NodeValues((value,)) == NodeValues.parse({"values": [fields]})
+    assert {"values": [fields]} == encode(NodeValues((value,)))
+    assert NodeValues((value,)) == parse(NodeValues, {"values": [fields]})
     silent = {"members": [[5678, 0]], "text": "1", "place": "step train.py:41", "error": "e", "is_silent": True}
-    assert silent == Value((Member(5678, 0),), "1", "step train.py:41", "e", True).encode()
+    assert silent == encode(Value((Member(5678, 0),), "1", "step train.py:41", "e", True))
 
 
 @given(REQUESTS)
@@ -92,14 +92,14 @@ def test_request_survives(request: Evaluate):
 def test_values_survive(values: list[Value]):
     """Values that are sent are those that arrive."""
     sent = NodeValues(tuple(values))
-    assert sent == NodeValues.parse(json.loads(json.dumps(sent.encode())))
+    assert sent == parse(NodeValues, json.loads(json.dumps(encode(sent))))
 
 
 @given(JSON)
 def test_anything_is_read(value: object):
     """Any JSON is read as a response; as a request, or refused with a sentence."""
-    NodeValues.parse(value)
-    NodeValues.parse({"values": [value, {"members": value, "leaf": value, "parts": value, "difference": value}]})
+    parse(NodeValues, value)
+    parse(NodeValues, {"values": [value, {"members": value, "leaf": value, "parts": value, "difference": value}]})
     with contextlib.suppress(UsageError):
         Evaluate.parse_body({"expression": "x", "selection": value, "ranks": value, "seconds": value})
 

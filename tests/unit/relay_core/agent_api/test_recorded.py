@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from relay_core.agent_api.announcement import AgentInfo
-from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.evaluation import Evaluate
 from relay_core.agent_api.push import Push
-from relay_core.agent_api.requests import encode_response
 from relay_core.records import encode, parse
 from tests.support.wire_samples import SAMPLES
 
@@ -29,14 +28,13 @@ COMPRESSED = {
 
 
 def read(kind: type, value: object) -> object:
-    if issubclass(kind, (AgentInfo, NodeValues)):
+    if issubclass(kind, AgentInfo):
         return kind.parse(value)
     return kind.parse_body(value) if issubclass(kind, (Evaluate, Push)) else parse(kind, value)
 
 
 def written(sample: object) -> object:
-    found = encode(sample) if isinstance(sample, AgentInfo) else encode_response(sample)
-    return json.loads(json.dumps(found))
+    return json.loads(json.dumps(encode(sample)))
 
 
 def test_every_sample_was_recorded() -> None:

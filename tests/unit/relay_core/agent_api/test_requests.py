@@ -1,12 +1,9 @@
 """Facts about named requests and their responses."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.evaluation import Evaluate, SearchStep
 from relay_core.agent_api.requests import (
     Digest,
     Failure,
@@ -16,12 +13,9 @@ from relay_core.agent_api.requests import (
     Request,
     Stacks,
     Wake,
-    encode_message,
-    parse_message,
     parse_request,
     stream_name,
 )
-from relay_core.errors import ProtocolError, UsageError
 from relay_core.records import encode, parse, parse_or_none
 from tests.unit.relay_core.agent_api.strategies import JSON, PORTS, TEXTS
 
@@ -116,21 +110,3 @@ def test_line_ends_do_not_change_a_digest() -> None:
 def test_texts_are_cleaned() -> None:
     """`clean` is applied to every text."""
     assert Failure("NO", "TRY") == parse_or_none(Failure, {"error": "no", "hint": "try"}, str.upper)
-
-
-def test_messages() -> None:
-    """A message is a step of a search, or JSON with an expression; anything else is refused."""
-    assert SearchStep(258, b"abc") == parse_message(b"\0\1\2abc")
-    assert SearchStep(258, b"abc").encode() == b"\0\1\2abc"
-    assert Evaluate("x", is_message=True) == parse_message(b'{"expression":"x"}')
-    for message in (b"", b"x", b"[]", b"{}", b"\xff"):
-        with pytest.raises((ProtocolError, UsageError)):
-            parse_message(message)
-
-
-def test_long_response_in_a_message() -> None:
-    """A response that does not fit into a message is a failure."""
-    assert b'{"values":[]}' == encode_message({"values": []})
-    failure = parse_or_none(Failure, json.loads(encode_message({"values": "x" * 40_000})))
-    assert failure is not None
-    assert "the response is 40013 bytes long; the limit is 32000" == failure.error

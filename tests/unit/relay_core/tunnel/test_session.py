@@ -6,8 +6,7 @@ from relay_core.errors import ConnectionLost
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import FrameDecoder
 from relay_core.tunnel.handshake import Attached
-from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_PENDING_MESSAGES, MIB, STALL, Limits, Settings
-from relay_core.tunnel.messages import Greeting
+from relay_core.tunnel.limits import MIB, STALL, Settings
 from relay_core.tunnel.outcomes import Death, OverReason, Refusal, ResetCode
 from tests.support.tunnel_link import pattern
 
@@ -265,57 +264,6 @@ def test_a_session_describes_itself_in_one_line(link):
     session.abort()
     assert " aborted " in repr(session)
     assert repr(session.streams) == "<Streams 0 live closed>"
-
-
-# --- messages -------------------------------------------------------------------------------------------------
-
-
-def test_messages_arrive_in_order_and_are_not_acknowledged(link):
-    """Both sides send messages; a message costs its own frame and nothing else."""
-    assert link.client.session.supports_messages
-    assert link.agent.session.supports_messages
-    for data in (b"one", b"two"):
-        link.client.session.send_message(data)
-    assert 2 * (frames.HEADER_SIZE + 3) == link.wire.push_up()
-    link.settle()
-    link.agent.session.send_message(b"three")
-    link.settle()
-    assert ([b"one", b"two"], [b"three"]) == (link.agent.messages, link.client.messages)
-    assert 0 == link.client.session.unacknowledged
-
-
-def test_a_message_is_lost_with_its_transport(link):
-    """What was under way, what had not left yet, and what is sent without a transport never arrives later."""
-    link.client.session.send_message(b"under way")
-    link.wire.push_up()
-    link.client.session.send_message(b"not left yet")
-    link.wire.cut()
-    link.client.session.send_message(b"without a transport")
-    link.resume()
-    link.settle()
-    link.client.session.send_message(b"after that")
-    link.settle()
-    assert [b"after that"] == link.agent.messages
-
-
-def test_messages_have_limits(link):
-    """A message of more than 32 KiB is refused, and a transport that accepts nothing makes no queue grow."""
-    link.client.session.send_message(bytes(MAX_CONTROL_PAYLOAD))
-    with pytest.raises(ValueError, match="the limit is 32768"):
-        link.client.session.send_message(bytes(MAX_CONTROL_PAYLOAD + 1))
-    for _ in range(2 * MAX_PENDING_MESSAGES):
-        link.client.session.send_message(b"again")
-    link.settle()
-    assert MAX_PENDING_MESSAGES == len(link.agent.messages)
-
-
-def test_a_peer_of_an_earlier_version_skips_messages(link):
-    """A frame of this type has the flag that lets a peer skip it, and its absence is known from the greeting."""
-    link.client.session.send_message(b"x")
-    (frame,) = FrameDecoder(1000).feed(b"".join(link.client.session.data_to_send(1, link.now)))
-    assert (frames.MESSAGE, frames.IGNORABLE, b"x") == (frame.type, frame.flags, frame.payload)
-    link.client.session.peer = Greeting(Limits())
-    assert not link.client.session.supports_messages
 
 
 def test_a_received_frame_seldom_makes_a_frame(link):

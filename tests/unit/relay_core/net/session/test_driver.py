@@ -185,16 +185,3 @@ async def test_a_cancelled_goodbye_stays_cancelled(pair: Pair, turns: int) -> No
     if closing.cancel():
         await asyncio.wait({closing})
         assert closing.cancelled()
-
-
-async def test_requests_in_messages(pair: Pair) -> None:
-    """A request in a message is answered in the other driver, and fails when the session is over."""
-    pair.agent.exchanges._on_request = lambda body, respond: respond(body[::-1]) if body else None
-    assert b"cba" == await asyncio.wait_for(pair.client.exchanges.request(b"abc"), DEADLINE)
-    waiting = asyncio.ensure_future(pair.client.exchanges.request(b""))
-    await asyncio.sleep(0)
-    pair.client.abort("enough")
-    with pytest.raises(ConnectionLost, match="enough"):
-        await waiting
-    with pytest.raises(ConnectionLost):
-        await pair.client.exchanges.request(b"later")
