@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--write works only with {VSCODE}", hint=f"paste what 'relay-client init {editor}' prints")
     if not folder.is_dir():
         raise UsageError(f"--folder: no such folder: {folder}", hint="use the folder that the editor opens")
-    entries = [*_entries(arguments), *_whole_job(arguments)]
+    entries = [*_entries(arguments), *_all_ranks(arguments)]
     if editor == VSCODE:
         _change_files(arguments, entries, folder)
     else:
@@ -112,10 +112,10 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
     return entries_for(ports, ranks)
 
 
-def _whole_job(arguments: argparse.Namespace) -> list[Entry]:
-    from relay_client.editor_setup.entries import WHOLE_JOB, Entry
+def _all_ranks(arguments: argparse.Namespace) -> list[Entry]:
+    from relay_client.editor_setup.entries import ALL_RANKS, Entry
 
-    return [Entry(WHOLE_JOB, arguments.all_ranks)] if arguments.all_ranks else []
+    return [Entry(ALL_RANKS, arguments.all_ranks)] if arguments.all_ranks else []
 
 
 def _registered(arguments: argparse.Namespace) -> list[TargetInfo]:

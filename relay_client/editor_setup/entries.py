@@ -12,7 +12,7 @@ from relay_core.agent_api.announcement import TargetInfo
 from relay_core.errors import UsageError
 from relay_core.value_parsers import MAX_PORT
 
-__all__ = ["DEFAULT_PORT", "PREFIX", "SNIPPETS", "WHOLE_JOB", "Entry", "entries_for", "entries_of"]
+__all__ = ["ALL_RANKS", "DEFAULT_PORT", "PREFIX", "SNIPPETS", "Entry", "entries_for", "entries_of"]
 
 
 # The debug configurations that an editor gets: one per rank, each with a local port.
@@ -23,7 +23,7 @@ __all__ = ["DEFAULT_PORT", "PREFIX", "SNIPPETS", "WHOLE_JOB", "Entry", "entries_
 # --from-targets                       the processes that are registered now
 # --all-ranks 5600                     an additional configuration for the debug session of all ranks, on this port
 
-WHOLE_JOB = "whole job"
+ALL_RANKS = "all ranks"
 """Label of the entry for the debug session of all ranks."""
 DEFAULT_PORT = 5678
 """The port of rank 0 unless the job sets another `--debug-port`."""
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
     @property
     def is_job(self) -> bool:
         """True for the debug session of all ranks."""
-        return self.label == WHOLE_JOB
+        return self.label == ALL_RANKS
 
     @property
     def name(self) -> str:

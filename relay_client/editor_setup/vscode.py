@@ -113,7 +113,8 @@ def missing_secrets(settings: AccessSettings, environ: Mapping[str, str]) -> dic
     }
 
 
-COMPOUND = f"{PREFIX}all ranks"
+COMPOUND = f"{PREFIX}each rank"
+"""Name of the compound that starts one session for each rank."""
 TASK = "relay-client"
 """Label of the task, and owner of its entries in the Problems view."""
 
@@ -124,6 +125,8 @@ _KEPT_IN_TASK = ("presentation", "runOptions")
 
 def launch_json(text: str, entries: Sequence[Entry], name: str) -> str:
     """Return a launch.json with one configuration per entry, and a compound if there are several ranks.
+
+    VS Code selects the first entry by `presentation`: the session of all ranks or, without it, the first rank.
 
     Args:
         text: The file; "" if there is none.
@@ -136,11 +139,13 @@ def launch_json(text: str, entries: Sequence[Entry], name: str) -> str:
     document = Document(_without_deprecated_type(text, name), name)
     document.set_default("version", "0.2.0")
     for order, entry in enumerate(entries, 1):
-        document.upsert("configurations", "name", _configuration(entry, order), keep=_KEPT_IN_CONFIGURATION)
+        configuration = _configuration(entry, 0 if entry.is_job else order)
+        document.upsert("configurations", "name", configuration, keep=_KEPT_IN_CONFIGURATION)
     existing = _named(document.data.get("compounds"), COMPOUND)
     ranks = [entry for entry in entries if not entry.is_job]
     if len(ranks) > 1 or existing:
-        document.upsert("compounds", "name", _compound(ranks, existing), keep=("stopAll", "presentation"))
+        compound = _compound(ranks, existing, len(entries) + 1)
+        document.upsert("compounds", "name", compound, keep=("stopAll", "presentation"))
     return document.text()
 
 
@@ -158,7 +163,7 @@ def _configuration(entry: Entry, order: int) -> dict[str, Any]:
     }
 
 
-def _compound(entries: Sequence[Entry], existing: Mapping[str, Any]) -> dict[str, Any]:
+def _compound(entries: Sequence[Entry], existing: Mapping[str, Any], order: int) -> dict[str, Any]:
     """Return the compound of all entries; it keeps members that the user added, but drops ranks without an entry."""
     names = [entry.name for entry in entries]
     members = existing.get("configurations")
@@ -168,7 +173,7 @@ def _compound(entries: Sequence[Entry], existing: Mapping[str, Any]) -> dict[str
         "configurations": kept + [name for name in names if name not in kept],
         "preLaunchTask": TASK,
         "stopAll": True,
-        "presentation": {"group": "relay", "order": 0},
+        "presentation": {"group": "relay", "order": order},
     }
 
 

@@ -35,6 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--debug-ranks", default="all", metavar="LIST", help="ranks that wait (default: %(default)s)")
     parser.add_argument("--port", type=int, default=5678, help="logical port of rank 0 (default: %(default)s)")
+    parser.add_argument("--all-ranks", type=int, default=5600, help="local port of all ranks (default: %(default)s)")
     parser.add_argument("--check", action="store_true", help="debug the job without an editor")
     options = parser.parse_args()
     if importlib.util.find_spec("torch") is None:
@@ -42,7 +43,8 @@ def main() -> int:
     first, last = options.port, options.port + RANKS[-1]
     agent = ["relay-agent", "run", "--hc", HC, "--port", str(first), "--debug-ranks", options.debug_ranks]
     torchrun = ["torchrun", "--standalone", "--nproc-per-node", str(len(RANKS)), "train.py"]
-    with behind_relay([*agent, "--", *torchrun], ports=f"{first}-{last}", cwd=HERE) as job:
+    client = ["--all-ranks", str(options.all_ranks)]
+    with behind_relay([*agent, "--", *torchrun], ports=f"{first}-{last}", client=client, cwd=HERE) as job:
         if options.check:
             try:
                 asyncio.run(check(first))

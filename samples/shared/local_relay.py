@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,13 +53,21 @@ def main() -> int:
 
 @contextlib.contextmanager
 def behind_relay(
-    command: list[str], *, ports: str, hc: str = HC, cwd: Path | None = None
+    command: list[str], *, ports: str, hc: str = HC, cwd: Path | None = None, client: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a job with its own relay and relay-client; all three are stopped at the end of the block."""
+    """Run a job with its own relay and relay-client; all three are stopped at the end of the block.
+
+    Args:
+        command: The job's command.
+        ports: The value of relay-client's `--ports`.
+        hc: The name of the hybrid connection.
+        cwd: The job's working directory; by default, the current one.
+        client: More options of relay-client.
+    """
     end_in_order()
     with tempfile.TemporaryDirectory(prefix="relay-") as name, contextlib.ExitStack() as running:
         environment = clean_environment()
-        relay = start_relay(Path(name), hc, ports, environment, running)
+        relay = start_relay(Path(name), hc, ["--ports", ports, *client], environment, running)
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in relay.client.items())
         print(
             f"relay and relay-client are running on this machine; ports: {ports}.\n"
@@ -92,14 +100,14 @@ def clean_environment() -> dict[str, str]:
 
 
 def start_relay(
-    folder: Path, name: str, ports: str, environment: Mapping[str, str], running: contextlib.ExitStack
+    folder: Path, name: str, options: Sequence[str], environment: Mapping[str, str], running: contextlib.ExitStack
 ) -> Relay:
-    """Start a relay that has one hybrid connection, and start relay-client with these ports; return their variables.
+    """Start a relay that has one hybrid connection, and start relay-client with these options; return their variables.
 
     Args:
         folder: The directory for keys and logs.
         name: The name of the hybrid connection.
-        ports: The value of relay-client's `--ports`.
+        options: The options of relay-client.
         environment: The environment of both programs.
         running: Stops both programs when it is closed.
     """
@@ -115,7 +123,7 @@ def start_relay(
     def access(side: str) -> dict[str, str]:
         return {"RELAY_CONNECTION_STRING_FILE": str(files / f"{name}.{side}.connection"), "RELAY_CA_FILE": ca_file}
 
-    client = [sys.executable, "-m", "relay_client", "--hc", name, "--ports", ports]
+    client = [sys.executable, "-m", "relay_client", "--hc", name, *options]
     process = running.enter_context(started(client, cwd=folder, env={**environment, **access("client")}, log=log))
     wait_until(lambda: "relay-client: ready" in log.read_text(), process, log)
     return Relay(agent=access("agent"), client=access("client"))

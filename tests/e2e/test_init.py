@@ -66,7 +66,7 @@ async def test_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-async def test_the_whole_job(tmp_path: Path, is_before: bool) -> None:
+async def test_the_session_of_all_ranks(tmp_path: Path, is_before: bool) -> None:
     """With --all-ranks there is a configuration for all ranks, and the task opens the port."""
     job, init = (
         ["--all-ranks", "5600"],
@@ -74,7 +74,7 @@ async def test_the_whole_job(tmp_path: Path, is_before: bool) -> None:
     )
     command = [*job, *init] if is_before else [*init, *job]
     assert 0 == (await run("relay_client", "--hc", "myhc", *command)).status
-    assert "Relay: whole job" == launch_of(tmp_path)["configurations"][2]["name"]
+    assert "Relay: all ranks" == launch_of(tmp_path)["configurations"][2]["name"]
     [task] = json.loads((tmp_path / ".vscode/tasks.json").read_text())["tasks"]
     assert ["--ports", "5678-5679", "--reuse", *job] == task["args"][-5:]
 

@@ -29,22 +29,26 @@ BEHIND_RELAY = ["python", "../shared/local_relay.py", "--"]
 
 
 def test_one_configuration_for_each_rank():
-    """launch.json attaches to rank n at the first port of the page's relay-client plus n, and to all with one F5."""
+    """launch.json attaches to all ranks in one session first, to rank n at the first port plus n, and to each rank."""
     launch = json.loads((SAMPLE / ".vscode" / "launch.json").read_text())
+    job, *configurations = launch["configurations"]
+    port = CLIENT[CLIENT.index("--all-ranks") + 1]
+    assert (f"all ranks ({port})", int(port)) == (job["name"], job["connect"]["port"])
     first, last = map(int, CLIENT[-1].split("-"))
     ports = range(first, last + 1)
-    assert list(ports) == [configuration["connect"]["port"] for configuration in launch["configurations"]]
+    assert list(ports) == [configuration["connect"]["port"] for configuration in configurations]
     names = [f"rank {rank} ({port})" for rank, port in enumerate(ports)]
-    assert names == [configuration["name"] for configuration in launch["configurations"]]
-    assert ["all ranks", names] == [launch["compounds"][0][field] for field in ("name", "configurations")]
+    assert names == [configuration["name"] for configuration in configurations]
+    assert ["each rank", names] == [launch["compounds"][0][field] for field in ("name", "configurations")]
 
 
 @pytest.mark.e2e
 @needs_torch
 async def test_check():
     """`run.py --check` runs the page's command, stops every rank at the same line and step, and lets the job end."""
-    first = free_ports(4)
-    async with running(*CHECK, "--port", str(first), cwd=SAMPLE, env=environment()) as check:
+    first = free_ports(5)
+    options = ["--port", str(first), "--all-ranks", str(first + 4)]
+    async with running(*CHECK, *options, cwd=SAMPLE, env=environment()) as check:
         assert 0 == await check.finish()
     assert f"The job: {' '.join(CLUSTER)}\n" in check.output.replace(f" --port {first}", "")
     place = f"stopped in train_step, train.py:{line_of(SCRIPT, REDUCE)}: step = 3, loss = 0."
@@ -58,8 +62,8 @@ async def test_check():
 @needs_torch
 async def test_hold_rank_3():
     """While rank 3 stands at a breakpoint the page's commands list all ranks, and show the others waiting for it."""
-    first = free_ports(4)
-    options = ["--port", str(first), "--debug-ranks", "3"]
+    first = free_ports(5)
+    options = ["--port", str(first), "--all-ranks", str(first + 4), "--debug-ranks", "3"]
     async with running(*LOCAL, *options, cwd=SAMPLE, env=environment()) as job:
         settings = await client_settings(job)
         async with breakpoint_hit(first + 3, SCRIPT, REDUCE, condition="step == 3") as stop:

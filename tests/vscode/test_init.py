@@ -35,7 +35,7 @@ async def test_f5_starts_relay_client(editor: Editor, relay: LocalRelay, tmp_pat
         await window.clear()
         try:
             await window.breakpoint(BREAKPOINT)
-            await window.start("Relay: all ranks")
+            await window.start("Relay: each rank")
             for rank in (0, 1):
                 await window.until_shown(window.call_stack, f"Relay: rank {rank} Paused On Breakpoint")
             await window.press("Shift+F5")

@@ -20,7 +20,7 @@ WIDTH, HEIGHT = 1000, 640
 PORT = 5600
 LINE = line_of(TRAINING, "gradient = points.T")
 CONFIGURATION = {
-    "name": "Relay: whole job",
+    "name": "Relay: all ranks",
     "type": "debugpy",
     "request": "attach",
     "connect": {"host": "127.0.0.1", "port": PORT},

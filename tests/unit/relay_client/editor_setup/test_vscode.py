@@ -54,14 +54,16 @@ def test_one_rank_needs_no_compound() -> None:
     assert "compounds" not in json.loads(launch(entries=RANKS[:1]))
 
 
-def test_the_whole_job_is_not_one_of_its_ranks() -> None:
-    """The session of all ranks has a configuration without child processes, which the compound of all ranks lacks."""
-    read = json.loads(launch(entries=[*RANKS, Entry("whole job", 5600)]))
-    assert ("Relay: whole job", 5600) == (
+def test_all_ranks_are_one_session() -> None:
+    """The session of all ranks comes first, is not in the compound of each rank, and follows no child processes."""
+    read = json.loads(launch(entries=[*RANKS, Entry("all ranks", 5600)]))
+    assert ("Relay: all ranks", 5600) == (
         read["configurations"][2]["name"],
         read["configurations"][2]["connect"]["port"],
     )
-    assert ["Relay: rank 0", "Relay: rank 1"] == read["compounds"][0]["configurations"]
+    [compound] = read["compounds"]
+    assert ("Relay: each rank", ["Relay: rank 0", "Relay: rank 1"]) == (compound["name"], compound["configurations"])
+    assert [1, 2, 0, 4] == [each["presentation"]["order"] for each in (*read["configurations"], compound)]
     assert [True, True, False] == [each["subProcess"] for each in read["configurations"]]
 
 
@@ -75,7 +77,7 @@ MINE = """\
         { "name": "local", "type": "python", "request": "launch" },
         { "name": "node", "type": "node", "request": "attach" },
     ],
-    "compounds": [{ "name": "Relay: all ranks", "configurations": ["Relay: rank 7", "mine"] }]
+    "compounds": [{ "name": "Relay: each rank", "configurations": ["Relay: rank 7", "mine"] }]
 }
 """
 
