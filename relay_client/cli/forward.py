@@ -103,8 +103,8 @@ def _rare_options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     yield parser.add_argument(
         "--reuse",
         action="store_true",
-        help="exit immediately with status 0 if one of your running relay-clients has already opened all the requested "
-        "ports",
+        help="exit immediately with status 0 if one of your running relay-clients has opened some of the requested "
+        "ports; it then opens the others, too",
     )
     yield add_prefetch_option(parser, default=True)
     yield add_allow_terminate_option(parser, default=False)
@@ -184,7 +184,7 @@ def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:
 
 
 async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
-    """Return True, and log that the ports are ready, if another relay-client has opened them."""
+    """Return True, and log that the ports are ready, if another relay-client has opened them, or opens the rest."""
     from relay_client.control.client import client_that_forwards, namespace_of
     from relay_client.control.state import Port
 
@@ -202,7 +202,7 @@ async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     if other is None:
         return False
     opened = format_ports(local.port for local in ports)
-    logger.info("ready: relay-client (pid %d) has already opened %s", other.pid, opened)
+    logger.info("ready: relay-client (pid %d) has opened %s", other.pid, opened)
     return True
 
 

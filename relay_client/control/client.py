@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress
-from relay_client.control.messages import Event, GetStatus, Request
+from relay_client.control.messages import Event, GetStatus, OpenPorts, Request
 from relay_client.control.protocol import ClientProtocol, Received, decode
 from relay_client.control.state import ClientId, Port
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -157,19 +157,29 @@ async def running_clients(directory: ControlDirectory | None = None) -> list[Con
 async def client_that_forwards(
     namespace: str, hc: str, ports: Collection[Port], directory: ControlDirectory | None = None
 ) -> ClientId | None:
-    """Return this user's running relay-client that has opened all these ports for a hybrid connection, or None.
+    """Return this user's running relay-client that has all these ports open for a hybrid connection, or None.
+
+    If a relay-client has only some of them open, it is asked to open the others.
 
     Args:
         namespace: Host and port of the relay, as in a `ClientId`.
         hc: Name of the hybrid connection.
         ports: The ports. A port that an `attach` request has opened does not count, because `release` closes it.
         directory: Where to look for relay-clients; by default this user's directory.
+
+    Raises:
+        RelayDebugError: the relay-client cannot open the others.
     """
     clients = await running_clients(directory)
     try:
-        for client in clients:
-            is_same = (client.about.namespace, client.about.hc) == (namespace, hc)
-            if is_same and set(ports) <= await _ports_of(client):
+        same = [client for client in clients if (client.about.namespace, client.about.hc) == (namespace, hc)]
+        opened = [(client, await _ports_of(client)) for client in same]
+        for client, found in opened:
+            if set(ports) <= found:
+                return client.about
+        for client, found in opened:
+            if {port.port for port in ports} & {port.port for port in found}:
+                await client.request(OpenPorts(tuple(ports)))
                 return client.about
         return None
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relay_client.control.state import Status
+from relay_client.control.state import Port, Status
 from relay_client.verbs.table import VERBS
 from relay_client.verbs.verb import Answer, Verb
 
@@ -25,6 +25,8 @@ __all__ = [
     "LogLine",
     "LogLines",
     "Logs",
+    "OpenPorts",
+    "Opened",
     "OwnRequest",
     "Release",
     "Released",
@@ -132,6 +134,14 @@ class AttachedAll:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """Result of `OpenPorts`."""
+
+    ports: tuple[int, ...] = ()
+    """The local ports that were opened for this request; the others were open."""
+
+
+@dataclass(frozen=True)
 class Released:
     """Result of `Release`."""
 
@@ -197,6 +207,15 @@ class AttachAll:
 
 
 @dataclass(frozen=True)
+class OpenPorts:
+    """Open those of these local ports that are not open, or none of them if that fails; `release` keeps them open."""
+
+    name: ClassVar[str] = "open"
+    result: ClassVar[type[Opened]] = Opened
+    ports: tuple[Port, ...] = ()
+
+
+@dataclass(frozen=True)
 class Release:
     """Disconnect this machine's debuggers from a rank; the process continues."""
 
@@ -234,9 +253,12 @@ class Stop:
     result: ClassVar[type[Stopping]] = Stopping
 
 
-OwnRequest = GetStatus | Logs | Attach | AttachAll | Release | ChooseGroup | Subscribe | Stop
+OwnRequest = GetStatus | Logs | Attach | AttachAll | OpenPorts | Release | ChooseGroup | Subscribe | Stop
 """What only a running relay-client can do, because it is about its ports, its log or its end."""
-OWN: tuple[type[OwnRequest], ...] = (GetStatus, Logs, Attach, AttachAll, Release, ChooseGroup, Subscribe, Stop)
+OWN: tuple[type[OwnRequest], ...] = (
+    *(GetStatus, Logs, Attach, AttachAll, OpenPorts, Release),
+    *(ChooseGroup, Subscribe, Stop),
+)
 Request = OwnRequest | Verb
-Result = Status | LogLines | Attached | AttachedAll | Released | ChosenGroup | Stopping | Answer
+Result = Status | LogLines | Attached | AttachedAll | Opened | Released | ChosenGroup | Stopping | Answer
 REQUESTS: tuple[type[Request], ...] = (*OWN, *VERBS)

@@ -25,6 +25,8 @@ from relay_client.control.messages import (
     LogLine,
     LogLines,
     Logs,
+    Opened,
+    OpenPorts,
     OwnRequest,
     Release,
     Released,
@@ -38,12 +40,14 @@ from relay_client.control.snapshot import take_snapshot
 from relay_client.control.state import ClientId, Status
 from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
+from relay_client.ports.local_port import LocalPort
 from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
+from relay_client.ui.text import format_ports
 from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import Attachment
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
-from relay_core.value_parsers import format_ranges
+from relay_core.value_parsers import format_ranges, is_port
 
 __all__ = ["ControlService", "Subscriber"]
 
@@ -104,6 +108,7 @@ class ControlService:
             Stop: self._stop,
             Attach: self._attach,
             AttachAll: self._attach_all,
+            OpenPorts: self._open_ports,
             Release: self._release,
             ChooseGroup: self._choose_group,
         }
@@ -207,6 +212,22 @@ class ControlService:
         self._changed()
         logger.info("press F5 to debug all ranks on port %d", local.port)
         return AttachedAll(local.port, LOCAL_HOST, is_new=True)
+
+    async def _open_ports(self, request: OpenPorts, _subscriber: Subscriber) -> Opened:
+        wanted = [
+            LocalPort(each.port, Destination(each.remote_port, each.is_forward, each.node_rank, each.is_all_ranks))
+            for each in request.ports
+        ]
+        if not all(is_port(local.port) for local in wanted):
+            raise UsageError("invalid port", hint="use ports from 1 to 65535")
+        missing = [local for local in wanted if local not in (*self._forwarder.ports, *self._forwarder.editor_ports)]
+        await self._forwarder.open_all(missing)
+        self._on_demand.difference_update(local.port for local in wanted)
+        self._changed()
+        opened = tuple(local.port for local in missing)
+        if opened:
+            logger.info("opened %s at the request of another program, such as F5", format_ports(opened))
+        return Opened(opened)
 
     async def _claim(self, request: Attach) -> Claim:
         """Return the target that a request is about.

@@ -19,7 +19,7 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -95,8 +95,7 @@ class Forwarder:
 
     async def __aenter__(self) -> Forwarder:
         try:
-            for local in self._ports:
-                await self.open(local, may_reverse=self._may_reverse)
+            await self.open_all(self._ports)
         except BaseException:
             await self.close()
             raise
@@ -119,6 +118,22 @@ class Forwarder:
     def editor_ports(self) -> list[LocalPort]:
         """The ports on which an editor is listening, or may listen again."""
         return [port.local for port in self._open.values() if not port.servers]
+
+    async def open_all(self, ports: Iterable[LocalPort]) -> None:
+        """Open more ports, as those given on the command line.
+
+        Raises:
+            LocalPortInUse, UsageError: a port cannot be opened; the others are closed again.
+        """
+        opened: list[int] = []
+        try:
+            for local in ports:
+                await self.open(local, may_reverse=self._may_reverse)
+                opened.append(local.port)
+        except BaseException:
+            for number in opened:
+                await self.close_port(number)
+            raise
 
     async def open(self, local: LocalPort, *, may_reverse: bool = False) -> None:
         """Open one more port.
