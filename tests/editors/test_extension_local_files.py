@@ -48,6 +48,36 @@ const written = () => calls.filter(([name]) => name === 'OutputChannel.append').
   process.exit();
 }})();
 """
+FRAMES = f"""{READ}
+import {{ frameLinks }} from './src/localFiles';
+const shown = ({{ start, length, file, line }}) => [given.text.slice(start, start + length), file, line];
+(async () => {{ print((await frameLinks(given.text, given.cwds, given.folders)).map(shown)); }})();
+"""
+CONNECTIONS = f"""{READ}
+import {{ connectionOptions }} from './src/localFiles';
+(async () => {{
+  for (const file of given.files) print(await connectionOptions(file, given.folder).catch(({{ message }}) => message));
+}})();
+"""
+START = f"""{READ}
+import {{ calls, installed, registered, settings, workspace }} from 'vscode';
+import {{ activate }} from './src/extension';
+process.env.RELAY_CLIENT_DIR = given.folder;
+process.env.PATH = '/nowhere';
+workspace.workspaceFolders = [{{ uri: {{ scheme: 'file', fsPath: given.folder }} }}];
+Object.assign(settings, {{ arguments: ['--ports', '5678'], ...given.settings }});
+const environments = {{ getActiveEnvironmentPath: () => ({{ path: given.selected.shift() ?? 'python' }}) }};
+if (given.selected) installed['ms-python.python'] = {{ activate: async () => ({{ environments }}) }};
+activate({{ subscriptions: [] }});
+const written = () => calls.filter(([name]) => name === 'OutputChannel.append').map(([, [text]]) => text).join('');
+(async () => {{
+  await registered['relayDebug.start']();
+  while (given.until && !written().includes(given.until)) await new Promise((resolve) => setTimeout(resolve, 10));
+  print(written());
+  for (const [name, given] of calls) if (/^(window.showE|commands.e)/.test(name)) print(given);
+  process.exit();
+}})();
+"""
 WINDOWS = {
     "node:path": "module.exports = require('path').win32;",
     "node:fs/promises": """
@@ -174,3 +204,74 @@ async def test_commands_of_the_extension(project: Path, tmp_path: Path) -> None:
     error = f"{names[0]} is not a file in the folders of this window."
     assert [["window.showTextDocument", names[1]], ["window.showErrorMessage", error]] == sorted(shown, reverse=True)
     assert f"$ {tmp_path}/bin/relay-client --ports 5678\nstarted\n" == written
+
+
+async def test_frames_of_stacks(project: Path, tmp_path: Path) -> None:
+    """In a text of stacks, the frames in files of the folder are links to their lines, and no other text is."""
+    link = f"{tmp_path}/project-b/other.py"
+    text = "\n".join(
+        [
+            "2 ranks (0-1) in step net.py:9, called in train.py:3",
+            f"    {project}/train.py:3 <module>",
+            "    /home/job/run/models/net.py:9 step",
+            f"    {project}/../secret.txt:1 read",
+            *(f"    {link}:7 run", "    /home/job/run/missing.py:1 f", "    <string>:1 f"),
+            f"        {project}/train.py:3 = a variable",
+        ]
+    )
+    given = {"text": text, "cwds": ["/elsewhere", "/home/job/run"]}
+    given["folders"] = [{"root": str(project), "remoteRoot": "."}]
+    [found] = await run_extension_modules(FRAMES, tmp_path, given=given)
+    here, on_node = str(project / "train.py"), "/home/job/run/models/net.py"
+    assert [[f"{here}:3", here, 3], [f"{on_node}:9", str(project / "models/net.py"), 9]] == found
+
+
+async def test_connection_files(project: Path, tmp_path: Path) -> None:
+    """A file of `relay-server init` comes with its CA; files that relay-client does not read are refused by name."""
+    names = "relay/a.client.connection", "relay/tls/ca.pem", "copied/a.client.connection", "copied/ca.pem", "alone.txt"
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    files = [str(tmp_path / name) for name in (*names[::2], "relay/relay.toml", "relay/a.agent.connection")]
+    old = [str(project / ".azrelay.json"), str(tmp_path / ".azrelay.json")]
+    given = {"files": [*files, *old], "folder": str(project)}
+    *found, toml, agent, here, elsewhere = await run_extension_modules(CONNECTIONS, tmp_path, given=given)
+    option, ca = "--connection-string-file", "--ca-file"
+    assert [
+        [option, files[0], ca, str(tmp_path / names[1])],
+        [option, files[1], ca, str(tmp_path / names[3])],
+        [option, files[2]],
+    ] == found
+    assert ("relay.toml is not for", "a.agent.connection is not for") == (toml[:21], agent[:29])
+    assert [] == here
+    assert elsewhere.startswith("relay-client reads .azrelay.json only in the folder")
+
+
+@pytest.mark.parametrize("is_setting", [False, True])
+async def test_program_of_the_selected_interpreter(project: Path, tmp_path: Path, is_setting: bool) -> None:
+    """Without one on the PATH, relay-client is that of the interpreter that the Python extension or a setting names."""
+    wanted = program(project / ".venv/bin/relay-client", text="started")
+    python = "${workspaceFolder}/.venv/bin/python" if is_setting else f"{project}/.venv/bin/python"
+    given: dict[str, Any] = {"folder": str(project), "until": "started"}
+    given |= {"settings": {"defaultInterpreterPath": python}} if is_setting else {"selected": [python]}
+    [written] = await run_extension_modules(START, tmp_path, given=given)
+    assert f"$ {wanted} --ports 5678\nstarted\n" == written
+
+
+async def test_program_that_is_not_installed(project: Path, tmp_path: Path) -> None:
+    """One message offers to select an interpreter, whose relay-client then starts, the setting, and instructions."""
+    wanted = program(tmp_path / "env/bin/relay-client", text="started")
+    given = {"folder": str(project), "until": "started", "selected": ["python", f"{tmp_path}/env/bin/python"]}
+    written, message, *commands = await run_extension_modules(START, tmp_path, given=given)
+    where = "in the environment of the selected Python interpreter or on the PATH"
+    text = f"Cannot find the program 'relay-client' {where}."
+    assert [text, "Select Interpreter", "Open Settings", "How to Install"] == message
+    assert ["python.setInterpreter"] in commands
+    assert f"$ {wanted} --ports 5678\nstarted\n" == written
+
+
+async def test_without_the_python_extension(project: Path, tmp_path: Path) -> None:
+    """The message offers only what exists: the setting and instructions."""
+    _written, message, *commands = await run_extension_modules(START, tmp_path, given={"folder": str(project)})
+    assert ["Open Settings", "How to Install"] == message[1:]
+    assert ["workbench.action.openSettings", "relayDebug.command"] in commands

@@ -205,10 +205,11 @@ async def test_views_and_notifications(tmp_path: Path) -> None:
 LAUNCHER = f"""
 import {{ calls, settings }} from 'vscode';
 import {{ Launcher }} from './src/launcher';
+import {{ Documents }} from './src/sinks';
 {GIVEN}
 settings.command = process.execPath;
 settings.arguments = ['-e', `console.error(${{JSON.stringify(given)}}); process.exit(3)`];
-const launcher = new Launcher();
+const launcher = new Launcher(new Documents('texts'));
 launcher.start();
 process.on('exit', () => calls.forEach(print));
 """

@@ -329,7 +329,7 @@ async def test_nothing_is_listening(editor: Editor, relay: LocalRelay, tmp_path:
         await window.until_shown(window.notifications, text)
         await close_dialog(window)
         await window.page.locator(".notification-toast .monaco-button", has_text="Start relay-client").click()
-        await window.page.locator(".quick-input-title", has_text="Start relay-client (1/2)").wait_for()
+        await window.page.get_by_placeholder("Start relay-client (1/3)").wait_for()
         await window.page.keyboard.press("Escape")
         async with program("relay_client", "--hc", HC, "--ports", str(other), env=env):
             await window.until_shown(status_bar(window), "0 ranks")
@@ -340,8 +340,8 @@ async def test_nothing_is_listening(editor: Editor, relay: LocalRelay, tmp_path:
 
 
 async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """They open as a text in a tab that stays, and not in the preview tab."""
-    async with job_and_client(editor, relay, tmp_path) as (window, *_):
+    """They open as a text in a tab that stays, and not in the preview tab; a frame in a file here is a link."""
+    async with job_and_client(editor, relay, tmp_path, "--debug-ranks", "none") as (window, *_):
         row = ranks(window).filter(has_text="rank 0")
         await row.hover()
         await row.locator('.action-label[aria-label="Show Stacks"]').click()
@@ -349,6 +349,9 @@ async def test_stacks_of_a_rank(editor: Editor, relay: LocalRelay, tmp_path: Pat
         await window.page.locator('.tab.active[data-resource-name="stacks of rank 0"]').wait_for()
         stays = '.tab.active[data-resource-name="stacks of rank 0"] .monaco-icon-label:not(.italic)'
         assert 1 == await window.page.locator(stays).count()
+        await window.until_shown(window.page.locator(".editor-instance .detected-link"), f"{SCRIPT}:")
+        await window.page.locator(".editor-instance .detected-link").first.click(modifiers=["Control"])
+        await window.page.locator(f'.tab.active[data-resource-name="{SCRIPT}"]').wait_for()
 
 
 async def test_a_link_attaches(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
@@ -404,3 +407,30 @@ async def test_start_and_stop(editor: Editor, relay: LocalRelay, tmp_path: Path)
         await window.command("relayDebug.stop")
         await status_bar(window).wait_for(state="hidden")
         assert before >= {*editor.client_directory.glob("control-*")}  # sockets of killed clients may have been removed
+
+
+async def test_the_first_start(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """The extension asks for a connection file and starts the relay-client of the selected interpreter with its CA."""
+    file, port = relay.connection_file(tmp_path, "send"), free_port()
+    (tmp_path / "ca.pem").write_bytes(relay.ca_file.read_bytes())
+    async with editor.window() as window:
+        await write_settings(window, {"python.defaultInterpreterPath": sys.executable})
+        starting = await run_command(window, "relayDebug.start")
+        await choose(window, "Choose a connection file...")
+        field = window.page.locator(".quick-input-box input")
+        await window.page.locator(".quick-input-title", has_text="Connection file for relay-client").wait_for()
+        await choices(window).filter(has_text=SCRIPT).wait_for()  # then the field has the path of the folder
+        await field.fill(str(file))
+        await choices(window).filter(has_text=file.name).wait_for()
+        await field.press("Enter")
+        for number, text in ((2, HC), (3, str(port))):
+            await window.page.locator(".quick-input-title", has_text=f"Start relay-client ({number}/3)").wait_for()
+            await field.fill(text)
+            await field.press("Enter")
+        await starting
+        await window.until_shown(status_bar(window), "0 ranks")
+        settings = json.loads((editor.workspace.folder / ".vscode" / "settings.json").read_text())
+        options = ["--connection-string-file", str(file), "--ca-file", str(tmp_path / "ca.pem")]
+        assert ["--hc", HC, *options, "--ports", str(port)] == settings["relayDebug.arguments"]
+        await window.command("relayDebug.stop")
+        await status_bar(window).wait_for(state="hidden")

@@ -6,7 +6,7 @@ import { attach, attachAll, RankConfigurations } from './configurations';
 import { chooseGroup } from './groups';
 import { userDirectories } from './directory';
 import { Launcher } from './launcher';
-import { localFile } from './localFiles';
+import { frameLinks, localFile, type Folder } from './localFiles';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
 import { pushEditor, pushSaved } from './push';
 import { RefusedSessions } from './refused';
@@ -17,8 +17,8 @@ import { createRanksView, type Item } from './tree';
 
 export function activate(context: vscode.ExtensionContext): void {
   const clients = new Clients(userDirectories());
-  const launcher = new Launcher();
   const stacks = new Documents('relay-debug-stacks');
+  const launcher = new Launcher(stacks);
   const ranks = new RankConfigurations(clients);
   const trigger = vscode.DebugConfigurationProviderTriggerKind;
   context.subscriptions.push(
@@ -109,12 +109,13 @@ async function showLog(clients: Clients, launcher: Launcher, documents: Document
 }
 
 async function showStacks(clients: Clients, documents: Documents, item?: Item): Promise<void> {
-  const status = item?.kind === 'rank' ? { client: item.rank.client } : await clientOf(clients, item);
-  if (!status) return;
+  const found = item?.kind === 'rank' ? { client: item.rank.client, nodes: [item.rank.node] } : await clientOf(clients, item);
+  if (!found) return;
   const only = item?.kind === 'rank' ? item.rank.target : undefined;
   const fields = only?.rank === undefined ? {} : { ranks: String(only.rank) };
-  const { text } = await showProgress('Collecting stacks', () => clients.request<{ text: string }>(status.client, 'stacks', fields));
-  await documents.show(`stacks of ${only ? label(only) : 'all ranks'}`, text);
+  const { text } = await showProgress('Collecting stacks', () => clients.request<{ text: string }>(found.client, 'stacks', fields));
+  const cwds = [...new Set(found.nodes.map(({ cwd }) => cwd ?? ''))];
+  await documents.show(`stacks of ${only ? label(only) : 'all ranks'}`, text, (shown) => frameLinks(shown, cwds, folders()));
 }
 
 async function showHang(clients: Clients, documents: Documents, item?: Item): Promise<void> {
@@ -127,13 +128,16 @@ async function showHang(clients: Clients, documents: Documents, item?: Item): Pr
 async function openPlace(item?: Item): Promise<void> {
   if (item?.kind !== 'rank' || !item.rank.target.stop?.file) return;
   const { node, target: { stop: { file, line } } } = item.rank;
-  const folders = (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file').map((folder) => ({
+  const found = await localFile(file, node.cwd ?? '', folders());
+  if (!found) throw new Error(`${file} is not a file in the folders of this window.`);
+  await openFile(found, line ?? 1);
+}
+
+function folders(): Folder[] {
+  return (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file').map((folder) => ({
     root: folder.uri.fsPath,
     remoteRoot: vscode.workspace.getConfiguration('relayDebug', folder).get<string>('remoteRoot', '.'),
   }));
-  const found = await localFile(file, node.cwd ?? '', folders);
-  if (!found) throw new Error(`${file} is not a file in the folders of this window.`);
-  await openFile(found, line ?? 1);
 }
 
 // Notifications: crashes, and errors that relay-client reports.

@@ -1,4 +1,4 @@
-// Files on this machine: the source of a stop, whose name comes from the job, and the relay-client program.
+// Files on this machine: sources, whose names come from the job, connection files, and the relay-client program.
 
 import * as fs from 'node:fs/promises';
 import * as path from 'node:path';
@@ -24,11 +24,32 @@ export async function localFile(name: string, cwd: string, folders: Folder[]): P
   return undefined;
 }
 
-// The program of the relayDebug.command setting: a path, or a name to look up in the directories of PATH. The operating system
-// would also look in the current directory, which is the folder that is open. Nothing in a folder that is not trusted is started.
-export async function findProgram(command: string, folders: string[], isTrusted: boolean): Promise<string | undefined> {
+const FRAME = /^ {4}(.{1,1000}):(\d{1,7}) /gm; // a frame of `relay-client stacks`: "    /job/train.py:41 train"
+
+// The frames in the text of stacks whose files are in these folders; `cwds` are the working directories of the nodes.
+export async function frameLinks(text: string, cwds: string[], folders: Folder[]) {
+  const known = new Map<string, string | undefined>();
+  const links: { start: number; length: number; file: string; line: number }[] = [];
+  for (const { 1: name = '', 2: line = '', index } of text.matchAll(FRAME)) {
+    if (!known.has(name)) {
+      const found = await Promise.all(cwds.map((cwd) => localFile(name, cwd, folders)));
+      known.set(name, found.find((each) => each));
+    }
+    const file = known.get(name);
+    if (file) links.push({ start: index + 4, length: name.length + 1 + line.length, file, line: Number(line) });
+  }
+  return links;
+}
+
+// The program of the relayDebug.command setting: a path, or a name to look up in the directories of the selected interpreter's
+// environment and in those of PATH. The operating system would also look in the current directory, which is the folder that is
+// open. Nothing in a folder that is not trusted is started.
+export async function findProgram(
+  command: string, folders: string[], isTrusted: boolean, environment: string[] = [],
+): Promise<string | undefined> {
   const isName = path.basename(command) === command;
-  const searched = isName ? (process.env.PATH ?? '').split(path.delimiter).filter((each) => path.isAbsolute(each)) : folders.slice(0, 1);
+  const listed = [...environment, ...(process.env.PATH ?? '').split(path.delimiter)];
+  const searched = isName ? listed.filter((each) => path.isAbsolute(each)) : folders.slice(0, 1);
   const directories = path.isAbsolute(command) ? [''] : searched;
   const name = process.platform === 'win32' && !/\.(exe|com)$/i.test(command) ? `${command}.exe` : command;
   for (const program of directories.map((directory) => path.resolve(directory, name))) {
@@ -36,6 +57,22 @@ export async function findProgram(command: string, folders: string[], isTrusted:
     if ((await isFile(program)) && (await fs.access(program, fs.constants.X_OK).then(() => true, () => false))) return program;
   }
   return undefined;
+}
+
+// The options that name a connection file of the user's: the files of `relay-server init` lie beside their CA.
+export async function connectionOptions(file: string, folder: string | undefined): Promise<string[]> {
+  const [directory, name] = [path.dirname(file), path.basename(file)];
+  if (name === '.azrelay.json') {
+    if (directory !== folder) throw new Error('relay-client reads .azrelay.json only in the folder that is open. Open its folder.');
+    return [];
+  }
+  if (/\.(toml|agent\.connection)$/.test(name)) {
+    throw new Error(`${name} is not for relay-client. Choose the file NAME.client.connection that 'relay-server init' has written.`);
+  }
+  const authorities = [path.join(directory, 'tls', 'ca.pem'), path.join(directory, 'ca.pem')];
+  const found = await Promise.all(authorities.map(isFile));
+  const ca = authorities.find((_, at) => found[at]);
+  return ['--connection-string-file', file, ...(ca ? ['--ca-file', ca] : [])];
 }
 
 function isInside(root: string, file: string): boolean {

@@ -91,6 +91,12 @@ export async function pick<T>(choices: Choice<T>[], placeHolder: string): Promis
   return (await window.showQuickPick(items, { placeHolder: textFor('label', placeHolder), ignoreFocusOut: true }))?.value;
 }
 
+// Asks for a file; undefined if the user chooses none.
+export async function pickFile(title: string, folder: vscode.Uri | undefined): Promise<string | undefined> {
+  const options = { title: textFor('label', title), openLabel: 'Choose', ...(folder && { defaultUri: folder }) };
+  return (await vscode.window.showOpenDialog(options))?.[0]?.fsPath;
+}
+
 // The status bar.
 
 export function showProgress<T>(title: string, work: () => Thenable<T>): Thenable<T> {
@@ -182,6 +188,14 @@ export function startRelayClient(): Thenable<unknown> {
   return vscode.commands.executeCommand('relayDebug.start');
 }
 
+export function selectInterpreter(): Thenable<unknown> {
+  return vscode.commands.executeCommand('python.setInterpreter');
+}
+
+export function openCommandSetting(): Thenable<unknown> {
+  return vscode.commands.executeCommand('workbench.action.openSettings', 'relayDebug.command');
+}
+
 export function setRunning(isRunning: boolean): void {
   void vscode.commands.executeCommand('setContext', 'relayDebug.running', isRunning);
 }
@@ -194,29 +208,46 @@ export async function openFile(file: string, line: number): Promise<void> {
   await vscode.window.showTextDocument(vscode.Uri.file(file), { selection: new vscode.Range(at, at) });
 }
 
+// A part of a text that leads to a line of a file that `localFile` has found.
+export interface FileLink {
+  start: number;
+  length: number;
+  file: string;
+  line: number;
+}
+
 // Read-only texts that are shown in an editor.
 export class Documents implements vscode.Disposable {
-  private readonly texts = new Map<string, Text<'document'>>();
+  private readonly texts = new Map<string, { text: Text<'document'>; links: FileLink[] }>();
   private readonly changed = new vscode.EventEmitter<vscode.Uri>();
-  private readonly registered: vscode.Disposable;
+  private readonly registered: vscode.Disposable[];
 
   constructor(private readonly scheme: string) {
-    this.registered = vscode.workspace.registerTextDocumentContentProvider(scheme, {
-      onDidChange: this.changed.event,
-      provideTextDocumentContent: (uri) => this.texts.get(uri.path) ?? '',
-    });
+    this.registered = [
+      vscode.workspace.registerTextDocumentContentProvider(scheme, {
+        onDidChange: this.changed.event,
+        provideTextDocumentContent: (uri) => this.texts.get(uri.path)?.text ?? '',
+      }),
+      vscode.languages.registerDocumentLinkProvider({ scheme }, {
+        provideDocumentLinks: (document) => this.texts.get(document.uri.path)?.links.map(({ start, length, file, line }) => {
+          const range = new vscode.Range(document.positionAt(start), document.positionAt(start + length));
+          return new vscode.DocumentLink(range, vscode.Uri.file(file).with({ fragment: `L${line}` }));
+        }),
+      }),
+    ];
   }
 
-  async show(name: string, text: string): Promise<void> {
+  async show(name: string, shown: string, linksIn?: (text: string) => Promise<FileLink[]>): Promise<void> {
     const uri = vscode.Uri.from({ scheme: this.scheme, path: textFor('configuration', name) });
-    this.texts.set(uri.path, textFor('document', text));
+    const text = textFor('document', shown);
+    this.texts.set(uri.path, { text, links: (await linksIn?.(text)) ?? [] });
     this.changed.fire(uri);
     // In a preview tab, the text would replace the file that the user is reading.
     await vscode.window.showTextDocument(uri, { preview: false });
   }
 
   dispose(): void {
-    this.registered.dispose();
+    this.registered.forEach((each) => each.dispose());
     this.changed.dispose();
   }
 }

@@ -47,9 +47,10 @@ module.exports = {
   TreeItemCollapsibleState: { None: 0, Expanded: 2 },
   StatusBarAlignment: { Left: 1 },
   ProgressLocation: { Window: 10 },
-  Uri: { file: (fsPath) => ({ scheme: 'file', fsPath }), from: (parts) => parts },
+  DocumentLink: Values,
+  Uri: { file: (fsPath) => ({ scheme: 'file', fsPath, with: (parts) => ({ scheme: 'file', fsPath, ...parts }) }), from: (parts) => parts },
   window: {
-    ...recorded('window', ['showTextDocument', 'setStatusBarMessage', 'showInputBox', 'showQuickPick']),
+    ...recorded('window', ['showTextDocument', 'setStatusBarMessage', 'showInputBox', 'showQuickPick', 'showOpenDialog']),
     showErrorMessage: notification('showErrorMessage'),
     showWarningMessage: notification('showWarningMessage'),
     showInformationMessage: notification('showInformationMessage'),
@@ -77,7 +78,12 @@ module.exports = {
     ...recorded('commands', ['executeCommand']),
     registerCommand: (name, run) => (registered[name] = run),
   },
-  extensions: { all: [{ packageJSON: { contributes: { debuggers: [{ type: 'debugpy' }] } } }] },
+  extensions: {
+    all: [{ packageJSON: { contributes: { debuggers: [{ type: 'debugpy' }] } } }],
+    getExtension: (name) => module.exports.installed[name],
+  },
+  installed: {}, // the extensions that have an API, by name
+  languages: { registerDocumentLinkProvider: record('languages.registerDocumentLinkProvider', nothing()) },
   workspace: {
     isTrusted: true,
     workspaceFolders: undefined,
