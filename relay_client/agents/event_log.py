@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NoReturn
 
 from relay_client.agents.roster import Conflict, Roster
-from relay_client.ui.rank_view import Kind, how_ended, rank_view
+from relay_client.ui.rank_view import Kind, how_ended, is_consequence, rank_view
 from relay_client.ui.text import MINUTE, duration, format_ports, format_ranks
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo, shared_labels
 from relay_core.net.session.client import LinkState, LinkStatus
@@ -66,7 +66,9 @@ def agent_events(
     """
     if before is None:
         yield AgentEvent(f"found an agent: {describe_agent(after, now)}")
-        yield from _found(after, now)
+        yield from _crashes(after.targets, after, now)
+        if after.run_url and not after.node_rank:  # once for all nodes of a job
+            yield AgentEvent(f"run {after.run}: {after.run_url}")
         return
     old = {target.port: target for target in before.targets}
     new = {target.port: target for target in after.targets}
@@ -81,9 +83,8 @@ def agent_events(
         yield AgentEvent(f"{after.host} also serves {_ports(added)}{_details(added, now)}")
     for port in sorted(old.keys() & new.keys()):
         yield from _changes(old[port], new[port], after, now)
-    for target in added:
-        if _needs_attention(target):
-            yield _crashed(target, after, now)
+    changed = [new[port] for port in sorted(new.keys() & old.keys()) if _has_new_state(old[port], new[port])]
+    yield from _crashes([*changed, *added], after, now)
     if after.forwards != before.forwards:
         forwards = f"now forwards {format_ports(after.forwards)}" if after.forwards else "no longer forwards any port"
         yield AgentEvent(f"{after.host} {forwards}")
@@ -100,14 +101,6 @@ def _endings(before: AgentInfo, after: AgentInfo, shared: Collection[str]) -> It
             yield AgentEvent(f"{name}{_pid(ending)} {how_ended(ending)}")
 
 
-def _found(agent: AgentInfo, now: float) -> Iterator[AgentEvent]:
-    for target in agent.targets:
-        if _needs_attention(target):
-            yield _crashed(target, agent, now)
-    if agent.run_url and not agent.node_rank:  # once for all nodes of a job
-        yield AgentEvent(f"run {agent.run}: {agent.run_url}")
-
-
 def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> Iterator[AgentEvent]:
     where = name_with_node(new, agent)
     if old.pid != new.pid:
@@ -116,11 +109,9 @@ def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> 
     if new.attachment is not None and new.peer_timeout is not None and old.peer_timeout is None:
         waits = f"the other ranks wait at most {duration(new.peer_timeout)} for it (timeout of the process group)"
         yield AgentEvent(f"{where}: {waits}", is_warning=True)
-    if (new.state, new.detail, new.pid) == (old.state, old.detail, old.pid):
+    if not _has_new_state(old, new) or _needs_attention(new):
         return
-    if _needs_attention(new):
-        yield _crashed(new, agent, now)
-    elif new.state is State.WAITING:
+    if new.state is State.WAITING:
         hint = f"press F5 to attach to port {new.port}{_within(new, now)}"
         yield AgentEvent(f"{where} {rank_view(new).clause}: {hint}")
     elif new.state is State.RUNNING and old.state in {State.WAITING, State.CRASHED}:
@@ -140,11 +131,21 @@ def _needs_attention(target: TargetInfo) -> bool:
     return target.state is State.CRASHED and target.attachment is None
 
 
-def _crashed(target: TargetInfo, agent: AgentInfo, now: float) -> AgentEvent:
-    hint = f"press F5 to attach to port {target.port}{_within(target, now)}"
-    return AgentEvent(
-        f"{name_with_node(target, agent)} {rank_view(target).clause}; {hint}", is_warning=True, is_alarm=True
-    )
+def _has_new_state(old: TargetInfo, new: TargetInfo) -> bool:
+    return (new.state, new.detail, new.pid) != (old.state, old.detail, old.pid)
+
+
+def _crashes(changed: Iterable[TargetInfo], agent: AgentInfo, now: float) -> Iterator[AgentEvent]:
+    """Yield one event about all crashes in an announcement, with the first cause."""
+    crashed = sorted(filter(_needs_attention, changed), key=lambda one: (is_consequence(one.detail), one.since or now))
+    if not crashed:
+        return
+    first, *others = crashed
+    text = f"{name_with_node(first, agent)} {rank_view(first).clause}; press F5 to attach to port {first.port}"
+    text += _within(first, now)
+    if others:
+        text += f"; {_ranks(others)} crashed as well"
+    yield AgentEvent(text, is_warning=True, is_alarm=True)
 
 
 def _within(target: TargetInfo, now: float) -> str:
@@ -217,6 +218,11 @@ def _ports(targets: Iterable[TargetInfo]) -> str:
     return format_ports(target.port for target in targets)
 
 
+def _ranks(targets: Collection[TargetInfo]) -> str:
+    ranks = {target.rank for target in targets if target.rank is not None}
+    return format_ranks(ranks) if ranks else _ports(targets)
+
+
 def _details(targets: Iterable[TargetInfo], now: float) -> str:
     """Return ranks and states in brackets; a long list includes only the states of crashed and attached targets."""
     shown = [target for target in targets if target.rank is not None or target.attachment is not None]
@@ -244,9 +250,7 @@ REMINDER_INTERVAL = 300.0
 def _many_changes(before: AgentInfo | None, after: AgentInfo) -> str:
     """Return one line about changes that are too many to be listed."""
     changed = set(before.targets if before is not None else ()).symmetric_difference(after.targets)
-    ranks = {target.rank for target in changed if target.rank is not None}
-    which = format_ranks(ranks) if ranks else _ports(changed)
-    return f"{which} on {after.host} have changed; run 'relay-client targets' to list their states"
+    return f"{_ranks(changed)} on {after.host} have changed; run 'relay-client targets' to list their states"
 
 
 class EventLog:

@@ -22,7 +22,7 @@ from relay_client.control.state import (
 )
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
-from relay_client.ui.rank_view import how_ended, rank_view
+from relay_client.ui.rank_view import how_ended, is_consequence, rank_view
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.usage import AllocatorUsage
@@ -137,6 +137,8 @@ def _target(
         until=found.until,
         holder=found.attachment.who if found.attachment else None,
         held_since=found.attachment.since if found.attachment else None,
+        is_away=found.attachment is not None and found.attachment.is_away,
+        is_consequence=is_consequence(found.detail),
         local_ports=tuple(port.port for port in ports if not port.is_editor),
         attached_here=any(connection.state == Connection.CONNECTED for connection in mine),
         stop=stop,

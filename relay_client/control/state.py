@@ -88,6 +88,10 @@ class Target:
     holder: str | None = None
     """`user@host` of the attached debugger; ` (not connected)` follows while its client has no connection."""
     held_since: float | None = None
+    is_away: bool = False
+    """True while the holder's client has no connection; the process may be stopped until `release`."""
+    is_consequence: bool = False
+    """True if its exception is usually raised because another rank has crashed or ended."""
     local_ports: tuple[int, ...] = ()
     """Ports on this machine that lead to this process."""
     attached_here: bool = False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
 from relay_core.agent_api.announcement import Ending, State, TargetInfo
 
-__all__ = ["Kind", "RankView", "exit_code", "how_ended", "rank_view"]
+__all__ = ["Kind", "RankView", "exit_code", "how_ended", "is_consequence", "rank_view"]
 
 
 # How a target has ended, as the end of a sentence and as an exit code.
@@ -42,6 +43,18 @@ def exit_code(ending: Ending) -> int | None:
 
 def _signal(number: int) -> str:
     return f"SIG{_SIGNALS[number]}" if number in _SIGNALS else f"signal {number}"
+
+
+_LOST_PEER = re.compile(
+    r"closed by (remote )?peer|reset by peer|broken pipe|Dist(Backend|Network|Store)Error|ncclRemoteError"
+    r"|caught collective operation timeout|communicator was aborted",
+    re.IGNORECASE,
+)
+
+
+def is_consequence(error: str) -> bool:
+    """Return whether an exception is usually raised because another rank has crashed or ended: a lost connection."""
+    return _LOST_PEER.search(error) is not None
 
 
 # What a target is doing, as a kind and as text.

@@ -66,6 +66,8 @@ export interface Target {
   until?: number;
   holder?: string;
   held_since?: number;
+  is_away: boolean;
+  is_consequence: boolean;
   local_ports: number[];
   attached_here: boolean;
   stop?: StopReport;

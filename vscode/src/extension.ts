@@ -3,6 +3,7 @@
 import * as vscode from 'vscode';
 import { Clients } from './clients';
 import { attach, attachAll, RankConfigurations } from './configurations';
+import { Crashes } from './crashes';
 import { chooseGroup } from './groups';
 import { userDirectories } from './directory';
 import { Launcher } from './launcher';
@@ -10,8 +11,8 @@ import { frameLinks, localFile, type Folder } from './localFiles';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
 import { pushEditor, pushSaved } from './push';
 import { RefusedSessions } from './refused';
-import { Documents, notify, openFile, pick, showError, showProgress } from './sinks';
-import { label, type Rank, type RelayEvent, type Status } from './state';
+import { Documents, notify, openFile, pick, showError, showProgress, startRelayClient } from './sinks';
+import { label, type Rank, type Status } from './state';
 import { StatusBar } from './statusBar';
 import { createRanksView, type Item } from './tree';
 
@@ -20,17 +21,18 @@ export function activate(context: vscode.ExtensionContext): void {
   const stacks = new Documents('relay-debug-stacks');
   const launcher = new Launcher(stacks);
   const ranks = new RankConfigurations(clients);
+  const crashes = new Crashes(clients, stacks);
   const trigger = vscode.DebugConfigurationProviderTriggerKind;
   context.subscriptions.push(
-    clients, launcher, stacks, new StatusBar(clients),
+    clients, launcher, stacks, crashes, new StatusBar(clients),
     createRanksView(clients),
     vscode.debug.registerDebugConfigurationProvider('debugpy', ranks, trigger.Dynamic),
     vscode.debug.registerDebugConfigurationProvider('debugpy', { resolveDebugConfiguration: ranks.resolveDebugConfiguration.bind(ranks) }),
     vscode.debug.registerDebugAdapterTrackerFactory('debugpy', new RefusedSessions(clients)),
     vscode.window.registerTerminalLinkProvider(new TerminalLinks(clients)),
     vscode.window.registerUriHandler(new RankUris(clients)),
-    clients.onEvent((event) => void notifyOf(clients, event)),
-    clients.onKilled(notifyKilled),
+    clients.onEvent((event) => (event.event === 'log' && event.level === 'error' ? showError(event.text) : crashes.add(event))),
+    clients.onKilled((status) => void notifyKilled(status)),
     command('start', () => launcher.start()),
     command('stop', (item?: Item) => stop(clients, launcher, item)),
     command('showLog', () => showLog(clients, launcher, stacks)),
@@ -140,19 +142,16 @@ function folders(): Folder[] {
   }));
 }
 
-// Notifications: crashes, and errors that relay-client reports.
-async function notifyOf(clients: Clients, event: RelayEvent): Promise<void> {
-  if (event.event === 'log' && event.level === 'error') showError(event.text);
-  if (event.event !== 'state' || event.state !== 'crashed' || event.port === undefined) return;
-  const attachHere = 'Attach';
-  if ((await notify('Warning', event.text, attachHere)) === attachHere) {
-    await attachTo(clients, { port: event.port });
-  }
-}
-
-// The editor's debugger has just lost its connection, and has received no reason that it could show.
-function notifyKilled({ client, nodes }: Status): void {
-  if (!nodes.some(({ targets }) => targets.some((target) => target.attached_here))) return;
-  const text = `relay-client (process ${client.pid} on '${client.hc}') was killed. Its debug sessions have ended; the jobs continue to run.`;
-  showError(text);
+// The editor's debugger has just lost its connection, and has received no reason that it could show. The agent keeps a stopped
+// rank stopped, because it does not know whether its relay-client will return.
+async function notifyKilled({ client, nodes }: Status): Promise<void> {
+  const held = nodes.flatMap(({ targets }) => targets.filter((target) => target.attached_here));
+  if (!held.length) return;
+  const stopped = held.filter(({ kind }) => kind === 'stopped' || kind === 'crashed').map(label).join(', ');
+  const then = stopped
+    ? `Still stopped: ${stopped}. Start relay-client again, then attach or use Release Rank; otherwise, the job waits, by default for 30 minutes.`
+    : 'The jobs continue to run.';
+  const text = `relay-client (process ${client.pid} on '${client.hc}') was killed, and its debug sessions have ended. ${then}`;
+  const start = 'Start relay-client';
+  if ((await notify('Error', text, start)) === start) await startRelayClient();
 }
