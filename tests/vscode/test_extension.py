@@ -237,15 +237,25 @@ async def test_saved_fix_changes_the_running_job(editor: Editor, relay: LocalRel
 
 
 async def test_relay_client_is_killed(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """When relay-client is killed, a notification shows why the debug session has ended."""
+    """A notification shows that the rank stays stopped; through another relay-client, its button lets it continue."""
     async with job_and_client(editor, relay, tmp_path) as (window, job, client):
         await window.breakpoint(BREAKPOINT)
         await window.command("relayDebug.attach", {"rank": 0})
         await window.until_stopped()
         await window.until_shown(ranks(window), "attached here")
         client.process.kill()
-        await window.until_shown(window.notifications, "was killed. Its debug sessions have ended")
+        await window.until_shown(
+            window.notifications, "was killed, and its debug sessions have ended. Still stopped: rank 0."
+        )
         await window.until_ended()
+        env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
+        async with program("relay_client", "--hc", HC, "--ports", str(free_port()), env=env):
+            await window.until_shown(ranks(window), f"rank 0not connected · {SCRIPT}:{BREAKPOINT}")
+            await window.screenshot(ROOT / "build" / "vscode" / "not_connected.png")
+            row = ranks(window).filter(has_text="rank 0")
+            await row.hover()
+            await row.locator('.action-label[aria-label="Release Rank"]').click()
+            await window.until_shown(ranks(window), "rank 0running")
         assert job.process.returncode is None
 
 

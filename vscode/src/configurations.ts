@@ -117,7 +117,7 @@ export async function attachAll(status: Status): Promise<void> {
 // Attaches to a rank; if somebody else holds it, shows an error that names the holder.
 export async function attach(rank: Rank): Promise<void> {
   if (!hasDebugger()) return showMissingDebugger();
-  if (rank.target.holder && !rank.target.attached_here) {
+  if (rank.target.holder && !rank.target.attached_here && !rank.target.is_away) {
     showError(`${label(rank.target)} on ${rank.node.host}: ${describe(rank.target)}.`);
     return;
   }

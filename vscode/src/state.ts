@@ -43,7 +43,13 @@ export function describe(target: Target): string {
 // The same for a narrow view, in which the end of a row is cut off: "train.py:41 · alice@laptop". An icon shows the kind.
 export function describeShortly(target: Target): string {
   const text = target.kind === 'stopped' && target.place ? target.place : target.text;
+  if (isAbandoned(target)) return `not connected · ${text}`;
   return [text, target.attached_here ? 'attached here' : target.holder].filter(Boolean).join(' · ');
+}
+
+// A rank that a debugger has stopped whose relay-client is gone. It stays stopped until somebody attaches to it or releases it.
+export function isAbandoned(target: Target): boolean {
+  return target.is_away && !target.attached_here && (target.kind === 'stopped' || target.kind === 'crashed');
 }
 
 export function describeNode(node: Node): string {

@@ -3,7 +3,7 @@
 import * as vscode from 'vscode';
 import type { Clients } from './clients';
 import { treeItem } from './sinks';
-import { describe, describeNode, describeShortly, label, nodeLabel, type Ended, type Node, type Rank, type Status } from './state';
+import { describe, describeNode, describeShortly, isAbandoned, label, nodeLabel, type Ended, type Node, type Rank, type Status } from './state';
 
 export type Item =
   | { kind: 'client'; status: Status }
@@ -147,7 +147,7 @@ function rankRow(row: Item & { kind: 'rank' }): vscode.TreeItem {
       .filter(Boolean).join('\n'),
     spoken: `${label(target)}, ${describe(target)}`,
     icon: icon(row.rank),
-    context: ['rank', target.attached_here && 'here', target.stop && 'stopped'].filter(Boolean).join('.'),
+    context: ['rank', target.attached_here && 'here', isAbandoned(target) && 'away', target.stop && 'stopped'].filter(Boolean).join('.'),
     ...(target.stop?.file && { opens: { command: 'relayDebug.openPlace', title: 'Go to Where the Rank Is Stopped', argument: row } }),
   });
 }
@@ -167,6 +167,7 @@ function endedRow(row: Item & { kind: 'ended' }): vscode.TreeItem {
 
 function icon({ target }: Rank): vscode.ThemeIcon {
   const red = new vscode.ThemeColor('debugIcon.breakpointForeground');
+  if (isAbandoned(target)) return new vscode.ThemeIcon('debug-disconnect', new vscode.ThemeColor('list.warningForeground'));
   if (target.kind === 'crashed') return new vscode.ThemeIcon('error', red);
   if (target.kind === 'stopped') return new vscode.ThemeIcon('debug-pause');
   if (target.kind === 'waiting') return new vscode.ThemeIcon('watch');
