@@ -14,6 +14,7 @@ ALLOWED = {
     *("ConfigurationTarget.Global", "ConfigurationTarget.Workspace", "workspace.asRelativePath"),
     *("window.activeTextEditor", "workspace.getConfiguration", "workspace.workspaceFolders"),
     "workspace.isTrusted",
+    "Memento",
     *("workspace.onDidSaveTextDocument", "extensions.all.some", "extensions.getExtension"),
     # What VS Code calls, and events within the extension.
     *(

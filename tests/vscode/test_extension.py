@@ -329,6 +329,36 @@ async def test_a_configuration_listens_on_a_port_of_relay_client(
         await window.until_shown(window.notifications, text)
 
 
+async def test_a_configuration_listens_without_relay_client(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
+    """The extension offers relay-client, which opens the session's port, stops it with the session, and asks once."""
+    port, other = free_port(), free_port()
+    configuration = {**attach("listener", port), "listen": {"host": "127.0.0.1", "port": port}}
+    del configuration["connect"]
+    options = ["--hc", HC, "--connection-string-file", str(relay.connection_file(tmp_path, "send"))]
+    settings = {
+        "relayDebug.command": str(Path(sys.executable).parent / "relay-client"),
+        "relayDebug.arguments": [*options, "--ca-file", str(relay.ca_file), "--ports", str(other)],
+    }
+    async with (
+        waiting_job(editor.workspace, relay, tmp_path, port) as job,
+        editor.window({**configuration, "debugAdapterPython": sys.executable}) as window,
+    ):
+        await write_settings(window, settings)
+        await window.breakpoint(BREAKPOINT)
+        await window.press("F5")
+        await window.until_shown(window.notifications, f"'listener' is listening on port {port}, and no relay-client")
+        await window.page.locator(".notification-toast .monaco-button", has_text="Start relay-client").click()
+        await window.until_stopped()
+        await window.press("Shift+F5")
+        await window.until_ended()
+        await status_bar(window).wait_for(state="hidden")
+        await window.press("F5")
+        await window.until_stopped()
+        await window.press("Shift+F5")
+        await status_bar(window).wait_for(state="hidden")
+        assert job.process.returncode is None
+
+
 async def test_nothing_is_listening(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
     """A notification names the port and starts relay-client; once one is running, it names the ports of that."""
     port, other = free_port(), free_port()

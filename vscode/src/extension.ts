@@ -7,6 +7,7 @@ import { Crashes } from './crashes';
 import { chooseGroup } from './groups';
 import { userDirectories } from './directory';
 import { Launcher } from './launcher';
+import { ListeningSessions } from './listening';
 import { frameLinks, localFile, type Folder } from './localFiles';
 import { attachTo, pickRank, RankUris, TerminalLinks, type Wanted } from './links';
 import { pushEditor, pushSaved } from './push';
@@ -22,6 +23,7 @@ export function activate(context: vscode.ExtensionContext): void {
   const launcher = new Launcher(stacks);
   const ranks = new RankConfigurations(clients);
   const crashes = new Crashes(clients, stacks);
+  const listening = new ListeningSessions(clients, launcher, context.workspaceState);
   const trigger = vscode.DebugConfigurationProviderTriggerKind;
   context.subscriptions.push(
     clients, launcher, stacks, crashes, new StatusBar(clients),
@@ -29,6 +31,8 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.debug.registerDebugConfigurationProvider('debugpy', ranks, trigger.Dynamic),
     vscode.debug.registerDebugConfigurationProvider('debugpy', { resolveDebugConfiguration: ranks.resolveDebugConfiguration.bind(ranks) }),
     vscode.debug.registerDebugAdapterTrackerFactory('debugpy', new RefusedSessions(clients)),
+    listening,
+    vscode.debug.registerDebugAdapterTrackerFactory('debugpy', listening),
     vscode.window.registerTerminalLinkProvider(new TerminalLinks(clients)),
     vscode.window.registerUriHandler(new RankUris(clients)),
     clients.onEvent((event) => (event.event === 'log' && event.level === 'error' ? showError(event.text) : crashes.add(event))),

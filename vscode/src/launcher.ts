@@ -27,11 +27,11 @@ export class Launcher implements vscode.Disposable {
     return this.child?.pid;
   }
 
-  async start(): Promise<void> {
+  async start(ports = '5678'): Promise<void> {
     if (this.child) return this.output.show(true);
     const settings = vscode.workspace.getConfiguration('relayDebug');
     const options = settings.get<string[]>('arguments', []);
-    const chosen = options.length ? options : await askForArguments();
+    const chosen = options.length ? options : await askForArguments(ports);
     if (chosen) await this.run(settings.get<string>('command', 'relay-client'), chosen);
   }
 
@@ -97,7 +97,7 @@ function reason(written: string, status: number): string {
 }
 
 // Asks once, and saves the answer in the settings of this folder.
-async function askForArguments(): Promise<string[] | undefined> {
+async function askForArguments(suggested: string): Promise<string[] | undefined> {
   const connection = await askForConnection();
   if (connection === undefined) return undefined;
   const hc = await ask(
@@ -105,7 +105,7 @@ async function askForArguments(): Promise<string[] | undefined> {
   );
   if (hc === undefined) return undefined;
   const ports = await ask('Local ports for the ranks', {
-    title: 'Start relay-client (3/3)', value: '5678',
+    title: 'Start relay-client (3/3)', value: suggested,
     validateInput: (text) => (/^[\d,-]+$/.test(text) ? undefined : 'Use ports such as 5678, 5678-5681 or 5678,5690'),
   });
   if (ports === undefined) return undefined;

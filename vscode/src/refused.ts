@@ -4,8 +4,11 @@ import * as vscode from 'vscode';
 import type { Clients } from './clients';
 import { notify, showError, startRelayClient } from './sinks';
 
-const LOOPBACK = ['127.0.0.1', 'localhost', '::1'];
 const START = 'Start relay-client';
+
+export function isLoopback(host: string | undefined): boolean {
+  return host === undefined || ['127.0.0.1', 'localhost', '::1'].includes(host);
+}
 
 // A session whose first message is not "initialize" has not connected; VS Code is only ending it. The port itself is never probed,
 // because a debugger serves one connection, and would mistake the probe for its editor.
@@ -41,6 +44,6 @@ export class RefusedSessions implements vscode.DebugAdapterTrackerFactory {
 // The port on this machine that a session connects to.
 function localPort(configuration: vscode.DebugConfiguration): number | undefined {
   const { request, connect } = configuration as vscode.DebugConfiguration & { connect?: { host?: string; port?: unknown } };
-  if (request !== 'attach' || !connect || !LOOPBACK.includes(connect.host ?? LOOPBACK[0]!)) return undefined;
+  if (request !== 'attach' || !connect || !isLoopback(connect.host)) return undefined;
   return Number(connect.port) || undefined;
 }
