@@ -53,22 +53,22 @@ async def test_f5_starts_relay_client(editor: Editor, relay: LocalRelay, tmp_pat
 
 
 async def test_f5_uses_a_relay_client_that_is_running(editor: Editor, relay: LocalRelay, tmp_path: Path) -> None:
-    """F5 attaches through a relay-client that was started in a terminal, and starts no other."""
-    port, connection = free_port(), relay.connection_file(tmp_path, "send")
+    """F5 attaches through a relay-client that was started in a terminal, which opens the missing port."""
+    (other, port), connection = consecutive_ports(2), relay.connection_file(tmp_path, "send")
     env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(editor.client_directory)}
     async with (
         editor.window() as window,
         waiting_job(editor.workspace, relay, tmp_path, port),
-        program("relay_client", "--hc", HC, "--ports", str(port), env=env) as client,
+        program("relay_client", "--hc", HC, "--ports", str(other), env=env) as client,
     ):
         await client.line("ready on")
-        await init(editor, relay, [port], connection)
+        await init(editor, relay, [other, port], connection)
         await window.clear()
         await window.breakpoint(BREAKPOINT)
-        await window.press("F5")
+        await window.start("Relay: rank 1")
         await window.until_stopped()
         await window.until_shown(window.variables, "number = 0")
-        while [client.process.pid] != clients_of([port]):  # the one that F5 has started exits
+        while [client.process.pid] != clients_of([other]):  # the one that F5 has started exits
             await asyncio.sleep(0.05)
         await window.press("Shift+F5")
         await window.until_ended()

@@ -24,6 +24,7 @@ export async function localFile(name: string, cwd: string, folders: Folder[]): P
   return undefined;
 }
 
+const MAX_FILES = 1000; // that a text may name; the others are not looked up
 const FRAME = /^ {4}(.{1,1000}):(\d{1,7}) /gm; // a frame of `relay-client stacks`: "    /job/train.py:41 train"
 
 // The frames in the text of stacks whose files are in these folders; `cwds` are the working directories of the nodes.
@@ -31,7 +32,7 @@ export async function frameLinks(text: string, cwds: string[], folders: Folder[]
   const known = new Map<string, string | undefined>();
   const links: { start: number; length: number; file: string; line: number }[] = [];
   for (const { 1: name = '', 2: line = '', index } of text.matchAll(FRAME)) {
-    if (!known.has(name)) {
+    if (!known.has(name) && known.size < MAX_FILES) {
       const found = await Promise.all(cwds.map((cwd) => localFile(name, cwd, folders)));
       known.set(name, found.find((each) => each));
     }
