@@ -17,7 +17,6 @@ import contextlib
 import json
 import logging
 import secrets
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib import resources
 from typing import cast
@@ -49,7 +48,7 @@ logger = logging.getLogger(__name__)
 # What the page shows: the state of relay-client, and the events since it started.
 
 MAX_EVENTS = 1000
-"""Maximum number of events kept for a page that is opened later."""
+"""Maximum number of events kept for a page that is opened later; crashes are kept longest."""
 MIN_INTERVAL = 1.0
 """Minimum number of seconds between two updates of a page; changes in between are combined, because a job with 256
 ranks has many changes."""
@@ -67,7 +66,8 @@ class Feed:
     def __init__(self, service: ControlService) -> None:
         self._service = service
         self._subscriber = Subscriber(self._receive)
-        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._events: dict[int, Event] = {}
+        """The kept events, oldest first, by their number."""
         self._count = 0
         """Number of events since relay-client started."""
         self._changed = asyncio.Event()
@@ -87,9 +87,9 @@ class Feed:
         """
         seen = 0
         while True:
-            changed, count = self._changed, self._count
-            new = list(self._events)[-(count - seen) :] if count > seen else []
-            seen = count
+            changed = self._changed
+            new = [event for number, event in self._events.items() if number > seen]
+            seen = self._count
             state = await self._service.answer(GetStatus(), self._subscriber)
             yield {"state": encode(state), "events": [encode(event) for event in new]}
             await asyncio.sleep(MIN_INTERVAL)
@@ -98,10 +98,17 @@ class Feed:
                     await changed.wait()
 
     def _receive(self, event: Event) -> None:
-        self._events.append(event)
         self._count += 1
+        self._events[self._count] = event
+        if len(self._events) > MAX_EVENTS:
+            others = (number for number, kept in self._events.items() if not _is_crash(kept))
+            del self._events[next(others, next(iter(self._events)))]
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _is_crash(event: Event) -> bool:
+    return event.state == "crashed" or (event.event == "stopped" and bool(event.detail))
 
 
 HOST = "127.0.0.1"

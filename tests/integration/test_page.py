@@ -216,6 +216,24 @@ async def test_a_page_that_is_opened_later(relay: LocalRelay, page: ServedPage, 
         assert {"connected", "state"} <= kinds <= set(EVENTS) - {"log"}
 
 
+async def test_crashes_are_kept(
+    monkeypatch: pytest.MonkeyPatch, relay: LocalRelay, page: ServedPage, http: aiohttp.ClientSession
+) -> None:
+    """A page that is opened later gets them although many other events have followed."""
+    monkeypatch.setattr(server, "MAX_EVENTS", 5)
+    headers = await key_of(page, http)
+    async with running_job_of(relay, 2, 2) as job, http.get("/updates", headers=headers) as response:
+        stream = updates(response)
+        job.change(0, state="crashed")
+        await until(stream, "rank 0 on node-0 crashed")
+        for state in ("waiting", "running") * 3:
+            job.change(1, state=state)
+            await until(stream, f"rank 1 on node-0 is {'waiting for a debugger' if state == 'waiting' else state}")
+        async with http.get("/updates", headers=headers) as later:
+            kept = (await anext(updates(later)))["events"]
+    assert (5, ["crashed"]) == (len(kept), [event["state"] for event in kept if event["rank"] == 0])
+
+
 async def test_requests(relay: LocalRelay, page: ServedPage, http: aiohttp.ClientSession) -> None:
     """Stacks and the verdict on a hang are those of the control socket; an error is a sentence with its hint."""
     headers = await key_of(page, http)
