@@ -11,10 +11,10 @@ import pytest
 
 from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
-from tests.support.ports import consecutive_ports
-from tests.support.programs import Program
-from tests.support.relay import LocalRelay
-from tests.support.run_job import ranks_launcher, running_client, running_job
+from tests.support.ports import consecutive_ports, free_port
+from tests.support.programs import Program, program
+from tests.support.relay import HC, LocalRelay
+from tests.support.run_job import access, ranks_launcher, running_client, running_job
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -103,3 +103,24 @@ async def test_every_control(relay: LocalRelay, tab: Page, tmp_path: Path) -> No
         await tab.locator("#other-events li").first.wait_for()
         await tab.get_by_role("link", name="Attach in VS Code").click()
         assert [] == await tab.evaluate("(look(), [...seen].filter(kind => !used.has(kind)))")
+
+
+async def test_a_rank_whose_client_was_killed(relay: LocalRelay, tab: Page, tmp_path: Path) -> None:
+    """It has a state of its own, tops the stopped ranks, and offers the command that lets it continue."""
+    elsewhere = access(relay, tmp_path, "send", RELAY_CLIENT_DIR=str(tmp_path / "elsewhere"))
+    forward = f"{free_port()}:{free_port()}"
+    async with (
+        stopped_rank(relay, tmp_path) as client,
+        program("relay_client", "--hc", HC, "--forward", forward, "--ui", env=elsewhere) as other,
+    ):
+        await tab.goto((await other.line("works once")).split()[-1])
+        await tab.get_by_role("button", name="1 ‖ stopped").wait_for()
+        client.process.kill()
+        await tab.get_by_role("button", name="1 ⊘ stopped, client gone").wait_for()
+        row = tab.locator("#stopped li").first
+        assert "(not connected)" in await row.locator("strong").inner_text()
+        await row.get_by_role("button").click()
+        await tab.get_by_role("heading", name="rank 0 of 2 stopped, client gone").wait_for()
+        await tab.get_by_role("button", name="Copy release command").click()
+        await tab.get_by_role("button", name="Copied", exact=True).wait_for()
+        assert "relay-client release 0" == await tab.evaluate("navigator.clipboard.readText()")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from tests.support.streams import local_server
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-__all__ = ["BASE_PORT", "Job", "ServedPage", "opened", "running_job_of", "served_page"]
+__all__ = ["BASE_PORT", "Job", "ServedPage", "bottom_of", "opened", "running_job_of", "served_page", "top_of"]
 
 BASE_PORT = 25678
 
@@ -77,7 +78,17 @@ async def served_page(relay: LocalRelay) -> AsyncIterator[ServedPage]:
 async def opened(tab: Page, page: ServedPage, ranks: int) -> None:
     """Open the newest link, and wait until all ranks are shown."""
     await tab.goto(page.links[-1])
-    await tab.locator(".tile").nth(ranks - 1).wait_for()
+    await tab.get_by_text(re.compile(rf"\d nodes?, {ranks} ranks?$")).wait_for()
+
+
+async def top_of(tab: Page, selector: str) -> float:
+    """Return the distance of an element from the top of the window."""
+    return float(await tab.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().top"))
+
+
+async def bottom_of(tab: Page, selector: str) -> float:
+    """Return the distance of an element's end from the top of the window."""
+    return float(await tab.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().bottom"))
 
 
 @dataclass

@@ -58,6 +58,21 @@ export function copyButton(label, text) {
   }, label);
 }
 
+/** Returns numbers as ranges: 0-2,5. */
+export function ranges(numbers) {
+  const sorted = [...new Set(numbers)].sort((one, other) => one - other);
+  const parts = [];
+  for (const number of sorted) {
+    const last = parts.at(-1);
+    if (last && last[1] === number - 1) last[1] = number;
+    else parts.push([number, number]);
+  }
+  return parts.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(',');
+}
+
+/** Returns a number with its noun: `1 node`, `2 nodes`. */
+export const plural = (number, noun) => `${number} ${noun}${number === 1 ? '' : 's'}`;
+
 /** Returns a duration such as `40 s` or `2 h 5 min`. */
 export function duration(seconds) {
   const whole = Math.max(0, Math.floor(seconds));

@@ -1,9 +1,12 @@
-// The events: those that concern a person, and in a folded list all others.
+// The events: the crashes, the others that concern a person, and in a folded list the rest. Events that differ only in their
+// ranks are one line.
 
-import { clock, make, showItems } from './elements.js';
-import { at, view } from './view.js';
+import { clock, make, plural, ranges, showItems } from './elements.js';
+import { at, labelOf, view } from './view.js';
 
-const MAX_ROWS = 200; // of the newest events
+const MAX_ROWS = 200; // of the newest lines
+const MAX_RANKS = 60; // characters for the numbers of the ranks in a line
+const REPEATED = 60_000; // milliseconds in which a screen reader does not read the same again
 const CONCERNING = ['held', 'free', 'stopped', 'ended', 'lost', 'resumed'];
 
 /** Returns whether an event is a crash: a rank is held at an uncaught exception, by its agent or by a debugger. */
@@ -42,24 +45,85 @@ export function facts(events) {
   return found;
 }
 
-function showList(element, events) {
-  const row = (event) => make('li', { class: isCrash(event) ? 'crash' : undefined }, make('time', {}, clock(event.time)), make('span', {}, event.text));
-  showItems(element, events.slice(-MAX_ROWS).reverse().map((event) => [event.number, event.text, () => row(event)]));
+/** Returns what is true of the rank or node of an event, without its name: `is waiting for a debugger`. */
+function clauseOf(event) {
+  const subject = event.port === undefined ? event.host : `${labelOf(event)} on ${event.host}`;
+  const start = event.text.indexOf(subject);
+  return start < 0 ? event.text : event.text.slice(start + subject.length).replace(/^( \(port \d+\)|\)?:)/, '').trim();
 }
 
-/** Shows the events, newest first. */
+/** Returns the events that are shown as one line each: those with the same clause, or only such that follow each other. */
+function grouped(events, isInOrder) {
+  const found = [];
+  const byKey = new Map();
+  for (const event of events) {
+    const clause = clauseOf(event);
+    const key = `${event.port === undefined ? 'node' : 'rank'} ${clause}`;
+    let group = isInOrder ? found.at(-1) : byKey.get(key);
+    if (group?.key !== key) {
+      group = { key, clause, events: [] };
+      found.push(group);
+      byKey.set(key, group);
+    }
+    group.events.push(event);
+  }
+  return found;
+}
+
+/** Returns one sentence about all ranks or nodes of a group. */
+function textOf({ clause, events }) {
+  const last = events.at(-1);
+  const count = new Set(events.map(({ agent, port }) => `${agent} ${port}`)).size;
+  if (count === 1) return last.text;
+  if (last.port === undefined) return `${plural(count, 'node')}: ${clause}`;
+  const numbers = last.rank === undefined ? '' : ranges(events.map(({ rank }) => rank));
+  const names = numbers && numbers.length <= MAX_RANKS ? `ranks ${numbers}` : plural(count, last.rank === undefined ? 'port' : 'rank');
+  return `${names} ${clause.replace(/^is /, 'are ').replace(/^has /, 'have ').replace(/^was /, 'were ')}`;
+}
+
+function showGroups(element, groups, timeOf) {
+  const row = (group, text, time) => make('li', { class: isCrash(group.events[0]) ? 'crash' : undefined }, make('time', {}, time), make('span', {}, text),
+    group.events.length > 1 ? make('b', { class: 'times', title: `${group.events.length} events` }, `×${group.events.length}`) : '');
+  showItems(element, groups.map((group) => {
+    const [text, time] = [textOf(group), clock(timeOf(group.events))];
+    return [group.events[0].number, `${time} ${group.events.length} ${text}`, () => row(group, text, time)];
+  }));
+}
+
+const newestFirst = (events) => grouped(events, true).slice(-MAX_ROWS).reverse();
+const newestOf = (events) => events.at(-1).time;
+
+/** Shows the crashes with the first one on top, because it is often the cause of the others, and below them the events, newest first. */
 export function showEvents() {
   const all = facts(view.events);
   const others = all.filter((event) => !concerns(event));
-  showList(at('events'), all.filter(concerns));
+  showGroups(at('crashes'), grouped(all.filter(isCrash)).slice(0, MAX_ROWS), (events) => events[0].time);
+  showGroups(at('recent'), newestFirst(all.filter((event) => concerns(event) && !isCrash(event))), newestOf);
   at('no-events').hidden = others.length < all.length;
   at('others').hidden = !others.length;
   at('others-count').textContent = String(others.length);
-  showList(at('other-events'), others);
+  showGroups(at('other-events'), newestFirst(others), newestOf);
 }
 
-/** Announces new events to a screen reader. */
+/** Returns the events without the oldest ones above a limit; crashes are kept longest. */
+export function newest(events, limit) {
+  let excess = events.length - limit;
+  const kept = events.filter((event) => isCrash(event) || (excess -= 1) < 0);
+  return kept.slice(-limit);
+}
+
+const announced = new Map(); // by text, or by clause for waiting ranks: when it last was in an update
+
+/** Announces new events to a screen reader: crashes first, and nothing that it has just read. */
 export function announce(events) {
-  const texts = facts(events).filter(concerns).map(({ text }) => text);
+  const found = facts(events).filter(concerns);
+  const groups = [...grouped(found.filter(isCrash)), ...grouped(found.filter((event) => !isCrash(event)))];
+  const texts = [];
+  for (const group of groups) {
+    const text = textOf(group);
+    const key = group.events[0].state === 'waiting' ? group.clause : text;
+    if (!(performance.now() - announced.get(key) < REPEATED)) texts.push(text);
+    announced.set(key, performance.now());
+  }
   if (texts.length) at('announcement').textContent = texts.length > 3 ? `${texts.slice(0, 2).join('; ')}; and ${texts.length - 2} more` : texts.join('; ');
 }

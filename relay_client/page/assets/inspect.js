@@ -1,7 +1,7 @@
 // What the user requests: stacks, missing ranks, and values of variables; none of it changes or pauses a rank.
 
 import { Refused, ask } from './connection.js';
-import { copyButton, make, show } from './elements.js';
+import { copyButton, make, ranges, show } from './elements.js';
 import { at, labelOf, selectedRank } from './view.js';
 
 const note = (text) => make('p', { class: 'quiet' }, text);
@@ -31,18 +31,6 @@ function groupOf(group) {
   return make('div', { class: 'group' },
     make('h3', {}, `${names}: ${group.place || group.error || 'no Python code'}`, lines ? copyButton('Copy', lines) : ''),
     pre(lines));
-}
-
-/** Returns numbers as ranges: 0-2,5. */
-function ranges(numbers) {
-  const sorted = [...numbers].sort((one, other) => one - other);
-  const parts = [];
-  for (const number of sorted) {
-    const last = parts.at(-1);
-    if (last && last[1] === number - 1) last[1] = number;
-    else parts.push([number, number]);
-  }
-  return parts.map(([first, last]) => (first === last ? first : `${first}-${last}`)).join(',');
 }
 
 function readValue(event) {

@@ -1,10 +1,11 @@
-// The map of the job: a count for each state, a card for each node, and a tile for each rank.
+// The map of the job: a count for each state, a card for each node with a tile for each rank, and strips of folded nodes.
 
-import { make, show, showItems } from './elements.js';
+import { make, plural, ranges, show, showItems } from './elements.js';
 import { STATES, at, describe, keyOf, kindOf, labelOf, labelOfKey, nameOf, ranks, view } from './view.js';
 
 const MANY_RANKS = 64;
-const FEW_NODES = 3; // they leave room below them for the selected rank
+const MANY_NODES = 8; // a job with more nodes does not fit a window
+const HEALTHY = ['running', 'unknown'];
 
 function showCounts() {
   const counts = {};
@@ -46,7 +47,7 @@ function tripOf(node) {
 
 function nodeCard(node) {
   const isAway = node.link !== 'connected';
-  return make('div', { class: `node${isAway ? ' away' : ''}`, role: 'group', 'aria-label': nameOf(node) },
+  return make('div', { class: `node${isAway ? ' away' : ''}`, role: 'group', 'aria-label': nameOf(node), 'data-agent': node.agent },
     make('h3', {}, make('span', { title: nameOf(node) }, nameOf(node)), make('span', { class: 'trip', title: 'round trip' }, tripOf(node))),
     node.run ? make('p', {}, 'run ', runLink(node)) : '',
     isAway && node.link_reason ? make('p', { class: 'away-text' }, node.link_reason) : '',
@@ -62,21 +63,82 @@ function cardContent(node) {
   return JSON.stringify([{ ...node, round_trip: undefined, usage: undefined, targets }, isSelected && view.selected, view.filter, view.isDense]);
 }
 
+const cardItem = (node) => [node.agent, cardContent(node), () => nodeCard(node)];
+
+/** Returns what all ranks of a node do, after which it can be folded; undefined if they differ. */
+function commonKind(node) {
+  if (node.link !== 'connected') return 'lost';
+  const kinds = new Set(node.targets.map((target) => kindOf(node, target)));
+  if (kinds.size > 1) return undefined;
+  return `${[...kinds][0] ?? 'none'}${node.ended?.length ? ' ended' : ''}`;
+}
+
+const isOpen = (kind) => view.unfolded.has(kind) || view.filter === kind;
+
+/**
+ * Returns the nodes of each strip, by what their ranks do: healthy nodes, and many that report the same. The node of the
+ * selected rank is in none that is closed.
+ */
+function foldedNodes(nodes) {
+  const strips = new Map();
+  if (nodes.length <= MANY_NODES) return strips;
+  for (const node of nodes) {
+    const kind = commonKind(node);
+    if (kind === undefined || (!isOpen(kind) && view.selected?.startsWith(`${node.agent} `))) continue;
+    if (!strips.has(kind)) strips.set(kind, []);
+    strips.get(kind).push(node);
+  }
+  for (const [kind, members] of strips) if (!HEALTHY.includes(kind) && members.length <= MANY_NODES) strips.delete(kind);
+  return strips;
+}
+
+function strip(kind) {
+  return make('details', { class: 'strip', 'data-strip': kind }, make('summary', { 'data-fold': kind, 'data-key': `fold ${kind}` }), make('div', { class: 'cards' }));
+}
+
+function updateStrip(kind, nodes) {
+  const element = at('nodes').querySelector(`[data-strip="${kind}"]`);
+  const [state, ended] = kind.split(' ');
+  const count = nodes.reduce((sum, node) => sum + node.targets.length, 0);
+  const between = ['lost', 'unknown'].includes(state) ? ': ' : ' ';
+  const numbers = nodes.map((node) => node.node_rank);
+  element.open = isOpen(kind);
+  element.classList.toggle('faded', Boolean(view.filter) && view.filter !== state);
+  show(element.firstChild,
+    make('span', { class: `badge ${state}`, 'aria-hidden': 'true' }, STATES[state]?.[0] ?? '·'),
+    `${plural(nodes.length, 'node')}, ${count ? `${plural(count, 'rank')}${between}${STATES[state][1]}` : 'no ranks'}${ended ? '; others have ended' : ''}`,
+    numbers.includes(undefined) ? '' : make('span', { class: 'quiet' }, `node${numbers.length === 1 ? '' : 's'} ${ranges(numbers)}`));
+  showItems(element.lastChild, element.open ? nodes.map(cardItem) : []);
+}
+
+/** Opens or closes a strip of nodes. */
+export function toggleStrip(kind) {
+  if (!isOpen(kind)) view.unfolded.add(kind);
+  else view.unfolded.delete(kind);
+  if (view.filter === kind) view.filter = undefined;
+}
+
 /** Shows all nodes and ranks; returns the number of ranks. */
 export function showMap() {
   const { nodes } = view.state;
   const count = [...ranks()].length;
   view.isDense = count > MANY_RANKS;
   at('nodes').classList.toggle('dense', view.isDense);
-  const column = at(nodes.length > FEW_NODES ? 'side' : 'left');
-  if (at('rank').parentElement !== column) column.insertBefore(at('rank'), column.id === 'side' ? at('stopped-section') : at('timeline'));
+  at('nodes').classList.toggle('many', nodes.length > MANY_NODES);
   at('empty').hidden = nodes.length > 0;
   showCounts();
-  showItems(at('nodes'), nodes.map((node) => [node.agent, cardContent(node), () => nodeCard(node)]));
-  nodes.forEach((node, index) => {
-    const trip = at('nodes').children[index].querySelector('.trip');
-    if (trip.textContent !== tripOf(node)) trip.textContent = tripOf(node);
-  });
+  const strips = foldedNodes(nodes);
+  const folded = new Set([...strips.values()].flat());
+  showItems(at('nodes'), [
+    ...nodes.filter((node) => !folded.has(node)).map(cardItem),
+    ...[...strips.keys()].map((kind) => [`fold ${kind}`, '', () => strip(kind)]),
+  ]);
+  for (const [kind, members] of strips) updateStrip(kind, members);
+  const byAgent = new Map(nodes.map((node) => [node.agent, node]));
+  for (const card of at('nodes').querySelectorAll('.node')) {
+    const [trip, text] = [card.querySelector('.trip'), tripOf(byAgent.get(card.dataset.agent))];
+    if (trip.textContent !== text) trip.textContent = text;
+  }
   setTabStop();
   return count;
 }

@@ -1,10 +1,10 @@
 // The page: follows relay-client, draws each update, and reacts to clicks.
 
 import { Refused, follow, openSession } from './connection.js';
-import { clock, make, show } from './elements.js';
-import { announce, facts, showEvents } from './events.js';
+import { clock, make, plural, show } from './elements.js';
+import { announce, facts, newest, showEvents } from './events.js';
 import { showInspect } from './inspect.js';
-import { showMap } from './map.js';
+import { showMap, toggleStrip } from './map.js';
 import { showRank, showStopped } from './rank.js';
 import { hasGpu, keep, nodePlots } from './resources.js';
 import { showLanes } from './timeline.js';
@@ -30,7 +30,7 @@ function showResources() {
 
 function showTimeline() {
   const nodes = view.state.nodes.map((node) => ({ ...node, name: nameOf(node) }));
-  showLanes(at('lanes'), nodes, facts(view.events), view.state.client.started, now());
+  showLanes(nodes, facts(view.events), view.state.client.started, now());
 }
 
 function showAll() {
@@ -39,7 +39,7 @@ function showAll() {
   at('name').textContent = `${client.hc} in ${client.namespace}`;
   const count = showMap();
   at('link').textContent = view.lostAt ? `states as of ${clock(view.lostAt)}`
-    : `${nodes.length} node${nodes.length === 1 ? '' : 's'}, ${count} rank${count === 1 ? '' : 's'}`;
+    : `${plural(nodes.length, 'node')}, ${plural(count, 'rank')}`;
   showRank();
   showStopped();
   showInspect();
@@ -62,15 +62,19 @@ function drawSoon() {
 }
 
 function choose(event) {
-  const button = event.target.closest('[data-rank],[data-filter]');
+  const button = event.target.closest('[data-rank],[data-filter],[data-fold]');
   if (!button || !view.state) return;
-  if (button.dataset.rank) view.selected = button.dataset.rank;
+  if (button.dataset.fold) {
+    event.preventDefault(); // showMap opens and closes the strip
+    toggleStrip(button.dataset.fold);
+  } else if (button.dataset.rank) view.selected = button.dataset.rank;
   else view.filter = view.filter === button.dataset.filter ? undefined : button.dataset.filter;
   showAll();
   if (button.dataset.rank) at('rank').scrollIntoView({ block: 'nearest' });
 }
 
 document.addEventListener('click', choose);
+at('other-lanes').addEventListener('toggle', () => { if (view.state) showTimeline(); });
 addEventListener('resize', () => { if (view.state) showTimeline(); });
 document.addEventListener('visibilitychange', drawSoon);
 setInterval(() => { if (view.state && !document.hidden) { showRank(); showTimeline(); } }, CLOCK_INTERVAL);
@@ -95,7 +99,7 @@ function receive(received, isFirst) {
   markAsLast(false);
   keep(view.state.nodes);
   const events = received.events.map((event) => ({ ...event, number: (eventCount += 1) }));
-  view.events = (isFirst ? events : [...view.events, ...events]).slice(-MAX_EVENTS);
+  view.events = newest(isFirst ? events : [...view.events, ...events], MAX_EVENTS);
   areEventsNew ||= isFirst || events.length > 0;
   if (!isFirst) announce(events);
   drawSoon();

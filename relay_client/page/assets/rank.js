@@ -1,8 +1,10 @@
 // The selected rank, and the list of the ranks that have crashed or are stopped.
 
-import { clock, copyButton, duration, make, show } from './elements.js';
+import { clock, copyButton, duration, make, show, showItems } from './elements.js';
 import { rankPlots } from './resources.js';
-import { STATES, at, describe, keyOf, labelOf, labelOfKey, nameOf, now, ranks, selectedRank, view } from './view.js';
+import { STATES, at, describe, isClientGone, keyOf, labelOf, labelOfKey, nameOf, now, ranks, selectedRank, view } from './view.js';
+
+const MAX_ROWS = 100; // of stopped ranks; the map shows all
 
 function link(target) {
   const isShared = [...ranks()].filter(([, other]) => other.rank === target.rank).length > 1;
@@ -53,6 +55,7 @@ export function showRank() {
         make('a', { class: 'button main', href: link(target), 'data-key': 'attach' }, 'Attach in VS Code'),
         copyButton('Copy command', command),
       ]),
+      isClientGone(target) && target.rank !== undefined ? copyButton('Copy release command', `relay-client release ${target.rank}`) : '',
       target.place ? copyButton('Copy location', stop?.file && stop.line ? `${stop.file}:${stop.line}` : target.place) : '',
     ));
 }
@@ -61,17 +64,24 @@ function stoppedRow(node, target, kind) {
   const key = keyOf(node, target);
   const isCrashed = kind === 'crashed';
   const who = target.holder ? `held by ${target.holder}` : isCrashed ? 'waiting for a debugger' : '';
-  const about = [isCrashed ? '' : target.stop?.reason, target.since ? `since ${clock(target.since)}` : '', who].filter(Boolean);
+  const about = [isCrashed ? '' : target.stop?.reason, target.since ? `since ${clock(target.since)}` : ''].filter(Boolean).join(', ');
   return make('li', {},
     make('button', { type: 'button', class: kind, 'data-key': `row ${key}`, 'data-rank': key }, labelOf(target)),
     make('span', { class: 'code', title: target.stop?.file ?? '' },
       target.place || (isCrashed ? '' : 'location unknown'), target.stop?.function ? ` in ${target.stop.function}` : ''),
     isCrashed ? make('span', { class: 'crash' }, target.text) : '',
-    make('span', { class: 'why' }, about.join(', ')));
+    make('span', { class: 'why' }, about, about && who ? ', ' : '', isClientGone(target) ? make('strong', {}, who) : who));
 }
 
-/** Shows the crashed ranks, and then the stopped ones. */
+/** Shows the crashed ranks, then the stopped ones; first those whose client is gone. */
 export function showStopped() {
-  const rows = ['crashed', 'stopped'].flatMap((wanted) => [...ranks()].filter(([, , kind]) => kind === wanted));
-  show(at('stopped'), ...(rows.length ? rows.map((row) => stoppedRow(...row)) : [make('li', { class: 'quiet' }, 'No rank is stopped.')]));
+  const rows = ['crashed', 'abandoned', 'stopped'].flatMap((wanted) => [...ranks()].filter(([, , kind]) => kind === wanted));
+  const items = rows.slice(0, MAX_ROWS).map((row) => {
+    const [node, target, kind] = row;
+    const { place, text, stop, since, holder } = target;
+    return [keyOf(node, target), JSON.stringify([kind, labelOf(target), place, text, stop, since, holder]), () => stoppedRow(...row)];
+  });
+  const rest = rows.length ? rows.length - items.length : undefined;
+  if (rest !== 0) items.push(['rest', String(rest), () => make('li', { class: 'quiet' }, rest ? `and ${rest} more` : 'No rank is stopped.')]);
+  showItems(at('stopped'), items);
 }

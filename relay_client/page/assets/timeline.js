@@ -1,12 +1,16 @@
-// The timeline: one lane for each node with its tunnel, and marks where ranks stopped, crashed or ended.
+// The timeline: one lane for each node with its tunnel, and marks where ranks stopped, crashed or ended. If there are many
+// nodes, those with something to report are on top, and the rest is folded.
 
-import { clock } from './elements.js';
+import { clock, plural } from './elements.js';
 import { isCrash } from './events.js';
+import { at, kindOf } from './view.js';
 
 const NAMESPACE = 'http://www.w3.org/2000/svg';
 const LANE = 18;
 const LEFT = 130;
-const MAX_LANES = 32;
+const FEW_LANES = 8; // they are shown in the order of the nodes
+const MAX_LANES = 16;
+const ORDER = ['crashed', 'abandoned', 'stopped', 'waiting', 'lost', 'unreachable', 'debugged'];
 const MIN_SPAN = 10; // seconds
 const MARKS = ['mark-ended', 'mark-stopped', 'mark-crashed']; // the last one is on top
 const TICK = 90; // pixels, at least, between two times
@@ -39,8 +43,7 @@ function markOf(event) {
   return event.event === 'ended' && event.port !== undefined ? 'mark-ended' : undefined;
 }
 
-function lane(node, events, y, x, now) {
-  const own = events.filter((event) => event.agent === node.agent);
+function lane(node, own, y, x, now) {
   const first = own.length ? Math.min(own[0].time, node.link_since) : node.link_since;
   const parts = [
     draw('text', { x: 0, y: y + 12 }, node.name.length > 20 ? `${node.name.slice(0, 19)}…` : node.name),
@@ -58,20 +61,46 @@ function lane(node, events, y, x, now) {
   return parts;
 }
 
-/** Shows the lanes in an element. */
-export function showLanes(element, nodes, events, started, now) {
-  const width = Math.max(280, element.clientWidth);
-  const from = Math.min(Math.max(started, now - 3600), now - MIN_SPAN);
+/** Returns a number that is lower the more a node has to report: by its ranks now, and else by its marks. */
+function dullness(node, events) {
+  const kinds = [...node.targets.map((target) => kindOf(node, target)), ...(node.link === 'connected' ? [] : ['lost'])];
+  const isMarked = events.some((event) => markOf(event) || event.event === 'lost');
+  return Math.min(...kinds.map((kind) => ORDER.indexOf(kind)).filter((place) => place >= 0), ORDER.length + (isMarked ? 0 : 1));
+}
+
+function chart(nodes, eventsOf, from, now, label, width) {
   const x = (time) => LEFT + (Math.max(time, from) - from) / (now - from) * (width - LEFT - 6);
-  const shown = nodes.slice(0, MAX_LANES);
-  const height = shown.length * LANE + 20;
-  const svg = draw('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': `Timeline of ${nodes.length} nodes since ${clock(from)}` });
-  shown.forEach((node, index) => svg.append(...lane(node, events, index * LANE, x, now)));
+  const height = nodes.length * LANE + 20;
+  const svg = draw('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': `${label} since ${clock(from)}` });
+  nodes.forEach((node, index) => svg.append(...lane(node, eventsOf(node), index * LANE, x, now)));
   const ticks = Math.min(4, Math.max(1, Math.floor((width - LEFT) / TICK)));
   for (let part = 0; part <= ticks; part += 1) {
     const time = from + (now - from) * part / ticks;
     const anchor = part === 0 ? 'start' : part === ticks ? 'end' : 'middle';
     svg.append(draw('text', { x: x(time), y: height - 5, 'text-anchor': anchor }, clock(time)));
   }
-  element.replaceChildren(svg, ...(nodes.length > MAX_LANES ? [`and ${nodes.length - MAX_LANES} more nodes`] : []));
+  return svg;
+}
+
+/** Shows the lanes; those of the folded nodes only if the user has opened them. */
+export function showLanes(nodes, events, started, now) {
+  const byAgent = new Map();
+  for (const event of events) {
+    if (!byAgent.has(event.agent)) byAgent.set(event.agent, []);
+    byAgent.get(event.agent).push(event);
+  }
+  const eventsOf = (node) => byAgent.get(node.agent) ?? [];
+  const ranked = nodes.map((node) => [dullness(node, eventsOf(node)), node]);
+  const interesting = ranked.filter(([place]) => place <= ORDER.length).length;
+  if (nodes.length > FEW_LANES) ranked.sort(([one], [other]) => one - other);
+  const count = nodes.length > FEW_LANES ? Math.min(MAX_LANES, Math.max(FEW_LANES / 2, interesting)) : nodes.length;
+  const sorted = ranked.map(([, node]) => node);
+  const [shown, rest] = [sorted.slice(0, count), sorted.slice(count)];
+  const from = Math.min(Math.max(started, now - 3600), now - MIN_SPAN);
+  const width = Math.max(280, at('lanes').clientWidth);
+  at('lanes').replaceChildren(chart(shown, eventsOf, from, now, `Timeline of ${rest.length ? `${count} of ` : ''}${plural(nodes.length, 'node')}`, width));
+  at('other-lanes').hidden = !rest.length;
+  const [summary, lanes] = at('other-lanes').children;
+  summary.textContent = `${plural(rest.length, 'more node')}${interesting > count ? '' : ' with nothing to report'}`;
+  lanes.replaceChildren(...(rest.length && at('other-lanes').open ? [chart(rest, eventsOf, from, now, `Timeline of ${plural(rest.length, 'more node')}`, width)] : []));
 }

@@ -2,6 +2,7 @@
 
 export const STATES = {
   crashed: ['✕', 'crashed'],
+  abandoned: ['⊘', 'stopped, client gone'],
   stopped: ['‖', 'stopped'],
   waiting: ['…', 'waiting for a debugger'],
   debugged: ['◉', 'running, attached'],
@@ -16,6 +17,7 @@ export const view = {
   events: [],
   selected: undefined, // key of a rank
   filter: undefined, // a state, or undefined for all
+  unfolded: new Set(), // the strips of nodes that the user has opened
   isDense: false, // many ranks: smaller tiles
   ahead: 0, // seconds by which the clock of this browser is ahead of relay-client's
   lostAt: undefined, // the time of the last update, if relay-client no longer answers
@@ -34,15 +36,19 @@ export const keyOf = (node, { port }) => `${node.agent} ${port}`;
 /** Returns the label of a rank that may have ended. */
 export const labelOfKey = (key) => labels.get(key) ?? `port ${key.split(' ').at(-1)}`;
 
+/** Returns whether the client that holds a rank has no connection, so that nobody can let the rank continue. */
+export const isClientGone = ({ holder }) => Boolean(holder?.endsWith(' (not connected)'));
+
 export function kindOf(node, target) {
   if (node.link !== 'connected') return 'lost';
+  if (target.kind === 'stopped' && isClientGone(target)) return 'abandoned';
   return target.kind === 'running' && target.holder ? 'debugged' : target.kind;
 }
 
 /** Returns the state of a rank as text. */
 export function describe(node, target) {
   if (node.link !== 'connected') return `no connection to its node (${node.link})`;
-  const holder = target.kind === 'running' && target.holder ? `, held by ${target.holder}` : '';
+  const holder = ['abandoned', 'debugged'].includes(kindOf(node, target)) ? `, held by ${target.holder}` : '';
   const reason = target.kind === 'stopped' && target.stop ? ` (${target.stop.reason})` : '';
   return `${target.text || STATES.unknown[1]}${reason}${holder}`;
 }
