@@ -204,6 +204,20 @@ async def test_filter(relay: LocalRelay, tab: Page) -> None:
         assert 3 == await tab.locator(".tile.faded").count()
 
 
+async def test_the_first_crash(relay: LocalRelay, tab: Page) -> None:
+    """It is on top of the stopped ranks and of the events, because it is often the cause of the others."""
+    async with running_job_of(relay, 4, 2) as job, served_page(relay) as page:
+        await opened(tab, page, 4)
+        for rank in (2, 0, 3):
+            job.change(rank, state="crashed", detail="KeyError: 'x'" if rank == 2 else "RuntimeError: aborted")
+            await until_labelled(tab, rank, "crashed: KeyError: 'x'" if rank == 2 else "crashed: RuntimeError: aborted")
+        await tab.locator("#crashes", has_text="ranks 0,3").wait_for()
+        assert ["rank 2", "rank 0", "rank 3"] == await tab.locator("#stopped button").all_inner_texts()
+        assert ["rank 2 on node-1 crashed: KeyError: 'x'", "ranks 0,3 crashed: RuntimeError: aborted"] == (
+            await tab.locator("#crashes span").all_inner_texts()
+        )
+
+
 async def test_relay_client_exits(relay: LocalRelay, tab: Page) -> None:
     """The page states that relay-client has exited and when its states were true; they are grey and count no time."""
     async with AsyncExitStack() as stack:

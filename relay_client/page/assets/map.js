@@ -107,7 +107,7 @@ function updateStrip(kind, nodes) {
   show(element.firstChild,
     make('span', { class: `badge ${state}`, 'aria-hidden': 'true' }, STATES[state]?.[0] ?? '·'),
     `${plural(nodes.length, 'node')}, ${count ? `${plural(count, 'rank')}${between}${STATES[state][1]}` : 'no ranks'}${ended ? '; others have ended' : ''}`,
-    numbers.includes(undefined) ? '' : make('span', { class: 'quiet' }, `node${numbers.length === 1 ? '' : 's'} ${ranges(numbers)}`));
+    ' ', numbers.includes(undefined) ? '' : make('span', { class: 'quiet' }, `node${numbers.length === 1 ? '' : 's'} ${ranges(numbers)}`));
   showItems(element.lastChild, element.open ? nodes.map(cardItem) : []);
 }
 

@@ -73,9 +73,11 @@ function stoppedRow(node, target, kind) {
     make('span', { class: 'why' }, about, about && who ? ', ' : '', isClientGone(target) ? make('strong', {}, who) : who));
 }
 
-/** Shows the crashed ranks, then the stopped ones; first those whose client is gone. */
+/** Shows the crashed ranks in the order of their crashes, then the stopped ones; first those whose client is gone. */
 export function showStopped() {
   const rows = ['crashed', 'abandoned', 'stopped'].flatMap((wanted) => [...ranks()].filter(([, , kind]) => kind === wanted));
+  const crashedAt = ([, target, kind]) => (kind === 'crashed' ? target.since ?? 0 : Infinity);
+  rows.sort((one, other) => (crashedAt(one) < crashedAt(other) ? -1 : Number(crashedAt(one) > crashedAt(other))));
   const items = rows.slice(0, MAX_ROWS).map((row) => {
     const [node, target, kind] = row;
     const { place, text, stop, since, holder } = target;
