@@ -69,7 +69,9 @@ async def page(stage: Stage, *, quick: bool) -> list[Row]:
 
 
 async def _open(tab: Page, link: str) -> None:
+    """Open the page, and show all ranks, although those that are running are folded at first."""
     await tab.goto(link)
+    await tab.locator("#nodes summary", has_text=f"{RANKS} ranks running").click()
     await tab.locator(".tile").nth(RANKS - 1).wait_for()
 
 
