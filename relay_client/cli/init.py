@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relay_client.cli.common import (
     PROGRAM,
@@ -19,18 +19,18 @@ from relay_client.cli.common import (
     add_folder,
     add_verbose,
     quiet_logging,
-    run_with_tunnels,
 )
 from relay_client.cli.forward import add_options
+from relay_client.cli.inspection.asking import add_client, performing
 from relay_client.ui.text import parse_ports, parse_ranks
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.program.options import access_settings, argument_type
 from relay_core.value_parsers import escape_controls, format_ranges, named, parse_port
 
 if TYPE_CHECKING:
-    from relay_client.agents.tunnels import Tunnels
     from relay_client.editor_setup.entries import Entry
     from relay_client.editor_setup.vscode import Places
+    from relay_client.verbs.verb import Answer
     from relay_core.agent_api.announcement import TargetInfo
 
 __all__ = ["add_parser", "unified_diff"]
@@ -72,6 +72,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         default=False,
         help="use the ports and ranks of the currently registered processes",
     )
+    add_client(parser)
     add_folder(parser)
     parser.add_argument("--write", action="store_true", default=False, help="write the changes to VS Code's files")
 
@@ -120,19 +121,23 @@ def _all_ranks(arguments: argparse.Namespace) -> list[Entry]:
 
 def _registered(arguments: argparse.Namespace) -> list[TargetInfo]:
     """Return the targets of all agents, as `relay-client targets` lists them."""
-    found: list[TargetInfo] | None = None
+    from relay_client.verbs.targets import Targets
+    from relay_core.agent_api.announcement import TargetInfo
+    from relay_core.program.run import run_until_stopped
 
-    async def search(tunnels: Tunnels) -> None:
-        nonlocal found
-        async with tunnels:
-            await tunnels.discover_all()
-            found = [target for agent in tunnels.roster for target in agent.targets]
+    answer: Answer | None = None
+
+    async def search() -> None:
+        nonlocal answer
+        async with performing(arguments) as perform:
+            answer = await perform(Targets())
 
     quiet_logging(arguments)
-    run_with_tunnels(arguments, search)
-    if found is None:  # Ctrl-C
+    run_until_stopped(search())
+    if answer is None:  # Ctrl-C
         raise KeyboardInterrupt
-    return found
+    listed: Any = answer.data
+    return [TargetInfo(each["port"], each["rank"]) for each in listed["targets"]]
 
 
 # VS Code's files: read, shown with their changes, and written.

@@ -1,23 +1,30 @@
-"""`relay-client wait`: blocks a script until ranks are registered or in a given state."""
+"""`relay-client wait`: blocks a script until ranks are registered or in a given state.
+
+A running relay-client on the same hybrid connection has tunnels to all agents, so the command follows its state.
+Without one, the command searches for the agents itself.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, parse_positive_duration, run_with_tunnels
-from relay_client.ui.rank_view import rank_view
+from relay_client.cli.common import Commands, add_command, make_tunnels, parse_positive_duration
+from relay_client.cli.inspection.asking import add_client, find_client
+from relay_client.ui.rank_view import Kind, rank_view
 from relay_client.ui.text import format_ranks, parse_ranks
-from relay_core.agent_api.announcement import State, TargetInfo
+from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 from relay_core.errors import NoListener, RelayDebugError, TimedOut
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.program.options import argument_type
 from relay_core.value_parsers import named
 
 if TYPE_CHECKING:
-    from relay_client.agents.tunnels import Tunnels
+    from relay_client.control.client import ControlClient
+    from relay_client.control.state import Status
 
 __all__ = ["STATES", "add_parser", "missing_ranks", "waiting_text"]
 
@@ -60,20 +67,23 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="TIME",
         help="time to wait, such as 90, 90s, 10m or 2h (default: %(default)s)",
     )
+    add_client(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Wait, and return the exit status."""
     with named("--ranks"):
         ranks = parse_ranks(arguments.ranks)
+    from relay_core.program.run import run_until_stopped
+
     done = False
 
-    async def wait(tunnels: Tunnels) -> None:
+    async def wait() -> None:
         nonlocal done
-        await _wait_for_ranks(tunnels, ranks, state=arguments.state, within=arguments.timeout)
+        await _wait_for_ranks(arguments, ranks, state=arguments.state, within=arguments.timeout)
         done = True
 
-    run_with_tunnels(arguments, wait)
+    run_until_stopped(wait())
     return 0 if done else INTERRUPTED
 
 
@@ -128,7 +138,7 @@ def _condition(target: TargetInfo) -> str:
     )
 
 
-async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str, within: float) -> None:
+async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *, state: str, within: float) -> None:
     """Wait until all ranks have a target in a state.
 
     Raises:
@@ -137,24 +147,73 @@ async def _wait_for_ranks(tunnels: Tunnels, ranks: Sequence[int], *, state: str,
     """
     from relay_core.compat import TIMEOUT_ERRORS, timeout
 
-    def targets() -> list[TargetInfo]:
-        return [claim.target for claim in tunnels.reachable_targets()]
+    targets: list[TargetInfo] = []
 
     def missing() -> list[int]:
-        return missing_ranks(ranks, targets(), state)
+        return missing_ranks(ranks, targets, state)
+
+    def is_reached(found: list[TargetInfo]) -> bool:
+        targets[:] = found
+        return not missing()
 
     def show_waiting(why: RelayDebugError) -> None:
-        logger.info("%s", waiting_text(missing(), targets(), state, why))
+        logger.info("%s", waiting_text(missing(), targets, state, why))
 
-    async with tunnels:
+    async with contextlib.AsyncExitStack() as stack:
+        client = await find_client(arguments, stack)
+        tunnels = None if client else await stack.enter_async_context(await make_tunnels(arguments))
         try:
             async with timeout(within):
-                await tunnels.search.wait_for(lambda: None if missing() else True, show_waiting)
+                if client is not None:
+                    await _wait_in(client, is_reached, show_waiting)
+                if tunnels is not None:
+                    reachable, search = tunnels.reachable_targets, tunnels.search
+                    await search.wait_for(
+                        lambda: is_reached([claim.target for claim in reachable()]) or None, show_waiting
+                    )
         except TIMEOUT_ERRORS:
             raise TimedOut(
                 f"{format_ranks(missing())} did not {_verb_for(state)} within {within:g} s",
                 hint="run 'relay-client targets' to see what is registered",
             ) from None
+
+
+async def _wait_in(
+    client: ControlClient,
+    is_reached: Callable[[list[TargetInfo]], bool],
+    show_waiting: Callable[[RelayDebugError], None],
+) -> None:
+    """Wait until a running relay-client has the targets; call `show_waiting` when the answer of `is_reached` is no.
+
+    Raises:
+        ClientExited: the relay-client has exited.
+    """
+    from relay_client.control.client import ClientExited
+    from relay_client.control.messages import GetStatus, Subscribe
+
+    status, shown = await client.request(Subscribe()), None
+    events = client.events()
+    while not is_reached(found := _reachable(status)):
+        if found != shown:
+            show_waiting(NoListener(f"no agent is listening on '{client.about.hc}'"))
+        shown = found
+        if await anext(events, None) is None:
+            raise ClientExited("the relay-client has exited")
+        status = await client.request(GetStatus())
+
+
+def _reachable(status: Status) -> list[TargetInfo]:
+    return [
+        TargetInfo(
+            target.port,
+            target.rank,
+            state=State(target.state or ""),
+            attachment=Attachment(target.holder) if target.holder else None,
+        )
+        for node in status.nodes
+        for target in node.targets
+        if node.link == "connected" and target.kind != Kind.UNREACHABLE.value
+    ]
 
 
 def _verb_for(state: str) -> str:

@@ -162,7 +162,7 @@ async def test_attach_through_the_running_client(relay: LocalRelay, env: dict[st
             await asyncio.wait_for(reader.read(), DEADLINE)
         writer.close()
         finished = await run("relay_client", "release", "3", env=here)
-        assert (1, True) == (finished.status, "no debugger is attached to rank 3" in finished.stderr)
+        assert (18, True) == (finished.status, "no debugger is attached to rank 3" in finished.stderr)
 
 
 async def test_attach_to_a_rank_that_is_not_there(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
@@ -336,3 +336,45 @@ async def test_release_ends_a_session_with_its_reason(relay: LocalRelay, tmp_pat
                 await session.client.wait_for_event("terminated", within=DEADLINE)
         assert "the rank was released on request; the job continues without a debugger" in output
         assert 0 == (await job.finish()).status
+
+
+async def test_wait_without_credentials(relay: LocalRelay, env: dict[str, str], here: dict[str, str]) -> None:
+    """`wait` follows the ranks that a running relay-client knows, and ends as soon as they are in the state."""
+    port = free_port()
+    async with (
+        node_of(relay, port, rank=2, state="running") as node,
+        program("relay_client", "--ports", str(port), env=env) as client,
+    ):
+        await client.line("ready on")
+        async with program("relay_client", "wait", "--ranks", "2", "--state", "crashed", env=here) as waiting:
+            await waiting.line("waiting for rank 2 to crash; rank 2 running")
+            node.change(port, state="crashed", detail="ValueError: no")
+            assert (await waiting.finish()).status == 0
+        late = await run("relay_client", "wait", "--ranks", "2-3", "--timeout", "0.5", env=here)
+        assert (14, True) == (late.status, "error: rank 3 did not register within 0.5 s" in late.stderr)
+
+
+async def test_wait_outlives_no_client(env: dict[str, str], here: dict[str, str]) -> None:
+    """`wait` fails if the relay-client that it follows exits."""
+    async with program("relay_client", "--ports", str(free_port()), env=env) as client:
+        await client.line("ready on")
+        async with program("relay_client", "wait", "--ranks", "0", env=here) as waiting:
+            await waiting.line("waiting for rank 0 to register: no agent is listening on 'myhc'")
+            client.process.send_signal(signal.SIGINT)
+            finished = await waiting.finish()
+    assert (12, True) == (finished.status, "error: the relay-client has exited" in finished.stderr)
+
+
+async def test_init_without_credentials(
+    relay: LocalRelay, env: dict[str, str], here: dict[str, str], tmp_path: Path
+) -> None:
+    """`init --from-targets` configures the ranks that a running relay-client finds."""
+    port = free_port()
+    async with (
+        node_of(relay, port, rank=2),
+        program("relay_client", "--ports", str(port), env=env) as client,
+    ):
+        await client.line("ready on")
+        finished = await run("relay_client", "init", "zed", "--from-targets", "--folder", str(tmp_path), env=here)
+    assert 0 == finished.status, finished.stderr
+    assert f'"port": {port}' in finished.stdout

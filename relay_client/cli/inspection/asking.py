@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from relay_client.control.state import ClientId
     from relay_client.verbs.verb import Session
 
-__all__ = ["Perform", "add_client", "ask", "performing", "show"]
+__all__ = ["Perform", "add_client", "ask", "find_client", "performing", "show"]
 
 Perform = Callable[[Verb], Awaitable[Answer]]
 
@@ -79,7 +79,7 @@ async def performing(arguments: argparse.Namespace) -> AsyncIterator[Perform]:
         UsageError: several relay-clients are running, and the command line and the environment select none of them.
     """
     async with contextlib.AsyncExitStack() as stack:
-        client = await _find(arguments, stack)
+        client = await find_client(arguments, stack)
         session: Session | None = None
 
         async def perform(request: Verb) -> Answer:
@@ -112,8 +112,12 @@ async def _own_session(arguments: argparse.Namespace, stack: contextlib.AsyncExi
     return Session(tunnels)
 
 
-async def _find(arguments: argparse.Namespace, stack: contextlib.AsyncExitStack) -> ControlClient | None:
-    """Return the running relay-client to use, or None."""
+async def find_client(arguments: argparse.Namespace, stack: contextlib.AsyncExitStack) -> ControlClient | None:
+    """Return the running relay-client to use, connected while `stack` is open; None if there is none.
+
+    Raises:
+        NoClient, UsageError: as of `performing`.
+    """
     from relay_client.control.client import running_clients
 
     found = await running_clients()
