@@ -64,14 +64,14 @@ class ProgramParser(argparse.ArgumentParser):
         self.error(f"no such command: '{value}'. hint: {hint}")
 
     def _unknown_options(self) -> Iterator[str]:
-        """Yield the unknown long options of this parser's own part of the command line."""
+        """Yield the unknown long options of this parser's own part of the command line, also those with one dash."""
         known, commands = self._option_string_actions, self._commands()
         for text in self._given:
             if text == "--" or text in commands:
                 return
             name = text.partition("=")[0]
             is_prefix = self.allow_abbrev and any(option.startswith(name) for option in known)
-            if text.startswith("--") and name not in known and not is_prefix:
+            if f"-{name}" in known or (text.startswith("--") and name not in known and not is_prefix):
                 yield text
 
     def _commands(self) -> set[str]:

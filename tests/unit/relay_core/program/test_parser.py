@@ -45,6 +45,7 @@ def error_of(capfd: pytest.CaptureFixture[str], *argv: str) -> list[str]:
         ("copy --form a", "prog copy: error: no such option: --form. hint: did you mean --from?"),
         ("copy --from a --dept=1 --deth=1", "prog copy: error: no such option: --deth. hint: did you mean --depth?"),
         ("copy --from a -x", "prog copy: error: no such option: -x. hint: run 'prog copy --help' to list the options"),
+        ("-size 3", "prog: error: no such option: -size. hint: did you mean --size?"),
         ("copy --from a b", "prog copy: error: unexpected argument: 'b'"),
         ("copy", "prog copy: error: the following arguments are required: --from"),
     ],
