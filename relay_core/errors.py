@@ -18,7 +18,8 @@ connection strings.
     ├── ConnectionLost             12   an established connection closed unexpectedly
     ├── ProtocolError              13   the peer violated the protocol
     ├── TimedOut                   14   an awaited event did not happen in time
-    └── NoClient                   15   no matching relay-client is running
+    ├── NoClient                   15   no matching relay-client is running
+    └── NothingToRelease           18   no debugger of the relay-client holds the rank
 
 The codes themselves, including those that are not errors, are in `relay_core.exit_codes`.
 """
@@ -36,6 +37,7 @@ __all__ = [
     "LocalPortInUse",
     "NoClient",
     "NoListener",
+    "NothingToRelease",
     "ProtocolError",
     "Rejected",
     "RelayDebugError",
@@ -221,3 +223,9 @@ class NoClient(RelayDebugError):
     """No relay-client of this user is running, or none that matches."""
 
     exit_code = exit_codes.NO_CLIENT
+
+
+class NothingToRelease(RelayDebugError):
+    """No debugger holds the rank, or another user's does."""
+
+    exit_code = exit_codes.NOTHING_TO_RELEASE

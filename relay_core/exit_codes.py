@@ -15,6 +15,9 @@ __all__ = [
     "HYBRID_CONNECTION_NOT_FOUND",
     "INTERRUPTED",
     "LOCAL_PORT_IN_USE",
+    "NOTHING_TO_RELEASE",
+    "NOT_EXECUTABLE",
+    "NOT_FOUND",
     "NO_CLIENT",
     "NO_LISTENER",
     "NO_VALUE",
@@ -66,6 +69,12 @@ HANG_FOUND: Final = 16
 """`relay-client hang`: ranks are waiting in a collective operation. This is a result, not an error."""
 NO_VALUE: Final = 17
 """`relay-client eval` and `diff`: no rank has a value of the expression."""
+NOTHING_TO_RELEASE: Final = 18
+"""`relay-client release`: no debugger of this relay-client holds the rank."""
+NOT_EXECUTABLE: Final = 126
+"""`relay-agent run`: the command cannot be executed, as of shells (POSIX, Shell Command Language, 2.8.2)."""
+NOT_FOUND: Final = 127
+"""`relay-agent run`: the command does not exist, as of shells."""
 INTERRUPTED: Final = 130
 """128 + SIGINT: a second Ctrl-C stopped the program, or the first Ctrl-C stopped a command that only waits for
 something."""

@@ -31,14 +31,12 @@ from relay_agent.settings.table import SETTINGS, Setting
 from relay_agent.stderr import write_line
 from relay_core.access_settings import ACCESS_OPTIONS, CONNECTION_STRING_SECRET_VARIABLE, CONNECTION_STRING_VARIABLE
 from relay_core.errors import ConfigurationError, RelayDebugError, UsageError
+from relay_core.exit_codes import NOT_EXECUTABLE, NOT_FOUND
 from relay_core.program.console import print_error
 from relay_core.program.options import access_settings, add_access_options
 from relay_core.value_parsers import read_flag
 
 __all__ = ["add_parser", "job_environment", "run"]
-
-NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""Exit statuses that shells use for a command that cannot be started (POSIX, Shell Command Language, 2.8.2)."""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:

@@ -46,7 +46,7 @@ from relay_client.ui.text import format_ports
 from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import Attachment
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.errors import LocalPortInUse, NoListener, RelayDebugError, UsageError
+from relay_core.errors import LocalPortInUse, NoListener, NothingToRelease, RelayDebugError, UsageError
 from relay_core.value_parsers import format_ranges, is_port
 
 __all__ = ["ControlService", "Subscriber"]
@@ -320,11 +320,11 @@ class ControlService:
         return [target.attachment for target in targets if target.attachment is not None]
 
 
-def _nothing_to_release(label: str, holder: str | None) -> RelayDebugError:
+def _nothing_to_release(label: str, holder: str | None) -> NothingToRelease:
     if holder is not None:
-        return RelayDebugError(
+        return NothingToRelease(
             f"{label} is held by {holder}, not through this relay-client", hint="ask that user to disconnect"
         )
-    return RelayDebugError(
+    return NothingToRelease(
         f"no debugger is attached to {label}", hint="run 'relay-client status' to list the ranks that are held"
     )

@@ -74,7 +74,7 @@ async def test_it_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
     ):
         await second.line("ready on")
         refused = await run("relay_client", "release", "0", env=elsewhere)
-        assert (1, True) == (refused.status, "ask that user to disconnect" in refused.stderr)
+        assert (18, True) == (refused.status, "ask that user to disconnect" in refused.stderr)
         client.process.kill()
         await second.line("(not connected)")
         assert " (not connected) for " in (await run("relay_client", "status", env=elsewhere)).stdout
