@@ -384,12 +384,12 @@ def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_thre
         name += f" on {first.host}"
     if first.main is None:
         return [(f"{name}: no stack: {first.stacks.error or 'no reason given'}", "bold red")]
-    note = f"; variables of {label(first, found.shared)}" if with_locals and len(found.processes) > 1 else ""
+    notes = [f"reported by {found.reported_by}"] if found.reported_by != stacks.HELPER_THREAD else []
+    if with_locals and len(found.processes) > 1:
+        notes.append(f"variables of {label(first, found.shared)}")
     state = f", {found.state}," if found.state else ""
-    lines = [
-        (f"{name}{state} in {found.place or 'no Python code'}", "bold"),
-        (f"  reported by {found.reported_by}{note}", "dim"),
-    ]
+    lines = [(f"{name}{state} in {found.place or 'no Python code'}", "bold")]
+    lines += [(f"  {'; '.join(notes)}", "dim")] if notes else []
     shown = first.stacks.threads if all_threads else first.shown
     for thread in shown:
         if len(shown) > 1 or all_threads:

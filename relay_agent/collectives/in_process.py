@@ -13,7 +13,7 @@ from relay_agent.stacks.in_process import collect as collect_stacks
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives, is_collective
 from relay_core.agent_api.members import count, items, mapping, text
-from relay_core.agent_api.stacks import Frame, ProcessStacks, is_library
+from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, is_library
 
 __all__ = ["activity", "collect", "with_call_places"]
 
@@ -149,5 +149,5 @@ def collect() -> ProcessCollectives:
         groups=with_call_places(recorded.groups, main[0].frames if main else ()),
         problem=recorded.problem,
         activity=activity(),
-        stacks=ProcessStacks(how="helper thread", threads=main),
+        stacks=ProcessStacks(how=HELPER_THREAD, threads=main),
     )

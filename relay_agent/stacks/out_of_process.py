@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from relay_agent.stacks.in_process import is_helper
-from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 
@@ -88,7 +88,7 @@ async def stacks_of(
         The stacks, or the reasons of all failures; the caller fills in port and rank.
     """
     methods: dict[str, Callable[[], Awaitable[list[ThreadStack]]]] = {
-        "helper thread": partial(_ask_helper, ask, budget),
+        HELPER_THREAD: partial(_ask_helper, ask, budget),
         "faulthandler": partial(_ask_by_signal, pid, dump),
         "py-spy": partial(_ask_py_spy, pid, with_locals=locals),
     }

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["Frame", "NodeStacks", "ProcessStacks", "ThreadStack", "is_library"]
+__all__ = ["HELPER_THREAD", "Frame", "NodeStacks", "ProcessStacks", "ThreadStack", "is_library"]
 
+HELPER_THREAD = "helper thread"
+"""The usual method by which a process is asked for its stacks."""
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")
 """Parts of the paths of installed code; every other file is the user's."""
 

@@ -51,12 +51,10 @@ def test_odd_ranks_first():
     ]
     assert show_stacks(replies) == (
         "rank 3 on node0 in read dataset.py:51\n"
-        "  reported by helper thread\n"
         "    /job/train.py:90 <module>\n"
         "    /job/dataset.py:51 read\n"
         "\n"
         "14 ranks (0-2,4-14) in all_reduce distributed_c10d.py:2501, called in step model.py:88\n"
-        "  reported by helper thread\n"
         "    /job/train.py:90 <module>\n"
         "    /job/model.py:88 step\n"
         f"    {TORCH}:2501 all_reduce"
@@ -141,7 +139,7 @@ def test_variables_on_request():
     replies = [reply(waiting(4), waiting(2))]
     assert "loss" not in show_stacks(replies)
     text = show_stacks(replies, locals=True)
-    assert "  reported by helper thread; variables of rank 2\n" in text
+    assert "\n  variables of rank 2\n" in text
     assert "    /job/model.py:88 step\n        loss = 0.2\n" in text
 
 
@@ -149,7 +147,7 @@ def test_frames_of_the_debugger_are_not_shown():
     """A thread at a breakpoint shows the line of the breakpoint, not how the debugger waits."""
     stop = frame("/x/site-packages/debugpy/_vendored/pydevd/pydevd.py", 2199, "do_wait_suspend")
     text = show_stacks([reply(process(0, frame("/job/a.py", 1, "f"), stop, stop))])
-    assert text.endswith("rank 0 in f a.py:1\n  reported by helper thread\n    /job/a.py:1 f")
+    assert text.endswith("rank 0 in f a.py:1\n    /job/a.py:1 f")
 
 
 def test_processes_without_ranks():
@@ -233,7 +231,6 @@ def test_thread_at_a_breakpoint():
     assert ["rank 0", "rank 1"] == labels(*processes)
     assert ["Dummy-6", "MainThread"] == [found.halted.name for found in read_replies([reply(*processes)])]
     assert show_stacks([reply(processes[0])]).splitlines()[1:] == [
-        "  reported by helper thread",
         "  thread MainThread",
         "    /job/train.py:90 <module>",
         "    /job/model.py:88 step",
