@@ -147,8 +147,9 @@ def run_until_stopped(coroutine: Coroutine[Any, Any, Any], *, closing: str = "")
         timer.daemon = True
         timer.start()
 
-    with contextlib.suppress(KeyboardInterrupt):  # on Windows, where event loops have no signal handlers
-        run(_run(coroutine, closing, force))
+    main = _run(coroutine, closing, force)
+    with contextlib.closing(coroutine), contextlib.closing(main), contextlib.suppress(KeyboardInterrupt):
+        run(main)  # Ctrl-C raises before the event loop has its signal handlers, and on Windows, which has none
     return status
 
 

@@ -2,6 +2,8 @@
 
 import signal
 import socket
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -30,6 +32,24 @@ def assert_one_sentence(finished: Finished, program_name: str, status: int, *par
 def good(relay: LocalRelay) -> dict[str, str]:
     """The environment of a client that is set up well."""
     return {"RELAY_CONNECTION_STRING": relay.connection_string("send"), "RELAY_CA_FILE": str(relay.ca_file)}
+
+
+def test_ctrl_c_during_the_imports() -> None:
+    """Ctrl-C ends relay-client silently before it has imported its modules."""
+    code = """
+import signal, sys
+
+class Interrupt:
+    def find_spec(name, path=None, target=None):
+        if name == "argparse":
+            signal.raise_signal(signal.SIGINT)
+
+sys.modules.pop("argparse", None)
+sys.meta_path.insert(0, Interrupt)
+import relay_client.__main__
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (-signal.SIGINT, b"", b"") == (ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.mark.parametrize(

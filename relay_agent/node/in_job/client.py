@@ -201,13 +201,17 @@ class NodeClient:
         self._registration["sources"] = {**self._registration["sources"], file: digest}
 
     def leave(self) -> None:
-        """Deregister, and wait until the agent has delivered the last bytes; in a forked child, do nothing."""
+        """Deregister, and wait until the agent has delivered the last bytes; in a forked child, do nothing.
+
+        Ctrl-C ends the wait.
+        """
         if not self.is_mine or self._leaving:
             return
         self._leaving = True
-        self._gate.acquire(timeout=LEAVE_TIMEOUT)  # lets a start in progress complete, and prevents any other
-        if self._send({"leave": True, "error": _uncaught()}):
-            self._done.wait(LEAVE_TIMEOUT)
+        with contextlib.suppress(KeyboardInterrupt):
+            self._gate.acquire(timeout=LEAVE_TIMEOUT)  # lets a start in progress complete, and prevents any other
+            if self._send({"leave": True, "error": _uncaught()}):
+                self._done.wait(LEAVE_TIMEOUT)
 
     # The helper thread:
 

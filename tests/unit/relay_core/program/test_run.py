@@ -60,3 +60,21 @@ async def test_one_signal_stops(loop: str) -> None:
         assert f"ready in {loop}" == await running.line()
         running.process.send_signal(signal.SIGINT)
         assert (0, ["cancelled"], "") == await running.finish()
+
+
+async def test_a_signal_before_the_event_loop_runs() -> None:
+    """Ctrl-C while a program starts ends it with status 0, and no coroutine is reported as never awaited."""
+    code = """
+import gc, signal
+from relay_core.program import run
+
+async def body():
+    print("not reached")
+
+run.gc.freeze = lambda: signal.raise_signal(signal.SIGINT)
+status = run.run_until_stopped(body())
+gc.collect()
+sys.exit(status)
+"""
+    async with job(code) as running:
+        assert (0, [], "") == await running.finish()

@@ -380,3 +380,23 @@ async def test_agent_of_a_job_that_ends_before_it_registers(relay, node):
     await output_of(code, **patient(node.parent), **settings(relay, node))  # until its stderr has ended
     assert agents_on(node) == []
     assert not node.exists()
+
+
+async def test_ctrl_c_ends_the_wait_for_the_last_bytes(relay, node):
+    """Ctrl-C ends a job that waits for its agent at exit, without a traceback."""
+    code = LISTEN + (
+        "import signal, threading\n"
+        "def interrupt():\n"
+        "    while not client._done._cond._waiters: time.sleep(0.001)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt, daemon=True).start()\n"
+        "sys.stdin.readline()\n"
+    )
+    async with job(code, **settings(relay, node)) as running:
+        agent = agent_of(await running.line())
+        await suspend(agent)
+        running.process.stdin.write(b"\n")
+        assert await gone(running.pid)
+        os.kill(agent, signal.SIGKILL)  # it has the job's stderr, too
+        status, output, errors = await running.finish()
+        assert (0, [], False) == (status, output, "leave" in errors)
