@@ -20,6 +20,7 @@ from relay_core.value_parsers import format_ranges
 __all__ = [
     "AgentEvent",
     "EventLog",
+    "LeadsTo",
     "agent_events",
     "attachment_texts",
     "conflict_text",
@@ -52,8 +53,16 @@ class AgentEvent:
     """True if the user should act now, in which case the terminal bell rings."""
 
 
+LeadsTo = Callable[[int], bool]
+"""Returns whether a port on this machine leads to a logical port."""
+
+
 def agent_events(
-    before: AgentInfo | None, after: AgentInfo, now: float, former: Collection[TargetInfo] = ()
+    before: AgentInfo | None,
+    after: AgentInfo,
+    now: float,
+    former: Collection[TargetInfo] = (),
+    leads_to: LeadsTo = lambda _port: True,
 ) -> Iterator[AgentEvent]:
     """Yield the changes between two announcements of an agent, or a description of the whole agent if it is new.
 
@@ -63,10 +72,11 @@ def agent_events(
         now: Unix time.
         former: Targets from earlier announcements. A target that has ended is shown with its port if one of these
             targets has the same name.
+        leads_to: Whether F5 can attach to a target.
     """
     if before is None:
         yield AgentEvent(f"found an agent: {describe_agent(after, now)}")
-        yield from _crashes(after.targets, after, now)
+        yield from _crashes(after.targets, after, now, leads_to)
         if after.run_url and not after.node_rank:  # once for all nodes of a job
             yield AgentEvent(f"run {after.run}: {after.run_url}")
         return
@@ -82,9 +92,9 @@ def agent_events(
     if added:
         yield AgentEvent(f"{after.host} also serves {_ports(added)}{_details(added, now)}")
     for port in sorted(old.keys() & new.keys()):
-        yield from _changes(old[port], new[port], after, now)
+        yield from _changes(old[port], new[port], after, now, leads_to)
     changed = [new[port] for port in sorted(new.keys() & old.keys()) if _has_new_state(old[port], new[port])]
-    yield from _crashes([*changed, *added], after, now)
+    yield from _crashes([*changed, *added], after, now, leads_to)
     if after.forwards != before.forwards:
         forwards = f"now forwards {format_ports(after.forwards)}" if after.forwards else "no longer forwards any port"
         yield AgentEvent(f"{after.host} {forwards}")
@@ -101,7 +111,7 @@ def _endings(before: AgentInfo, after: AgentInfo, shared: Collection[str]) -> It
             yield AgentEvent(f"{name}{_pid(ending)} {how_ended(ending)}")
 
 
-def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> Iterator[AgentEvent]:
+def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float, leads_to: LeadsTo) -> Iterator[AgentEvent]:
     where = name_with_node(new, agent)
     if old.pid != new.pid:
         yield AgentEvent(f"{where} was restarted: pid {old.pid} -> {new.pid}")
@@ -112,8 +122,7 @@ def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float) -> 
     if not _has_new_state(old, new) or _needs_attention(new):
         return
     if new.state is State.WAITING:
-        hint = f"press F5 to attach to port {new.port}{_within(new, now)}"
-        yield AgentEvent(f"{where} {rank_view(new).clause}: {hint}")
+        yield AgentEvent(f"{where} {rank_view(new).clause}: {_how_to_attach(new, now, leads_to)}")
     elif new.state is State.RUNNING and old.state in {State.WAITING, State.CRASHED}:
         yield AgentEvent(f"{where} is running")
 
@@ -135,24 +144,27 @@ def _has_new_state(old: TargetInfo, new: TargetInfo) -> bool:
     return (new.state, new.detail, new.pid) != (old.state, old.detail, old.pid)
 
 
-def _crashes(changed: Iterable[TargetInfo], agent: AgentInfo, now: float) -> Iterator[AgentEvent]:
+def _crashes(changed: Iterable[TargetInfo], agent: AgentInfo, now: float, leads_to: LeadsTo) -> Iterator[AgentEvent]:
     """Yield one event about all crashes in an announcement, with the first cause."""
     crashed = sorted(filter(_needs_attention, changed), key=lambda one: (is_consequence(one.detail), one.since or now))
     if not crashed:
         return
     first, *others = crashed
-    text = f"{name_with_node(first, agent)} {rank_view(first).clause}; press F5 to attach to port {first.port}"
-    text += _within(first, now)
+    text = f"{name_with_node(first, agent)} {rank_view(first).clause}; {_how_to_attach(first, now, leads_to)}"
     if others:
         text += f"; {_ranks(others)} crashed as well"
     yield AgentEvent(text, is_warning=True, is_alarm=True)
 
 
-def _within(target: TargetInfo, now: float) -> str:
+def _how_to_attach(target: TargetInfo, now: float, leads_to: LeadsTo) -> str:
+    what = f"press F5 to attach to port {target.port}"
+    if not leads_to(target.port):
+        which = f"--ports {target.port}" if target.rank is None else f"attach {target.rank}"
+        what = f"to attach, run 'relay-client {which}'"
     if target.until is None:
-        return ""
+        return what
     left = target.until - now
-    return f" within {duration(left + MINUTE / 2 if left > MINUTE else round(left))}"
+    return f"{what} within {duration(left + MINUTE / 2 if left > MINUTE else round(left))}"
 
 
 def describe_agent(agent: AgentInfo, now: float) -> str:
@@ -273,11 +285,12 @@ class EventLog:
         agent = self.roster.agent(agent_id)
         return agent.name if agent else f"agent/{agent_id[:8]}"
 
-    def announced(self, info: AgentInfo) -> None:
-        """Store an announcement in the roster and log what has changed."""
+    def announced(self, info: AgentInfo, leads_to: LeadsTo = lambda _port: True) -> None:
+        """Store an announcement in the roster and log what has changed, with how to attach."""
         now = time.time()
         before = self.roster.put(info, now)
-        events = list(islice(agent_events(before, info, now, self.roster.former_targets(info.id)), MAX_LINES + 1))
+        former = self.roster.former_targets(info.id)
+        events = list(islice(agent_events(before, info, now, former, leads_to), MAX_LINES + 1))
         is_alarm = any(event.is_alarm for event in events)
         if len(events) > MAX_LINES:
             events = [AgentEvent(_many_changes(before, info), is_warning=is_alarm)]

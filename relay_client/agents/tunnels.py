@@ -38,7 +38,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from relay_client.agents.discovery import Begun, FamilyDiscovery
-from relay_client.agents.event_log import EventLog, describe_agent
+from relay_client.agents.event_log import EventLog, LeadsTo, describe_agent
 from relay_client.agents.roster import Claim, Destination, Roster, held_elsewhere
 from relay_client.agents.search import AgentSearch
 from relay_client.prefetch import ResponseCache
@@ -230,6 +230,8 @@ class Tunnels:
         self._closing = False
         self.on_change: Callable[[], None] = lambda: None
         """Called after each change to the agents, to what they serve, or to the tunnels."""
+        self.leads_to: LeadsTo = lambda _port: True
+        """Whether a port on this machine leads to a logical port, for hints in the log."""
 
     def __repr__(self) -> str:
         return f"<Tunnels {self._endpoint} agents={len(self._tunnels)}>"
@@ -480,7 +482,7 @@ class Tunnels:
         if before is not None and before.generation != info.generation:
             # A relay that has closed the agent's control channel may close the transports too.
             tunnel.replace_transport()
-        self._event_log.announced(info)
+        self._event_log.announced(info, self.leads_to)
         self._changed()
 
     def _end_killed(self, agent_id: AgentId, successor: AgentInfo) -> None:

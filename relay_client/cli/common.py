@@ -203,7 +203,8 @@ async def run_controlled(
             if ui_port is not None:
                 from relay_client.page.server import PageServer
 
-                await page.enter_async_context(PageServer(service, _print_link, ui_port))
+                server = await page.enter_async_context(PageServer(service, _print_link, ui_port))
+                forwarder.on_open = server.show_link
             waits = Waits(tunnels).keep()
             await first_completed(body, waits, _stop_on_request(service), _exit_when_idle(forwarder, idle_exit))
 

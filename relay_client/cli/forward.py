@@ -91,8 +91,8 @@ def _rare_options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     yield listening.add_argument(
         "--listen",
         action="store_true",
-        help="treat a program that is already using a port in --ports as your listening editor, even if this system "
-        "does not show which user is running it",
+        help="treat a program that is already using a port in --ports as your listening editor, even if it is not "
+        "debugpy or this system does not show which user is running it",
     )
     yield listening.add_argument(
         "--no-listen",
@@ -237,6 +237,7 @@ async def forward(
     forwarder = Forwarder(
         tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
     )
+    tunnels.leads_to = forwarder.leads_to
     body = _run_until_cancelled(tunnels, forwarder)
     watch = print_own_events if prints_events else None
     await run_controlled("forward", tunnels, forwarder, body, idle_exit=idle_exit, watch=watch, ui_port=ui_port)

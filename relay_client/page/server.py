@@ -155,7 +155,8 @@ class PageServer:
 
     Args:
         service: Answers the requests.
-        show_link: Called with each new link; the link must not reach a log.
+        show_link: Called by the method of this name, and after a link was used with a new one; the link must not reach
+            a log.
         port: The local port; 0 for a free one.
     """
 
@@ -194,11 +195,14 @@ class PageServer:
             self._port = server.port
             self._access = PageAccess(self._port, _secret)
             self._stack = stack.pop_all()
-        self._show_link(self._access.link)
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
         await self._stack.aclose()
+
+    def show_link(self) -> None:
+        """Show a link to the page."""
+        self._show_link(self._access.link)
 
     def _application(self) -> web.Application:
         application = web.Application(middlewares=[self._check], client_max_size=MAX_BODY)
@@ -256,7 +260,7 @@ class PageServer:
                 key = self._access.open_session(await request.text())
         if key is None:
             return _refusal(NO_SESSION)
-        self._show_link(self._access.link)
+        self.show_link()
         return web.json_response({"key": key})
 
     async def _updates(self, request: web.Request) -> web.StreamResponse:

@@ -40,8 +40,6 @@ from relay_core.socket_tables import ROOT, own_user, shared_tables
 __all__ = ["LOCAL_HOST", "Forwarder"]
 
 LOCAL_HOST = "127.0.0.1"
-DEBUGPY = "debugpy"
-"""Part of the name of the program with which VS Code listens."""
 LOCAL_HOST_IPV6 = "::1"
 """Programs whose settings name `localhost` may try this address first, and some try no other."""
 MAX_TRIES = 10
@@ -60,7 +58,8 @@ class Forwarder:
         tunnels: The tunnels to the agents.
         ports: The ports to open; a plain number N stands for local port N, which leads to logical port N.
         may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
-        trust_unknown: Whether the job may connect to a program even if this system does not show which user owns it.
+        trust_unknown: Whether the job may connect to a program even if this system does not show which user owns it, or
+            if it is not debugpy's adapter.
         allow_terminate: Whether an editor may terminate the job.
 
     Raises:
@@ -78,6 +77,8 @@ class Forwarder:
     ) -> None:
         self.on_change: Callable[[], None] = lambda: None
         """Called after each change to the ports and their connections."""
+        self.on_open: Callable[[], None] = lambda: None
+        """Called once all ports that were given are open."""
         self.connections = Connections(self._changed)
         """The connections to these ports."""
         self.job_sessions: list[JobConnection] = []
@@ -99,6 +100,7 @@ class Forwarder:
         except BaseException:
             await self.close()
             raise
+        self.on_open()
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
@@ -134,6 +136,11 @@ class Forwarder:
             for number in opened:
                 await self.close_port(number)
             raise
+
+    def leads_to(self, port: int) -> bool:
+        """Return whether one of the ports, open or still to be opened, leads to a logical port."""
+        destinations = [local.destination for local in (*self._ports, *self.ports)]
+        return any(each.port == port and not each.is_forward for each in destinations)
 
     async def open(self, local: LocalPort, *, may_reverse: bool = False) -> None:
         """Open one more port.
@@ -247,7 +254,7 @@ class Forwarder:
         """Log that the job will connect to the program that is listening on `port`.
 
         Raises:
-            LocalPortInUse: another user owns the program, or which user does is not shown or cannot be determined.
+            LocalPortInUse: the program is not a debugger, or another user owns it, or its user cannot be determined.
         """
         try:
             editor = editor_on(port)
@@ -255,24 +262,18 @@ class Forwarder:
             raise _in_use(port, f"a program whose user cannot be determined ({error.strerror})") from None
         if editor is Editor.FOREIGN:
             raise _in_use(port, "another user")
+        program = program_on(port)
+        by = f" by {program}" if program else ""
         if editor is Editor.OWN:
-            program = program_on(port)
-            level = logging.INFO if DEBUGPY in program or not program else logging.WARNING
-            by = f" by {program}" if program else ""
-            logger.log(
-                level,
-                "port %d is in use%s: if that is a listening editor, the job will connect to it; otherwise, stop it or "
-                "choose other ports with --ports",
-                port,
-                by,
-            )
+            logger.info("port %d is in use%s: the job will connect to this listening editor", port, by)
         elif self._trust_unknown:
-            logger.warning("port %d is in use by an unknown program: the job will connect to it", port)
+            logger.warning("port %d is in use%s: the job will connect to it", port, by or " by an unknown program")
         else:
+            hidden = ", and this system does not show which user's program is using it"
             raise LocalPortInUse(
-                f"port {port} on this machine is in use, and this system does not show which user's program is using "
-                "it",
-                hint="if it is your listening editor, add --listen; otherwise, choose other ports with --ports",
+                f"port {port} on this machine is in use{by or hidden}",
+                hint="if it is your listening editor, add --listen; otherwise, stop it or choose other ports with "
+                "--ports",
             )
 
     async def _listen(self, port: _OpenPort) -> list[LocalServer]:

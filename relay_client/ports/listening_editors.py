@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 
 PROC = Path("/proc")
+DEBUGPY = "debugpy"
+"""Part of the command line of debugpy's adapter, with which every editor listens."""
 
 
 def program_on(port: int) -> str:
@@ -74,7 +76,7 @@ def _name(pid: int) -> str:
             case [script, *_] if script[:1] not in {"", "-"}:
                 words = [Path(program).name, str(Path(*Path(script).parts[-2:]))]
             case _:
-                words = [Path(program).name]
+                words = [Path(program).name, *([DEBUGPY] if any(DEBUGPY in each for each in arguments) else [])]
         return printable(" ".join(words))
     return ""
 
@@ -132,8 +134,9 @@ async def carry_to_editor(
 # With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds that the port is in use, asks
 # the port's agent to make the job connect, and carries each stream that the agent then opens to the editor. The editor
 # must belong to this user: a debugger runs code in the job, so no other user's program may receive the job's
-# connection. The client checks the listener before it sends the request, and the accepted connection before it carries
-# any bytes.
+# connection. Nor may a program of this user that is not a debugger, such as a web server, unless the user insists
+# (`--listen`): the job's debugger would start, and the rank would be held, for a program that does not know what to do.
+# The client checks the listener before it sends the request, and the accepted connection before it carries any bytes.
 #
 #     FREE --port in use--> IN USE --an agent serves the port--> REQUESTED --last stream ended, editor closed--> FREE
 #
@@ -164,6 +167,7 @@ class Editor(enum.Enum):
     """What is known about the program that is listening on a local port."""
 
     OWN = "of this user"
+    OTHER = "of this user, but not debugpy's adapter"
     FOREIGN = "of another user"
     UNKNOWN = "this system does not show which user, or nothing is listening"
 
@@ -175,7 +179,8 @@ class ReverseForwarder:
         tunnels: The tunnels to the agents.
         port: The port on which the editor is listening, which is also the job's logical port.
         connections: The list that contains the editor while it waits, and the connections to the editor.
-        trust_unknown: Whether to treat a program as the editor even if this system does not show which user owns it.
+        trust_unknown: Whether to treat a program as the editor even if this system does not show which user owns it, or
+            if it is not debugpy's adapter.
         allow_terminate: Whether the editor may terminate the job.
     """
 
@@ -241,9 +246,11 @@ class ReverseForwarder:
         except OSError as error:
             self._log_once(f"cannot determine which user's program is listening: {error.strerror}")
             return False
-        if editor is Editor.FOREIGN:
-            self._log_once("another user's program is listening, so the job will not connect to it")
-        return editor is Editor.OWN or (editor is Editor.UNKNOWN and self._trust_unknown)
+        is_trusted = editor is Editor.OWN or (editor is not Editor.FOREIGN and self._trust_unknown)
+        if not is_trusted and editor is not Editor.UNKNOWN:
+            whose = "another user's program" if editor is Editor.FOREIGN else program_on(self._port)
+            self._log_once(f"{whose} is listening, so the job will not connect to it")
+        return is_trusted
 
     async def _serve(self) -> bool:
         """Make the job connect, and wait until the editor has finished; return True if the job cannot connect."""
@@ -345,7 +352,7 @@ def is_in_use(port: int) -> bool:
 
 
 def editor_on(port: int) -> Editor:
-    """Return which user's program is listening on a local port.
+    """Return whose program is listening on a local port.
 
     Raises:
         OSError: that cannot be determined at the moment.
@@ -356,4 +363,7 @@ def editor_on(port: int) -> Editor:
         owners = set()
     if not owners:
         return Editor.UNKNOWN
-    return Editor.OWN if owners == {own_user()} else Editor.FOREIGN
+    if owners != {own_user()}:
+        return Editor.FOREIGN
+    program = program_on(port)
+    return Editor.OWN if DEBUGPY in program or not program else Editor.OTHER

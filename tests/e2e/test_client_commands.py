@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -374,7 +375,7 @@ async def test_a_second_client_learns_the_holder_a_rank(relay: LocalRelay, env: 
 
 
 async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, str]) -> None:
-    """A port that an editor holds is reported as in use, and the job reaches the editor."""
+    """With --listen, a port that any program of this user holds is reported as in use, and the job reaches it."""
     greeted = asyncio.Event()
 
     async def editor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -388,13 +389,29 @@ async def test_a_listening_editor_is_dialled(relay: LocalRelay, env: dict[str, s
         server,
         process(port, "never") as rank,
         agent(relay, Node(rank), DiallingAgent) as dialling,
-        program("relay_client", "--ports", str(port), env=env) as client,
+        program("relay_client", "--listen", "--ports", str(port), env=env) as client,
     ):
-        await client.line(
-            f"(pid {os.getpid()}): if that is a listening editor, the job will connect to it; otherwise, stop it or "
-        )
+        await client.line(f"(pid {os.getpid()}): the job will connect to it")
         _, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
         await stream.write(b"hello\n")
         await asyncio.wait_for(greeted.wait(), DEADLINE)
         await stream.close()
         await stop(client)
+
+
+async def test_a_web_server_is_no_editor(env: dict[str, str]) -> None:
+    """A port on which a program of this user listens that is not debugpy is an error that names the program."""
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "http.server", "0", "--bind", "127.0.0.1"),
+        env={"PYTHONUNBUFFERED": "1"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        port = re.findall(r"port (\d+)", (await server.stdout.readline()).decode())[0]
+        finished = await run("relay_client", "--ports", port, env=env)
+    finally:
+        server.kill()
+        await server.communicate()
+    assert 8 == finished.status
+    assert f" -m http.server (pid {server.pid}). hint: if it is your listening editor, add --listen" in finished.stderr
+    assert "ready" not in finished.stderr

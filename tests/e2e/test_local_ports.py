@@ -52,6 +52,27 @@ async def test_ui(env: dict[str, str]) -> None:
         await stop(client)
 
 
+async def test_ui_of_a_client_that_cannot_start(env: dict[str, str]) -> None:
+    """Without its ports, relay-client exits and prints no link, because the page would be gone."""
+    port = free_port()
+    async with program("relay_client", "--ports", str(port), env=env) as client:
+        await client.line("ready on")
+        finished = await run("relay_client", "--ui", "--ports", str(port), env=env)
+    assert (8, False) == (finished.status, "page (this link" in finished.stderr)
+
+
+async def test_ui_without_ports(relay: LocalRelay, env: dict[str, str]) -> None:
+    """With --ui alone, the line of a crash has the command that opens the rank's port."""
+    port = free_port()
+    async with (
+        node_of(relay, port, fields={"host": "node-1"}, rank=3, state="running") as node,
+        program("relay_client", "--ui", env=env) as client,
+    ):
+        await client.line("ready on")
+        node.change(port, state="crashed", detail="ValueError: no")
+        await client.line("rank 3 on node-1 crashed: ValueError: no; to attach, run 'relay-client attach 3'")
+
+
 async def test_job_that_begins_later(tls_directory: Path) -> None:
     """It is found within seconds without an editor; the log states once that it is over, and that the relay is away."""
     port = free_port()
@@ -104,8 +125,9 @@ async def test_a_crash_rings_the_bell_of_a_terminal(relay: LocalRelay, env: dict
         await piped.line("ready on")
         await shown.until("ready on")
         node.change(port, state="crashed", detail="ValueError: no", until=time.time() + 605)
-        text = f"rank 3 on node-1 crashed: ValueError: no; press F5 to attach to port {port} within 10 min"
-        await shown.until(text)
+        await shown.until(
+            "rank 3 on node-1 crashed: ValueError: no; to attach, run 'relay-client attach 3' within 10 min"
+        )
         await shown.until("\a")
-        await piped.line(text)
+        await piped.line(f"rank 3 on node-1 crashed: ValueError: no; press F5 to attach to port {port} within 10 min")
         assert "\a" not in (await stop(piped)).stderr

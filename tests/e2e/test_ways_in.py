@@ -70,7 +70,7 @@ async def test_listening_editor(relay: LocalRelay, script: Path, ranks: str) -> 
         running_client(relay, script.parent, "--ports", str(port)) as client,
     ):
         assert re.search(
-            rf"(?<!warning: )port {port} is in use by .*debugpy.* \(pid \d+\): if that is a listening", client.stderr
+            rf"(?<!warning: )port {port} is in use by .*debugpy.* \(pid \d+\): the job will connect", client.stderr
         )
         await session.until_stopped()
         first = int(await session.value("step"))

@@ -101,7 +101,7 @@ async def test_a_stranger_in_place_of_the_editor_is_not_dialled(
         rank = await stack.enter_async_context(process(port, "never"))
         client = await stack.enter_async_context(tunnels(relay))
         async with own_editor(port) as received:
-            await stack.enter_async_context(Forwarder(client, [port], may_reverse=True))
+            await stack.enter_async_context(Forwarder(client, [port], may_reverse=True, trust_unknown=True))
             dialling = await stack.enter_async_context(agent(relay, Node(rank), RepeatingAgent))
             request, stream = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
             await stream.write(b"hello from the job\n")
@@ -169,7 +169,7 @@ async def test_another_user_of_the_node_cannot_use_the_port_to_the_editor(
     async with (
         tunnels(relay) as client,
         own_editor(port) as received,
-        Forwarder(client, [port], may_reverse=True),
+        Forwarder(client, [port], may_reverse=True, trust_unknown=True),
         agent(relay, Node(rank)),
     ):
         dial_back = await asyncio.wait_for(rank.ports.get(), DEADLINE)

@@ -289,7 +289,8 @@ async def test_a_port_in_use(page: ServedPage) -> None:
 async def test_a_chosen_port(page: ServedPage) -> None:
     """The page is served there, and the link names it."""
     port = free_port()
-    async with PageServer(page.service, page.links.append, port):
+    async with PageServer(page.service, page.links.append, port) as server:
+        server.show_link()
         assert page.links[-1].startswith(f"http://127.0.0.1:{port}/#")
 
 

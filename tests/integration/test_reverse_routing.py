@@ -36,7 +36,7 @@ async def test_an_editor_that_listens_is_dialled_by_the_job(relay: LocalRelay) -
         server,
         process(port, "never") as rank,
         tunnels(relay) as client,
-        Forwarder(client, [port, free], may_reverse=True) as forwarder,
+        Forwarder(client, [port, free], may_reverse=True, trust_unknown=True) as forwarder,
     ):
         assert [free] == forwarder.opened
         async with agent(relay, Node(rank), DiallingAgent) as dialling:
@@ -64,7 +64,7 @@ async def test_a_port_that_is_closed_ends_its_request(relay: LocalRelay) -> None
         process(port := server.sockets[0].getsockname()[1], "never") as rank,
         agent(relay, Node(rank), DiallingAgent) as dialling,
     ):
-        async with Forwarder(client, [port], may_reverse=True):
+        async with Forwarder(client, [port], may_reverse=True, trust_unknown=True):
             request, _ = await asyncio.wait_for(dialling.dialled.get(), DEADLINE)
         assert b"" == await asyncio.wait_for(request.read(), DEADLINE)
 

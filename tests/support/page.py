@@ -71,7 +71,8 @@ async def served_page(relay: LocalRelay) -> AsyncIterator[ServedPage]:
         with LogHistory() as logs:
             service = ControlService(client_id("forward", client_tunnels.endpoint), client_tunnels, forwarder, logs)
             page = ServedPage(service, client_tunnels)
-            async with PageServer(service, page.links.append):
+            async with PageServer(service, page.links.append) as server:
+                server.show_link()
                 yield page
 
 

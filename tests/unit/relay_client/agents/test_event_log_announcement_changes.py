@@ -109,6 +109,14 @@ def test_a_wave_of_crashes_is_one_line() -> None:
     assert AgentEvent(text, is_warning=True, is_alarm=True) == event
 
 
+def test_a_crash_behind_no_local_port() -> None:
+    """If no local port leads to the rank, the line has the command that opens one instead of F5."""
+    crashed = replace(RANK, state=State.CRASHED, detail="ValueError: no", until=NOW + 1799.5)
+    after = replace(NODE, targets=(crashed,))
+    text = "rank 3 on node-1 crashed: ValueError: no; to attach, run 'relay-client attach 3' within 30 min"
+    assert [text] == [event.text for event in agent_events(NODE, after, NOW, leads_to=lambda port: port != 5681)]
+
+
 def test_a_crash_with_a_debugger_is_not_an_alarm() -> None:
     """While a debugger is attached, nobody has to act."""
     held = {"state": State.CRASHED, "detail": "ValueError", "attachment": BOB}
