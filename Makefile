@@ -41,10 +41,10 @@ demo: $(DEMO_VENV)/.ready
 
 $(DEMO_VENV)/.ready: pyproject.toml
 	@echo "Creating the virtual environment $(DEMO_VENV) and installing relay-debug into it, usually in half a minute:"
-	$(PYTHON) -m venv $(DEMO_VENV)
-	$(DEMO_VENV)/bin/python -m pip install --disable-pip-version-check -e '.[client]'
-	@touch $@
-	@echo
+	@while sleep 1 && kill -0 $$$$ 2>/dev/null; do printf .; done & \
+	$(PYTHON) -m venv $(DEMO_VENV) && \
+	$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[client]' && \
+	touch $@ && echo " done" && echo
 
 check: lint test-unit
 

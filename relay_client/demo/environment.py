@@ -201,6 +201,8 @@ class DemoEnvironment:
     def __init__(
         self, sample: Sample, directory: Path, *, epochs: int, wait: float, port: int = 0, chaos: bool = False
     ) -> None:
+        self.report: Callable[[str], None] = lambda _sentence: None
+        """Receives a sentence for each program that has started."""
         self._sample = sample
         self._directory = directory
         self._epochs = epochs
@@ -218,8 +220,11 @@ class DemoEnvironment:
     async def __aenter__(self) -> DemoEnvironment:
         try:
             files = await self._start_relay()
+            self.report(f"the relay is listening on {self.relay_address}")
             self.job = await self._start_job(files)
+            self.report(f"the job (pid {self.job.pid}) was started, and will wait for a debugger")
             await self._start_client(files)
+            self.report(f"relay-client is ready on port {self.port}")
         except BaseException:
             await self.close()
             raise

@@ -67,6 +67,7 @@ async def _run_in_directory(
     with tempfile.TemporaryDirectory(prefix="relay-demo-", ignore_cleanup_errors=True) as directory:
         epochs, wait, port = (LONG_EPOCHS, LONG_WAIT, PREFERRED_PORT) if hold else (EPOCHS, WAIT, 0)
         running = DemoEnvironment(sample, Path(directory), epochs=epochs, wait=wait, port=port, chaos=chaos)
+        running.report = report
 
         async def debug() -> None:
             if hold:
@@ -77,10 +78,6 @@ async def _run_in_directory(
 
         try:
             async with running:
-                report(
-                    f"the relay is listening on {running.relay_address}; "
-                    f"the job (pid {running.job.pid}) is waiting for a debugger"
-                )
                 await _run_supervised(running, debug)
         except RelayDebugError:
             _show_output(running)
@@ -126,6 +123,9 @@ async def _keep_cutting(chaos: ChaosProxy, report: Callable[[str], None]) -> Non
         await asyncio.sleep(CUT_INTERVAL)
         if chaos.cut():
             report("the tunnel was cut; the debug session in your editor should continue")
+            chaos.on_connection, started = (restored := asyncio.Event()).set, time.monotonic()
+            await restored.wait()
+            report(f"relay-client connected again, {time.monotonic() - started:.1f} s later")
 
 
 def _launch_configuration(port: int) -> dict[str, object]:

@@ -55,6 +55,8 @@ class Context:
     condition: str
     cut: Callable[[], int] | None = None
     """Closes every connection between client and relay, and returns their number."""
+    report: Callable[[str], None] = lambda _sentence: None
+    """Receives a sentence during a step."""
     thread: int = 0
     """Id of the stopped thread."""
     frame: int = 0
@@ -136,11 +138,14 @@ async def survive_cuts(context: Context) -> str:
     """Cut the tunnel several times; check that the job stays stopped and the debugger still responds."""
     expression, cut = "(epoch, x, y)", context.cut or (lambda: 0)
     before, slowest = await context.evaluate(expression), 0.0
-    for _ in range(CUTS):
+    for number in range(1, CUTS + 1):
         expect("whether there is a connection to cut", True, cut() > 0)
         started = time.monotonic()
         expect("what the job has computed after a cut", before, await context.evaluate(expression))
-        slowest = max(slowest, time.monotonic() - started)
+        slowest = max(slowest, took := time.monotonic() - started)
+        context.report(
+            f"cut {number} of {CUTS}: the tunnel was restored, and the debugger responded after {took:.2f} s"
+        )
     cut()
     return (
         f"cut the tunnel {CUTS} times: the job is still stopped at the breakpoint, and the debugger responded within "
@@ -238,7 +243,7 @@ async def run_walkthrough(
         RelayDebugError: a step failed for another reason.
     """
     async with await DapClient.connect(LOCAL_HOST, port) as client:
-        context = Context(client, sample, job, condition, cut)
+        context = Context(client, sample, job, condition, cut, report=report)
         for step in STEPS:
             if step is not survive_cuts or cut is not None:
                 report(await step(context))

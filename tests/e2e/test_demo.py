@@ -38,7 +38,7 @@ async def test_demo():
     status, out, err = await run("-m", "relay_client", "demo")
     assert (status, err) == (0, "")
     sentences = [line.split(" s  ", 1)[1] for line in out.splitlines()]
-    assert len(sentences) == len(STEPS) + 2
+    assert len(sentences) == len(STEPS) + 4
     assert re.search(r"attached, with a breakpoint at train.py:\d+ if epoch == 3\n", out)
     assert re.search(r"stopped in train_step, train.py:\d+, in the source on this machine\n", out)
     assert "still 'epoch 2: loss " in out
@@ -47,10 +47,12 @@ async def test_demo():
 
 
 async def test_demo_with_cuts():
-    """`demo --chaos` cuts the tunnel six times at the breakpoint, and continues stepping."""
+    """`demo --chaos` cuts the tunnel six times at the breakpoint, reports each cut, and continues stepping."""
     status, out, err = await run("-m", "relay_client", "demo", "--chaos")
     assert (status, err) == (0, "")
     assert "cut the tunnel 5 times: the job is still stopped at the breakpoint" in out
+    cuts = re.findall(r"cut (\d) of 5: the tunnel was restored, and the debugger responded after [0-9.]+ s\n", out)
+    assert list("12345") == cuts
     assert "stepped into forward" in out
 
 
@@ -59,7 +61,7 @@ def test_make_demo(tmp_path):
     """`make demo` installs only what users need, passes on the options in `DEMO`, and ends with existing commands."""
     environment = f"DEMO_VENV={tmp_path}"
     steps = make("-n", "demo", environment, "DEMO=--chaos").splitlines()
-    assert f"{tmp_path}/bin/python -m pip install --disable-pip-version-check -e '.[client]'" in steps
+    assert f"{tmp_path}/bin/python -m pip install --quiet --disable-pip-version-check -e '.[client]' && \\" in steps
     assert f"{tmp_path}/bin/relay-client demo --chaos" in steps
     (tmp_path / "bin").symlink_to(Path(sys.executable).parent)
     (tmp_path / ".ready").touch()
