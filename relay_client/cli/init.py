@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import shutil
@@ -75,16 +76,20 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_client(parser)
     add_folder(parser)
     parser.add_argument("--write", action="store_true", default=False, help="write the changes to VS Code's files")
+    parser.add_argument(
+        "--remove", action="store_true", default=False, help="remove what --write has added to VS Code's files"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Configure the editor."""
     editor, folder = arguments.editor, arguments.folder.absolute()
-    if arguments.write and editor != VSCODE:
-        raise UsageError(f"--write works only with {VSCODE}", hint=f"paste what 'relay-client init {editor}' prints")
+    if (arguments.write or arguments.remove) and editor != VSCODE:
+        option = "--remove" if arguments.remove else "--write"
+        raise UsageError(f"{option} works only with {VSCODE}", hint=f"paste what 'relay-client init {editor}' prints")
     if not folder.is_dir():
         raise UsageError(f"--folder: no such folder: {folder}", hint="use the folder that the editor opens")
-    entries = [*_entries(arguments), *_all_ranks(arguments)]
+    entries = [] if arguments.remove else [*_entries(arguments), *_all_ranks(arguments)]
     if editor == VSCODE:
         _change_files(arguments, entries, folder)
     else:
@@ -175,7 +180,7 @@ class _File(NamedTuple):
 
 
 def _change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folder: Path) -> None:
-    """Show the changes to launch.json and tasks.json; write the files if the command line has `--write`.
+    """Show the changes to launch.json and tasks.json; write the files if the command line has `--write` or `--remove`.
 
     Args:
         arguments: The command line, whose options the task gets.
@@ -185,23 +190,26 @@ def _change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folde
     Raises:
         RelayDebugError: a file cannot be read, written or parsed, or the command line contains a secret.
     """
-    from relay_client.editor_setup.vscode import launch_json
+    from relay_client.editor_setup.vscode import launch_json, without_ours
 
     logger.setLevel(logging.INFO)  # the search for targets may have silenced logging
     launch, tasks = (folder / ".vscode" / name for name in ("launch.json", "tasks.json"))
     old_launch, old_tasks = _read(launch), _read(tasks)
-    files = [
-        _File(launch, old_launch, launch_json(old_launch, entries, str(launch))),
-        _File(tasks, old_tasks, _with_task(old_tasks, str(tasks), arguments, entries, folder)),
-    ]
+    if arguments.remove:
+        new_launch, new_tasks = without_ours(old_launch, str(launch)), without_ours(old_tasks, str(tasks))
+    else:
+        new_launch = launch_json(old_launch, entries, str(launch))
+        new_tasks = _with_task(old_tasks, str(tasks), arguments, entries, folder)
+    files = [_File(launch, old_launch, new_launch), _File(tasks, old_tasks, new_tasks)]
     changed = [file for file in files if file.after != file.before]
     _show(changed, folder)
-    for file in changed if arguments.write else []:
+    for file in changed if arguments.write or arguments.remove else []:
         _write(file)
-        logger.info("wrote %s", file.path)
+        logger.info("%s %s", "wrote" if file.after else "removed", file.path)
     if not changed:
-        logger.info("%s and %s are up to date", launch, tasks)
-    elif not arguments.write:
+        state = "contain nothing to remove" if arguments.remove else "are up to date"
+        logger.info("%s and %s %s", launch, tasks, state)
+    elif not (arguments.write or arguments.remove):
         logger.info("no file was changed; add --write to apply these changes")
 
 
@@ -273,9 +281,14 @@ def _show(files: Sequence[_File], folder: Path) -> None:
 
 
 def _write(file: _File) -> None:
-    """Write a file atomically."""
+    """Write a file atomically; remove a file that has no text, and its folder if that is then empty."""
     path = file.path.resolve()  # replace the target of a symbolic link, not the link
     try:
+        if not file.after:
+            file.path.unlink()
+            with contextlib.suppress(OSError):
+                file.path.parent.rmdir()
+            return
         path.parent.mkdir(exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
             new.write(file.after.encode())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -398,6 +398,13 @@ class Document:
                 return
         self._add(node, None, dict(entry))
 
+    def remove(self, array: str, is_unwanted: Callable[[Any], bool]) -> None:
+        """Remove the unwanted objects of an array in the root, if there is one; comments beside them are kept."""
+        node = self._root.member(array) if self._root else None
+        if node is not None:
+            unwanted = [entry for entry in node.entries if entry.key is None and is_unwanted(entry.node.data)]
+            self._edits += self._without(node, unwanted)
+
     def _merge(self, node: Node, wanted: Any, name: str) -> None:
         """Change a value to the wanted one; other members of objects are kept."""
         if node.is_container and not isinstance(wanted, type(node.data)):
@@ -476,12 +483,17 @@ class Document:
 
     def _removals(self, node: Node, count: int, name: str) -> Iterator[_Edit]:
         """Yield the changes that remove all but the first `count` elements of an array, and keep the comments."""
-        kept, removed = node.entries[:count], node.entries[count:]
-        if kept and removed[-1].comma is None and kept[-1].comma is not None:
-            yield _Edit(kept[-1].comma, kept[-1].comma + 1, "")
-        for entry in removed:
+        for entry in node.entries[count:]:
             if entry.node.is_container:
                 self._mismatch(entry.node, f"an element of '{name}'", "")
+        yield from self._without(node, node.entries[count:])
+
+    def _without(self, node: Node, removed: Sequence[Entry]) -> Iterator[_Edit]:
+        """Yield the changes that remove elements of an array, and the comma before them if none follows."""
+        kept = [entry for entry in node.entries if entry not in removed]
+        if kept and removed and removed[-1].comma is None and kept[-1].comma is not None:
+            yield _Edit(kept[-1].comma, kept[-1].comma + 1, "")
+        for entry in removed:
             yield from self._removal(entry.start, entry.node.end, entry.comma)
 
     def _removal(self, start: int, end: int, comma: int | None) -> Iterator[_Edit]:

@@ -38,6 +38,7 @@ __all__ = [
     "missing_secrets",
     "task_environ",
     "tasks_json",
+    "without_ours",
 ]
 
 
@@ -214,6 +215,28 @@ def tasks_json(text: str, command: str, arguments: Sequence[str], environ: Mappi
     document.set_default("version", "2.0.0")
     document.upsert("tasks", "label", _task(command, arguments, environ), keep=_KEPT_IN_TASK)
     return document.text()
+
+
+def without_ours(text: str, name: str) -> str:
+    """Return a launch.json or tasks.json without what `launch_json` and `tasks_json` add; "" if nothing else is in it.
+
+    Raises:
+        ConfigurationError: the file is not valid.
+    """
+    document = Document(text, name)
+    for array in ("configurations", "compounds", "tasks"):
+        document.remove(array, _is_added)
+    after = document.text()
+    is_empty = after != text and not any(value for key, value in Document(after, name).data.items() if key != "version")
+    return "" if is_empty and "//" not in after and "/*" not in after else after
+
+
+def _is_added(entry: Any) -> bool:
+    """Return True for the task, and for the configurations and the compound that start it."""
+    if not isinstance(entry, dict):
+        return False
+    is_named = str(entry.get("name")).startswith(PREFIX)
+    return entry.get("label") == TASK or (is_named and entry.get("preLaunchTask") == TASK)
 
 
 _LINE = r"^(?:[0-9-]+ [0-9:]+ )?relay-client: "

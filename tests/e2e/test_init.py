@@ -65,6 +65,27 @@ async def test_write(tmp_path: Path) -> None:
     assert written == files_of(tmp_path)
 
 
+async def test_remove(tmp_path: Path) -> None:
+    """--remove removes files that --write has created, and only our entries from others; then nothing is left to do."""
+    command = ["init", "vscode", "--folder", str(tmp_path)]
+    folder = tmp_path / ".vscode"
+    await run("relay_client", *command, "--write")
+    removed = await run("relay_client", *command, "--remove")
+    assert (0, True) == (removed.status, f"relay-client: removed {folder / 'tasks.json'}\n" in removed.stderr)
+    assert is_empty(tmp_path)
+    folder.mkdir()
+    before = (
+        '{\n    "version": "0.2.0",\n    "configurations": [ { "name": "mine" } ], // mine\n    "compounds": []\n}\n'
+    )
+    (folder / "launch.json").write_text(before)
+    await run("relay_client", *command, "--write")
+    assert 0 == (await run("relay_client", *command, "--remove")).status
+    assert {"launch.json": before.encode()} == files_of(tmp_path)
+    again = await run("relay_client", *command, "--remove")
+    assert (0, "") == (again.status, again.stdout)
+    assert again.stderr.endswith(" contain nothing to remove\n")
+
+
 @pytest.mark.parametrize("is_before", [True, False])
 async def test_the_session_of_all_ranks(tmp_path: Path, is_before: bool) -> None:
     """With --all-ranks there is a configuration for all ranks, and the task opens the port."""
@@ -211,6 +232,7 @@ async def test_other_editors(editor: str, part: str, tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["nvim", "--write"], "--write works only with vscode"),
+        (["zed", "--remove"], "--remove works only with vscode"),
         (["vscode", "--from-targets", "--ports", "5678"], "--ports and --from-targets cannot be combined"),
         (["vscode", "--ranks", "3-1"], "--ranks: invalid list of ranks: '3-1' is in reverse order"),
         (["vscode", "--folder", "absent"], "--folder: no such folder: "),

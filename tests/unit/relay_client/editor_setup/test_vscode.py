@@ -6,7 +6,8 @@ import re
 import pytest
 
 from relay_client.editor_setup.entries import Entry
-from relay_client.editor_setup.vscode import launch_json, tasks_json
+from relay_client.editor_setup.jsonc import Document
+from relay_client.editor_setup.vscode import launch_json, tasks_json, without_ours
 from relay_core.errors import ConfigurationError
 
 RANKS = [Entry("rank 0", 5678), Entry("rank 1", 5679)]
@@ -178,3 +179,42 @@ def test_a_broken_file(change, text: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as failure:
         change(text)
     assert sentence == failure.value.sentence
+
+
+USERS_LAUNCH = """\
+{
+    // mine
+    "version": "0.2.0",
+    "configurations": [
+        { "name": "Relay: mine", "type": "debugpy", "request": "launch" } // stays
+    ],
+    "compounds": [
+        { "name": "both", "configurations": ["Relay: mine"] }
+    ]
+}
+"""
+USERS_TASKS = '{\r\n\t"version": "2.0.0",\r\n\t"tasks": [\r\n\t\t{ "label": "build" } /* stays */\r\n\t]\r\n}\r\n'
+
+
+def test_removing_what_was_added() -> None:
+    """Files that had entries before have the same text again, with their comments; a second removal changes nothing."""
+    for before, added in ((USERS_LAUNCH, launch(USERS_LAUNCH)), (USERS_TASKS, tasks(USERS_TASKS))):
+        assert before != added
+        assert before == without_ours(added, "file") == without_ours(before, "file")
+
+
+def test_entries_before_those_of_the_user() -> None:
+    """What the user has added after ours stays, with its comment; the file stays valid."""
+    mine = '    // mine\n    { "name": "mine" }\n'
+    text = launch().replace('        }\n    ],\n    "compounds"', f'        }},\n{mine}    ],\n    "compounds"')
+    after = without_ours(text, "launch.json")
+    assert mine in after
+    assert [{"name": "mine"}] == Document(after, "launch.json").data["configurations"]
+
+
+def test_removing_from_files_that_have_nothing_else() -> None:
+    """No text is left of a file that `init` has created; a file with a comment, or without our entries, stays."""
+    assert ["", ""] == [without_ours(launch(), "launch.json"), without_ours(tasks(), "tasks.json")]
+    assert without_ours(f"// mine\n{launch()}", "launch.json").startswith("// mine\n{")
+    empty = '{ "version": "2.0.0", "tasks": [] }'
+    assert empty == without_ours(empty, "tasks.json")
