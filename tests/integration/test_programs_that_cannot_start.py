@@ -53,3 +53,16 @@ async def test_what_can_start_is_debugged(tmp_path: Path, line: str):
     usual = await stage.run(sys.executable, *line.split(), under_run=False, stdin=program)
     assert usual == await stage.run(sys.executable, *line.split(), stdin=program)
     assert 1 == len(stage.record()) or usual[0]
+
+
+@pytest.mark.parametrize(("program", "waiting"), [("missing.py", 0), ("-m package.broken", 0), ("good.py", 1)])
+async def test_nobody_waits_under_torchrun(tmp_path: Path, program: str, waiting: int):
+    """A rank of torchrun whose script or module cannot start takes no part; any other one does."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    stage = Stage(tmp_path)
+    (tmp_path / "package").mkdir()
+    for name in "package/__init__.py", "package/broken.py", "good.py":
+        stage.write(name, BROKEN if "broken" in name else "")
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1")
+    status, _, _ = await stage.run(*launcher, *program.split())
+    assert (waiting, waiting == 0) == (len(stage.record()), status != 0)
