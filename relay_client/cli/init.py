@@ -19,10 +19,9 @@ from relay_client.cli.common import (
     add_command,
     add_folder,
     add_verbose,
-    quiet_logging,
 )
 from relay_client.cli.forward import add_options
-from relay_client.cli.inspection.asking import add_client, performing
+from relay_client.cli.inspection.asking import add_client, perform_once
 from relay_client.ui.text import parse_ports, parse_ranks
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.program.options import access_settings, argument_type
@@ -31,7 +30,6 @@ from relay_core.value_parsers import escape_controls, format_ranges, named, pars
 if TYPE_CHECKING:
     from relay_client.editor_setup.entries import Entry
     from relay_client.editor_setup.vscode import Places
-    from relay_client.verbs.verb import Answer
     from relay_core.agent_api.announcement import TargetInfo
 
 __all__ = ["add_parser", "unified_diff"]
@@ -128,17 +126,8 @@ def _registered(arguments: argparse.Namespace) -> list[TargetInfo]:
     """Return the targets of all agents, as `relay-client targets` lists them."""
     from relay_client.verbs.targets import Targets
     from relay_core.agent_api.announcement import TargetInfo
-    from relay_core.program.run import run_until_stopped
 
-    answer: Answer | None = None
-
-    async def search() -> None:
-        nonlocal answer
-        async with performing(arguments) as perform:
-            answer = await perform(Targets())
-
-    quiet_logging(arguments)
-    run_until_stopped(search())
+    answer, _status = perform_once(arguments, Targets())
     if answer is None:  # Ctrl-C
         raise KeyboardInterrupt
     listed: Any = answer.data

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, make_tunnels, parse_positive_duration
@@ -152,7 +152,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
     def missing() -> list[int]:
         return missing_ranks(ranks, targets, state)
 
-    def is_reached(found: list[TargetInfo]) -> bool:
+    def is_reached(found: Iterable[TargetInfo]) -> bool:
         targets[:] = found
         return not missing()
 
@@ -167,10 +167,8 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
                 if client is not None:
                     await _wait_in(client, is_reached, show_waiting)
                 if tunnels is not None:
-                    reachable, search = tunnels.reachable_targets, tunnels.search
-                    await search.wait_for(
-                        lambda: is_reached([claim.target for claim in reachable()]) or None, show_waiting
-                    )
+                    claims, search = tunnels.reachable_targets, tunnels.search
+                    await search.wait_for(lambda: is_reached(claim.target for claim in claims()) or None, show_waiting)
         except TIMEOUT_ERRORS:
             raise TimedOut(
                 f"{format_ranks(missing())} did not {_verb_for(state)} within {within:g} s",
@@ -180,7 +178,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
 
 async def _wait_in(
     client: ControlClient,
-    is_reached: Callable[[list[TargetInfo]], bool],
+    is_reached: Callable[[Iterable[TargetInfo]], bool],
     show_waiting: Callable[[RelayDebugError], None],
 ) -> None:
     """Wait until a running relay-client has the targets; call `show_waiting` when the answer of `is_reached` is no.
@@ -203,16 +201,11 @@ async def _wait_in(
 
 
 def _reachable(status: Status) -> list[TargetInfo]:
+    listed = [target for node in status.nodes if node.link == "connected" for target in node.targets]
     return [
-        TargetInfo(
-            target.port,
-            target.rank,
-            state=State(target.state or ""),
-            attachment=Attachment(target.holder) if target.holder else None,
-        )
-        for node in status.nodes
-        for target in node.targets
-        if node.link == "connected" and target.kind != Kind.UNREACHABLE.value
+        TargetInfo(t.port, t.rank, state=State(t.state or ""), attachment=Attachment(t.holder) if t.holder else None)
+        for t in listed
+        if t.kind != Kind.UNREACHABLE.value
     ]
 
 

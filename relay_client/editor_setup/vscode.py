@@ -233,10 +233,9 @@ def without_ours(text: str, name: str) -> str:
 
 def _is_added(entry: Any) -> bool:
     """Return True for the task, and for the configurations and the compound that start it."""
-    if not isinstance(entry, dict):
-        return False
-    is_named = str(entry.get("name")).startswith(PREFIX)
-    return entry.get("label") == TASK or (is_named and entry.get("preLaunchTask") == TASK)
+    found = entry if isinstance(entry, dict) else {}
+    is_named = str(found.get("name")).startswith(PREFIX)
+    return found.get("label") == TASK or (is_named and found.get("preLaunchTask") == TASK)
 
 
 _LINE = r"^(?:[0-9-]+ [0-9:]+ )?relay-client: "

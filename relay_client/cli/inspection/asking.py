@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from relay_client.control.state import ClientId
     from relay_client.verbs.verb import Session
 
-__all__ = ["Perform", "add_client", "ask", "find_client", "performing", "show"]
+__all__ = ["Perform", "add_client", "ask", "find_client", "perform_once", "performing", "show"]
 
 Perform = Callable[[Verb], Awaitable[Answer]]
 
@@ -41,9 +41,19 @@ def ask(arguments: argparse.Namespace, request: Verb) -> int:
     Raises:
         RelayDebugError: the verb has failed, completely or in part.
     """
+    check(request, lambda field: f"--{field}")
+    answer, status = perform_once(arguments, request)
+    return status if answer is None else show(answer, as_json=arguments.json)
+
+
+def perform_once(arguments: argparse.Namespace, request: Verb) -> tuple[Answer | None, int]:
+    """Perform a verb, and return the answer, or None after Ctrl-C, and the exit status.
+
+    Raises:
+        RelayDebugError: the verb has failed.
+    """
     from relay_core.program.run import run_until_stopped
 
-    check(request, lambda field: f"--{field}")
     answer: Answer | None = None
 
     async def run() -> None:
@@ -53,7 +63,7 @@ def ask(arguments: argparse.Namespace, request: Verb) -> int:
 
     quiet_logging(arguments)
     status = run_until_stopped(run())
-    return status if answer is None else show(answer, as_json=arguments.json)
+    return answer, status
 
 
 def show(answer: Answer, *, as_json: bool) -> int:
