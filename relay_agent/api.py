@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from relay_agent.paths import start_directory  # noqa: F401 - importing it records the directory
 from relay_agent.settings.arguments import misspelt_arguments, misspelt_switch, parse_step_arguments
@@ -36,16 +36,60 @@ __all__ = [
     "stats",
 ]
 
+_P = ParamSpec("_P")
 
-def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
+
+def _accepts_any_call(
+    usage: str, old_order: Sequence[str], is_old: Callable[[Sequence[Any]], bool]
+) -> Callable[[Callable[_P, bool]], Callable[_P, bool]]:
+    """Return a decorator with which a wrong call of a function ends no job: one sentence shows the right call.
+
+    Unknown arguments are ignored. The positional arguments of a call with an argument twice are in the old order, too.
+
+    Args:
+        usage: The right arguments.
+        old_order: The names of positional arguments in the functions of azure-debug-relay's sample.
+        is_old: Whether positional arguments are in that order.
+    """
+
+    def decorate(function: Callable[_P, bool]) -> Callable[_P, bool]:
+        code = function.__code__
+        names: Sequence[str] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> bool:
+            order = names[: code.co_argcount]
+            in_old_order = is_old(args) or not kwargs.keys().isdisjoint(order[: len(args)])
+            if in_old_order:
+                order = old_order
+            given = dict(zip(order, args, strict=False)) | kwargs
+            ignored = [name for name in given if name not in names]
+            ignored += [f"number {number + 1}" for number in range(len(order), len(args))]
+            if in_old_order or ignored:
+                faults = ["arguments in an older order"] * in_old_order
+                faults += [f"unknown arguments, which are ignored ({', '.join(ignored)})"] * bool(ignored)
+                name = function.__name__
+                _warn(f"{name}() was called with {' and '.join(faults)}; call it as {name}({usage})")
+            return function(**{name: value for name, value in given.items() if name in names})  # type: ignore[call-arg]
+
+        return call
+
+    return decorate
+
+
+@_accepts_any_call(
+    "argv=None, ignore_debug_flag=False", ["ignore_debug_flag"], lambda args: bool(args) and isinstance(args[0], bool)
+)
+def start_remote_debugging_from_args(argv: Sequence[str] | None = None, *, ignore_debug_flag: bool = False) -> bool:
     """Start debugging if the command line has `--is-debug`, and return whether a debugger is attached.
 
     Args:
         argv: The job's arguments, by default `sys.argv[1:]`. They are not changed, and other arguments are ignored; see
             `relay_agent.settings.arguments`.
+        ignore_debug_flag: Whether to start debugging also without `--is-debug`.
     """
     try:
-        settings = _read_arguments(argv)
+        settings = _read_arguments(argv, ignore_debug_flag=ignore_debug_flag)
     except RelayDebugError as error:
         return _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as in `start_debugging`
@@ -53,8 +97,15 @@ def start_remote_debugging_from_args(argv: Sequence[str] | None = None) -> bool:
     return settings is not None and start_debugging(settings)
 
 
+@_accepts_any_call(
+    "debug_relay_connection_name, debug_port, wait=SECONDS, debug_relay_connection_string_secret=NAME",
+    [
+        "debug_relay_connection_string_secret", "debug_relay_connection_name", "debug_port", "debugpy_connect_timeout",
+    ],
+    lambda args: len(args) > 1 and not str(args[1]).isdecimal(),
+)  # fmt: skip
 def start_remote_debugging(
-    debug_relay_connection_name: str | None,
+    debug_relay_connection_name: str | None = None,
     debug_port: int = DEFAULT_PORT,
     *,
     wait: float | str = DEFAULT_WAIT,
@@ -88,7 +139,7 @@ def start_remote_debugging(
     RELAY_CONNECTION_STRING_FILE, KEY_VAULT_URL and RELAY_NAMESPACE; see `relay_core.auth.sources`.
 
     Args:
-        debug_relay_connection_name: Name of the hybrid connection.
+        debug_relay_connection_name: Name of the hybrid connection; by default, the one in the connection string.
         debug_port: Logical port of rank 0, as in your launch.json; rank n has this number plus n. The number identifies
             the process; no socket on this machine uses it.
         wait: Time to wait for the debugger, in seconds or as in "10m" (also below); if 0, the job does not wait, but a
@@ -208,11 +259,12 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
 
 
 def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoint()
-    *, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD
+    *args: object, rank: int | str | None = None, when: bool = True, hold: float = DEFAULT_HOLD, **unknown: object
 ) -> None:
     """Stop here in the debugger, and wait for one if none is attached. In a run without debugging, do nothing.
 
     Args:
+        args: Ignored, as are unknown arguments, with a warning.
         rank: Stop only in these ranks, such as 3 or "0,3-5"; by default, stop in every rank.
         when: Stop only if this is true.
         hold: Seconds to wait for a debugger before the job continues.
@@ -223,6 +275,9 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
         process = _process_if_debugged()
         if process is None and _settings_of_command_line() is None:
             return
+        if args or unknown:
+            usage = "breakpoint(rank=RANKS, when=CONDITION, hold=SECONDS)"
+            _warn(f"breakpoint() was called with unknown arguments, which are ignored; call it as {usage}")
         from relay_agent.ranks import identify  # noqa: PLC0415 - in debug runs only, as below
         from relay_agent.settings.model import parse_ranks  # noqa: PLC0415
 
@@ -320,24 +375,28 @@ def _settings_of_command_line() -> DebugSettings | None:
     return _read_arguments()
 
 
-def _read_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
+def _read_arguments(argv: Sequence[str] | None = None, *, ignore_debug_flag: bool = False) -> DebugSettings | None:
     """Return the settings from a command line; rank 0 logs a warning for each argument that seems to be misspelt.
 
     Raises:
         UsageError: a value is invalid.
     """
-    settings = parse_step_arguments(argv)
+    settings = parse_step_arguments(argv, ignore_debug_flag=ignore_debug_flag)
     if settings is not None:
         misspelt = misspelt_arguments(argv)
     else:
         misspelt = {switch: "--is-debug"} if (switch := misspelt_switch(argv)) else {}
-    if misspelt:
-        from relay_agent.ranks import identify  # noqa: PLC0415 - for these warnings only
-
-        if identify(os.environ).is_master:
-            for argument, similar in misspelt.items():
-                write_line(f"warning: unknown argument {argument}; did you mean {similar}?")
+    for argument, similar in misspelt.items():
+        _warn(f"unknown argument {argument}; did you mean {similar}?")
     return settings
+
+
+def _warn(text: str) -> None:
+    """Log a warning, in rank 0 only."""
+    from relay_agent.ranks import identify  # noqa: PLC0415 - for warnings only
+
+    if identify(os.environ).is_master:
+        write_line(f"warning: {text}")
 
 
 def _continue_without_debugger(error: RelayDebugError) -> bool:

@@ -40,10 +40,11 @@ def add_debug_arguments(parser: argparse.ArgumentParser) -> None:
     _add_arguments(parser, flag=lambda text: read_flag(text) is True)
 
 
-def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | None:
+def parse_step_arguments(argv: Sequence[str] | None = None, *, ignore_debug_flag: bool = False) -> DebugSettings | None:
     """Return the settings in `argv` (default: `sys.argv[1:]`), ignoring other arguments; None if debugging is off.
 
-    Without `--is-debug`, the other values are not parsed, so invalid ones cause no error.
+    Without `--is-debug`, the other values are not parsed, so invalid ones cause no error; with `ignore_debug_flag`,
+    debugging is always on.
 
     Raises:
         UsageError: a value is invalid.
@@ -52,7 +53,7 @@ def parse_step_arguments(argv: Sequence[str] | None = None) -> DebugSettings | N
     _add_arguments(parser, flag=str)
     found = vars(parser.parse_known_args(sys.argv[1:] if argv is None else list(argv))[0])
     with named(_SWITCH):
-        if not parse_flag(found["is_debug"]):
+        if not ignore_debug_flag and not parse_flag(found["is_debug"]):
             return None
     access = AccessSettings(
         hc=_name(found["debug_relay_connection_name"]),
