@@ -240,10 +240,11 @@ neovim tmux:
 	@if timeout 60 git clone --quiet --depth 1 --branch 0.6.0 https://github.com/mfussenegger/nvim-dap .nvim-dap \
 	2>/dev/null; then touch $@; else echo "nvim-dap cannot be downloaded: its tests will be skipped"; fi
 
-# Wheel and source distribution, each in a fresh environment with the build backend, for which a network is needed.
+# Wheels and source distribution, each in a fresh environment with the build backend, for which a network is needed.
 dist: $(READY)
 	@rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/python -m build --wheel --outdir dist azdebugrelay
 
 # The extension for VS Code, built with the versions in vscode/package-lock.json.
 vsix: $(VSIX)

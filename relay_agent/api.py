@@ -106,7 +106,7 @@ def start_remote_debugging_from_args(argv: Sequence[str] | None = None, *, ignor
 )  # fmt: skip
 def start_remote_debugging(
     debug_relay_connection_name: str | None = None,
-    debug_port: int = DEFAULT_PORT,
+    debug_port: int | str = DEFAULT_PORT,
     *,
     wait: float | str = DEFAULT_WAIT,
     debug_ranks: str = "0",
