@@ -4,6 +4,7 @@
     python deploy.py deployment                                                       create an ordinary deployment
     python deploy.py deployment --is-debug true --debug-relay-connection-name myhc    create one that can be debugged
     python deploy.py deployment ... --dry-run                                         print it as YAML, and stay offline
+    python deploy.py deployment ... --local                                           run it in Docker on this machine
 
 config.json, which you can download from the studio, selects the workspace.
 """
@@ -54,7 +55,7 @@ def main() -> int:
         context = build_context(IMAGE, Path(folder), options.wheel)
         deployment = build_deployment(options, context)
         if ml_client:
-            return deploy(ml_client, deployment)
+            return deploy_here(ml_client, deployment) if options.local else deploy(ml_client, deployment)
         deployment.dump(sys.stdout)
         print("# build context of the image:")
         print(*(f"#   {name} sha256:{digest}" for name, digest in describe(context).items()), sep="\n")
@@ -100,6 +101,18 @@ def deploy(ml_client: "MLClient", deployment: ManagedOnlineDeployment) -> int:
     return 0
 
 
+def deploy_here(ml_client: "MLClient", deployment: ManagedOnlineDeployment) -> int:
+    """Run endpoint and deployment in a container on this machine, and print its URL."""
+    endpoint = ManagedOnlineEndpoint(name=deployment.endpoint_name)
+    ml_client.online_endpoints.begin_create_or_update(endpoint, local=True)
+    # The container has no identity that may read a Key Vault, so it gets the connection string itself.
+    if secret := os.environ.get("RELAY_CONNECTION_STRING"):
+        deployment.environment_variables = {**deployment.environment_variables, "RELAY_CONNECTION_STRING": secret}
+    ml_client.online_deployments.begin_create_or_update(deployment, local=True)
+    print(ml_client.online_endpoints.get(deployment.endpoint_name, local=True).scoring_uri)
+    return 0
+
+
 def connect() -> "MLClient":
     """Return a client for the workspace in config.json."""
     from azure.ai.ml import MLClient  # noqa: PLC0415 - not needed for a dry run
@@ -131,15 +144,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--wheel", type=Path, metavar="FILE", help="wheel of relay-debug for the image (default: build one)"
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the deployment and the build context of its image"
-    )
+    parser.add_argument("--instances", type=int, default=1, metavar="NUMBER", help="default: %(default)s")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--dry-run", action="store_true", help="print the deployment and the build context of its image")
+    how.add_argument("--local", action="store_true", help="run the deployment in Docker on this machine")
     options = parser.parse_args()
     options.is_debug = options.is_debug == "true"
     if options.is_debug and not options.debug_relay_connection_name:
         parser.error("a debug deployment needs --debug-relay-connection-name")
-    if options.what == "endpoint" and options.dry_run:
-        parser.error("--dry-run is available for deployments only; creating an endpoint requires Azure")
+    if options.what == "endpoint" and (options.dry_run or options.local):
+        parser.error("--dry-run and --local are available for deployments only; creating an endpoint requires Azure")
     return options
 
 
@@ -152,7 +166,7 @@ def build_deployment(options: argparse.Namespace, context: Path) -> ManagedOnlin
         code_configuration=CodeConfiguration(code=str(HERE / "code"), scoring_script="score.py"),
         environment=Environment(build=BuildContext(path=context)),
         instance_type="Standard_DS2_v2",
-        instance_count=1,
+        instance_count=options.instances,
     )
     if options.is_debug:
         prepare_debug_deployment(deployment, options)

@@ -192,17 +192,22 @@ class Client:
     known = {name: SimpleNamespace(identity=SimpleNamespace(principal_id="22222222-3333"), scoring_uri="https://score")
              for name in sys.argv.pop(1).split()}
 
-    def get(self, name):
+    def get(self, name, local=False):
+        if local:
+            return SimpleNamespace(scoring_uri="http://localhost:32768/score")
         if name not in self.known:
             raise ResourceNotFoundError(name)
         return self.known[name]
 
-    def create_endpoint(self, endpoint):
-        print("create endpoint", endpoint.name, file=sys.stderr)
+    def create_endpoint(self, endpoint, local=False):
+        print("create local endpoint" if local else "create endpoint", endpoint.name, file=sys.stderr)
         self.known[endpoint.name] = SimpleNamespace(identity=SimpleNamespace(principal_id="22222222-3333"))
         return SimpleNamespace(result=lambda: self.known[endpoint.name])
 
-    def create_deployment(self, deployment):
+    def create_deployment(self, deployment, local=False):
+        if local:
+            print("create local deployment", sorted(deployment.environment_variables or {}), file=sys.stderr)
+            return None
         files = sorted(path.name for path in deployment.environment.build.path.iterdir())
         print("create deployment", deployment.name, deployment.endpoint_name, *files, file=sys.stderr)
         return SimpleNamespace(result=lambda: deployment)
@@ -221,11 +226,11 @@ sys.exit(deploy.main())
 NAME = "circle-" + hashlib.sha256(b"sub/ml-rg/contoso-ml").hexdigest()[:8]
 
 
-def deploy(known: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def deploy(known: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run deploy.py in a workspace that has these endpoints."""
     return subprocess.run(
         [sys.executable, "-c", DEPLOY, known, *arguments],
-        cwd=SAMPLE, env=environment(), capture_output=True, text=True, timeout=DEADLINE, check=False,
+        cwd=SAMPLE, env=environment(**variables), capture_output=True, text=True, timeout=DEADLINE, check=False,
     )  # fmt: skip
 
 
@@ -251,6 +256,24 @@ def test_the_deployment_second():
     assert (0, "https://score\n") == (done.returncode, done.stdout)
     files = " ".join(sorted(["Dockerfile", "relay-debug.txt", "requirements.txt", wheel().name]))
     assert [f"create deployment blue {NAME} {files}"] == done.stderr.splitlines()
+
+
+@needs_sdk
+def test_a_local_deployment() -> None:
+    """`--local` runs endpoint and deployment on this machine, with the connection string that it has been given."""
+    arguments = ["--wheel", str(wheel()), "--is-debug", "true", "--debug-relay-connection-name", "myhc", "--local"]
+    done = deploy("", "deployment", *arguments, RELAY_CONNECTION_STRING="Endpoint=sb://x/")
+    assert (0, "http://localhost:32768/score\n") == (done.returncode, done.stdout), done.stderr
+    created, deployed = done.stderr.splitlines()
+    assert f"create local endpoint {NAME}" == created
+    assert deployed.startswith("create local deployment ['RELAY_CONNECTION_STRING', 'RELAY_DEBUG'")
+
+
+@needs_sdk
+def test_two_instances() -> None:
+    """`--instances` sets their number; each has one worker."""
+    made = deployment("--is-debug", "true", "--debug-relay-connection-name", "myhc", "--instances", "2")
+    assert (2, "1") == (made["instance_count"], made["environment_variables"]["WORKER_COUNT"])
 
 
 @needs_sdk
