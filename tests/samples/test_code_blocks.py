@@ -71,7 +71,7 @@ SOMEWHERE_ELSE = {
     "samples/distributed/README.md": {
         "pip install": "test_distributed.py",
         "relay-agent": "test_distributed.py",
-        "relay-client --hc myhc --ports": "test_distributed.py",
+        "relay-client --hc myhc --all-ranks": "test_distributed.py",
         "relay-client --hc myhc wait": "test_distributed.py",
         "relay_agent.add_debug_arguments": "test_distributed.py",
         "torchrun": "test_distributed.py",
@@ -105,6 +105,7 @@ NOT_RUN = {
     "docs/guides/inner-loop.md": {"az ml": NO_AZURE},
     "docs/guides/installing.md": {"python3 -m venv": INSTALLS, "pip wheel": INSTALLS},
     "docs/guides/mcp.md": {"pip install": INSTALLS},
+    "docs/guides/remove.md": {"code --uninstall-extension": "tests/vscode installs the extension in VS Codes of its own"},
     "docs/guides/slurm.md": {
         "#!/bin/bash": "no srun here; test_slurm.py runs the script of the sample with a stand-in"
     },
@@ -130,6 +131,7 @@ HERE = {
     "docs/guides/all-ranks.md": ["relay-client --hc myhc --all-ranks"],
     "docs/guides/hang.md": ["relay-client --hc myhc hang"],
     "docs/guides/ranks.md": ["relay-agent run"],
+    "docs/guides/remove.md": ["relay-client init"],
     "docs/guides/relay-server.md": ["pip install"],
     "docs/guides/tensorboard.md": ["relay-agent run"],
     "docs/guides/values.md": ["import relay_agent"],
@@ -294,12 +296,15 @@ async def test_jobs_with_event_files(stage: Stage) -> None:
 
 @pytest.mark.e2e
 async def test_configurations_of_vscode(stage: Stage) -> None:
-    """The first command shows the configurations, and the second one writes them."""
+    """The first command shows the configurations, the second one writes them, and a third one removes them."""
     show, write = lines("docs/guides/vscode.md", "relay-client init")
     assert "Relay: rank 3" in await stage.output(show)
     assert not (stage.folder / ".vscode").exists()
     await stage.output(write)
     assert "Relay: rank 3" in (stage.folder / ".vscode" / "launch.json").read_text()
+    (remove,) = lines("docs/guides/remove.md", "relay-client init")
+    await stage.output(remove)
+    assert not (stage.folder / ".vscode").exists()
 
 
 @pytest.mark.e2e

@@ -37,7 +37,7 @@ export const keyOf = (node, { port }) => `${node.agent} ${port}`;
 export const labelOfKey = (key) => labels.get(key) ?? `port ${key.split(' ').at(-1)}`;
 
 /** Returns whether the client that holds a rank has no connection, so that nobody can let the rank continue. */
-export const isClientGone = ({ holder }) => Boolean(holder?.endsWith(' (not connected)'));
+export const isClientGone = (target) => target.is_away;
 
 export function kindOf(node, target) {
   if (node.link !== 'connected') return 'lost';
