@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from relay_agent.gevent_originals import json, time
-from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
+from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation, Progress
 from relay_core.agent_api.members import count, items, mapping, text
-from relay_core.agent_api.questions import Progress, ReadProgress
+from relay_core.agent_api.questions import ReadProgress
 from relay_core.value_parsers import format_ranges
 
 __all__ = ["Recorded", "begun_collectives", "members_of_groups", "parse_dump", "read_progress", "read_recorders"]

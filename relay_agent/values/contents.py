@@ -366,7 +366,7 @@ class _InFull(presentation.ShortRepr):
         """Return the text of an object that is not of a built-in type."""
         bases: tuple[tuple[Any, Any], ...] = ((dict, dict.items), (list, list.__iter__), (tuple, tuple.__iter__))
         for base, parts in bases:  # such as OrderedDict and named tuples
-            if isinstance(x, base):
+            if issubclass(type(x), base):
                 return self.repr1(base(itertools.islice(parts(x), MAX_ITEMS + 1)), level)
         if (data := _data_in_memory(x)) is None:
             return repr(x) if type(x).__module__ == "numpy" else f"<{type(x).__name__}>"
@@ -380,15 +380,11 @@ class _InFull(presentation.ShortRepr):
 def _data_in_memory(value: Any) -> Data | None:
     """Return the elements of a tensor or array, if reading them waits for no device or its text reads them too."""
     found = find_kind(type(value))
-    if found is None or not hasattr(value, "dtype"):
-        return None
-    if not has_few_elements(value):
-        if found not in {("torch", "Tensor"), ("numpy", "ndarray")} or str(getattr(value, "device", "cpu")) != "cpu":
-            return None
-        if found[0] == "torch" and not presentation.has_memory(value):
-            return None
-    leaves = list(itertools.islice(_of_library(value, "", *found), 2))
-    return leaves[0].data if len(leaves) == 1 and not leaves[0].shard else None
+    is_known = found in {("torch", "Tensor"), ("numpy", "ndarray")} and str(getattr(value, "device", "cpu")) == "cpu"
+    if found and (has_few_elements(value) or (is_known and presentation.has_memory(value))):
+        leaves = list(itertools.islice(_of_library(value, "", *found), 2))
+        return leaves[0].data if len(leaves) == 1 and not leaves[0].shard else None
+    return None
 
 
 # Statistics of a tensor or an array, on request and with a deadline: minimum, maximum, mean and number of NaNs.

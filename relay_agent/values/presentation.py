@@ -79,7 +79,9 @@ def tensor_elements(value: Any) -> str:
 
 
 def has_memory(value: Any) -> bool:
-    """Return whether all elements of a strided tensor have memory; FSDP releases that of parameters between uses."""
+    """Return whether all elements of an array have memory; FSDP releases that of parameters between uses."""
+    if not hasattr(value, "untyped_storage"):
+        return True
     size = value.element_size()
     available = value.untyped_storage().nbytes() - value.storage_offset() * size
     return (_last_offset(value.shape, value.stride()) + 1) * size <= available  # type: ignore[no-any-return]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from relay_client.control.messages import Event
 from relay_client.control.state import Connection, Node, Status, StopReport, Target
 from relay_core.agent_api.announcement import shared_labels
-from relay_core.value_parsers import format_ranges
 
 __all__ = ["changes"]
 
@@ -62,15 +61,10 @@ def _target_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
 
 def _wait_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
     """Yield an event for the ranks of a node that begin to wait for the same ranks, or no longer wait."""
-    before = {target.port: (target.kind, target.text) for target in old.targets} if old is not None else {}
-    found: dict[str, list[int]] = {}
-    for target in new.targets:
-        kind, text = before.get(target.port, ("", ""))
-        if target.rank is not None and kind == target.kind == "running" and text != target.text:
-            found.setdefault(target.text, []).append(target.rank)
-    for text, ranks in found.items():
-        what = f"{new.label}: rank{'s' if len(ranks) > 1 else ''} {format_ranges(ranks)}: {text}"
-        yield Event("state", now, what, agent=new.agent, host=new.host, state="running")
+    running = {target.port: target.text for target in (old.targets if old else ()) if target.kind == "running"}
+    changed = [target for target in new.targets if target.kind == "running" and target.port in running]
+    for text in dict.fromkeys(target.text for target in changed if target.text != running[target.port]):
+        yield Event("state", now, f"{new.label}: ranks are {text}", agent=new.agent, host=new.host, state="running")
 
 
 def _how_ended(node: Node, target: Target) -> str | None:

@@ -8,7 +8,7 @@ ranks of a job have begun different numbers and none begins another until the ne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from relay_client.agents.requests import ask_ranks
@@ -16,7 +16,8 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.hang.examine import examine_once
 from relay_client.hang.verdict import MIN_AGE, POINT_TO_POINT, JobVerdict
 from relay_client.ui.text import format_ranks
-from relay_core.agent_api.questions import Progress, ReadProgress
+from relay_core.agent_api.collectives import Progress
+from relay_core.agent_api.questions import ReadProgress
 
 __all__ = ["Waits", "may_wait", "waits_of"]
 
@@ -58,9 +59,8 @@ class Waits:
         self._found = {base: waits for base, waits in self._found.items() if base in still}
         if new := still - self._found.keys():
             verdicts = await examine_once(self._tunnels, [port for base in new for port in self._answers[base]])
-            self._found |= {base: {} for base in new} | {
-                found.job.base_port: dict(waits_of(found)) for found in verdicts
-            }
+            found = {verdict.job.base_port: dict(waits_of(verdict)) for verdict in verdicts}
+            self._found |= {base: found.get(base, {}) for base in new}
         self._tunnels.set_waits({port: text for waits in self._found.values() for port, text in waits.items()})
 
 
@@ -72,17 +72,12 @@ def may_wait(answers: Mapping[int, Progress]) -> bool:
 
 def waits_of(verdict: JobVerdict) -> Iterator[tuple[int, str]]:
     """Yield the port of each rank that waits for others, and its state: `in all_reduce, waiting for rank 2`."""
-    base, ranks = verdict.job.base_port, verdict.job.ranks.keys()
-    for wait in verdict.unrecorded:
-        if not wait.is_for_device and wait.call not in POINT_TO_POINT:
-            for rank in wait.ranks:
-                yield base + rank, f"in {wait.call}{_awaited(ranks - set(wait.ranks))}"
+    known = [wait for wait in verdict.unrecorded if not wait.is_for_device and wait.call not in POINT_TO_POINT]
+    found = [(rank, wait.call, verdict.job.ranks.keys() - set(wait.ranks)) for wait in known for rank in wait.ranks]
     for group in reversed(verdict.groups):  # the longest wait is the first
         for rank in group.waiting if (group.age or 0.0) >= MIN_AGE else ():
             name = operation.name if (operation := group.entered[rank]) else "a collective operation"
-            yield base + rank, f"in {name}{_awaited({*group.missing, *group.unknown})}"
-
-
-def _awaited(ranks: Iterable[int]) -> str:
-    found = sorted(ranks)
-    return f", waiting for {format_ranks(found)}" if found else ""
+            found.append((rank, name, {*group.missing, *group.unknown}))
+    for rank, name, others in found:
+        awaited = f", waiting for {format_ranks(sorted(others))}" if others else ""
+        yield verdict.job.base_port + rank, f"in {name}{awaited}"

@@ -163,7 +163,6 @@ class JobSession:
         """True once the editor has sent `configurationDone`."""
         self._is_over = False
         self._exit_codes = ExitCodes()
-        self._shown_waits: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<JobSession members={len(self._members)}{' over' if self._is_over else ''}>"
@@ -257,12 +256,6 @@ class JobSession:
     def ranks_answered(self, request: Request, text: str) -> None:
         """Answer a request with what all ranks have answered: the response to `AskRanks`."""
         self._wire.answer(request, {"result": text, "variablesReference": 0})
-
-    def show_waits(self, text: str) -> None:
-        """Show which ranks wait in a collective operation, once, if the user may be waiting for them."""
-        if self._stops.is_unexplained and text not in self._shown_waits:
-            self._shown_waits.add(text)
-            self.show(text)
 
     def next_deadline(self) -> float | None:
         """Return when to call `tick`, or None."""

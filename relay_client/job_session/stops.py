@@ -50,7 +50,8 @@ def summary(members: Iterable[Member], running_in: Mapping[int, str]) -> str:
             continue  # a data loader is idle most of the time
         groups.setdefault(_where(member, running_in), []).append(member)
     waited_for = _waited_for(groups)
-    reason = f"{WAITING}{names_of(waited_for)}" if waited_for else ""
+    is_named = any(WAITING in where for where in groups)
+    reason = f"{WAITING}{names_of(waited_for)}" if waited_for and not is_named else ""
     parts = [f"{names_of(found)} {where}{reason if _is_waiting(where) else ''}" for where, found in groups.items()]
     has_exception = any(member.stop.body.get("reason") == "exception" for member in waited_for if member.stop)
     return "; ".join([*parts, *([TOGETHER] if waited_for and not has_exception else [])])
@@ -65,7 +66,7 @@ def _waited_for(groups: Mapping[str, list[Member]]) -> list[Member]:
 
 
 def _is_waiting(where: str) -> bool:
-    return where.removeprefix("in ") in COLLECTIVES
+    return where.removeprefix("in ").partition(",")[0] in COLLECTIVES
 
 
 def _where(member: Member, running_in: Mapping[int, str]) -> str:
@@ -180,11 +181,6 @@ class Stops:
         self._wire.ask(member.number, "stackTrace", {"threadId": stop.thread, **STACK}, self._locator(member, stop))
         return takes_focus
 
-    @property
-    def is_unexplained(self) -> bool:
-        """Whether ranks that the editor has resumed have not stopped, and no line shows for whom they wait."""
-        return self._was_resumed and bool(self._awaited) and WAITING not in self._last_summary
-
     def left(self, member: int) -> None:
         """Stop waiting for a member, and show the next summary even if its text has not changed."""
         self._awaited.discard(member)
@@ -288,9 +284,9 @@ class Stops:
             self._show({})
 
     def _look(self, now: float) -> None:
-        """Find out whether the running ranks wait for the stopped ones by now, unless the last summary names that."""
-        is_any_stopped = any(member.stop is not None for member in self._members)
-        self._is_looking = is_any_stopped and WAITING not in self._last_summary and self._find_places()
+        """Find out whether the running ranks wait for others by now, unless the last summary names that."""
+        is_unclear = bool(self._awaited) or any(member.stop is not None for member in self._members)
+        self._is_looking = is_unclear and WAITING not in self._last_summary and self._find_places()
         self._look_delay = min(2 * self._look_delay, LAST_LOOK)
         self._look_at = now + self._look_delay if self._is_looking else None
 

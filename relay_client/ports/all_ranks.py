@@ -26,7 +26,7 @@ from relay_client.ports.local_port import LocalPort
 from relay_client.ports.waiting_connection import PortLog, carry
 from relay_client.stacks import Reply, places
 from relay_client.ui.rank_view import exit_code
-from relay_client.ui.text import clock, format_ranks
+from relay_client.ui.text import clock
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.requests import Stacks
@@ -415,7 +415,9 @@ class JobConnection:
     async def _find_places(self, members: frozenset[int]) -> None:
         links = {number: self._links[number] for number in members if number in self._links}
         keys = {number: link.key for number, link in links.items() if link.name.child is None}
-        self.session.places_found(await find_places(self._tunnels, keys))
+        found = await find_places(self._tunnels, keys)
+        waits = self._tunnels.roster.waits or {}
+        self.session.places_found(found | {number: waits[key[1]] for number, key in keys.items() if key[1] in waits})
         self.flush()
 
     async def _ask_ranks(self, request: Request, question: Command) -> None:
@@ -468,12 +470,6 @@ class JobConnection:
                 self._held.pop(key, None)
                 label = claim.target.label
                 self._open(claim, RankName(label, claim.target.rank, name_with_node(claim.target, claim.agent)))
-        waits: dict[str, list[int]] = {}
-        for claim in self._claims():
-            if claim.target.waits and claim.target.rank is not None:
-                waits.setdefault(claim.target.waits, []).append(claim.target.rank)
-        for text, ranks in waits.items():
-            self.session.show_waits(f"{format_ranks(ranks)} {text}")
         self._show_waiting(now)
         self._end_if_empty(now)
         self.flush()

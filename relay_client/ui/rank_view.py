@@ -133,6 +133,5 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str 
         detail = f" ({target.detail})" if target.detail else ""
         return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", since)
     is_running = target.state is State.RUNNING
-    return RankView(
-        Kind.RUNNING if is_running else Kind.UNKNOWN, target.waits or "running" if is_running else "", "", since
-    )
+    text = target.waits or "running" if is_running else ""
+    return RankView(Kind.RUNNING if is_running else Kind.UNKNOWN, text, "", since)

@@ -6,6 +6,8 @@ The classes are named tuples because jobs use them too, and importing `dataclass
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from relay_core.agent_api.stacks import Frame, ProcessStacks
@@ -22,6 +24,7 @@ __all__ = [
     "NodeCollectives",
     "Operation",
     "ProcessCollectives",
+    "Progress",
     "RasCommunicator",
     "RasStatus",
     "is_collective",
@@ -169,3 +172,10 @@ class NodeCollectives(NamedTuple):
     processes: Annotated[tuple[ProcessCollectives, ...], Wire(most=MAX_PROCESSES)] = ()
     ras: RasStatus | None = None
     """What NCCL RAS reports on this node; None if nothing listens on its port."""
+
+
+class Progress(NamedTuple):
+    """The collective operations of a process."""
+
+    begun: Mapping[str, int] = MappingProxyType({})
+    """How many it has begun, by group; empty if it has no process group."""

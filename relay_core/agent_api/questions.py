@@ -20,7 +20,6 @@ __all__ = [
     "AgentRequest",
     "Environment",
     "NodeReplies",
-    "Progress",
     "Question",
     "ReadEnvironment",
     "ReadProgress",
@@ -146,18 +145,10 @@ class ReadProgress(Question):
     """Return how many collective operations the process has begun; clients ask this at intervals."""
 
     name: ClassVar[str] = "progress"
-    activity: ClassVar[str] = "reading the progress"
 
     def log_line(self, user: str) -> str:  # noqa: ARG002 - as in Question
         """Return "", because the question is asked every few seconds."""
         return ""
-
-
-class Progress(NamedTuple):
-    """The collective operations of a process."""
-
-    begun: Mapping[str, int] = MappingProxyType({})
-    """How many it has begun, by group; empty if it has no process group."""
 
 
 QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress)

@@ -105,7 +105,9 @@ NOT_RUN = {
     "docs/guides/inner-loop.md": {"az ml": NO_AZURE},
     "docs/guides/installing.md": {"python3 -m venv": INSTALLS, "pip wheel": INSTALLS},
     "docs/guides/mcp.md": {"pip install": INSTALLS},
-    "docs/guides/remove.md": {"code --uninstall-extension": "tests/vscode installs the extension in VS Codes of its own"},
+    "docs/guides/remove.md": {
+        "code --uninstall-extension": "tests/vscode installs the extension in VS Codes of its own"
+    },
     "docs/guides/slurm.md": {
         "#!/bin/bash": "no srun here; test_slurm.py runs the script of the sample with a stand-in"
     },

@@ -3,8 +3,7 @@
 from relay_client.hang.reports import Job, RankReport
 from relay_client.hang.verdict import JobVerdict
 from relay_client.hang.waits import may_wait, waits_of
-from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
-from relay_core.agent_api.questions import Progress
+from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives, Progress
 
 
 def report(rank: int, begun: int) -> RankReport:
