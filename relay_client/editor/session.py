@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 
-from relay_client.compare.console import OnQuestion, question_of, with_statistics
+from relay_client.compare.console import OnQuestion, command_of, with_formats, with_statistics
 from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.ending import DisconnectGuard, SessionEnd
 from relay_client.editor.job_view import FindRoot, JobView
@@ -58,7 +58,7 @@ class EditorSession(Layer):
         listens: Whether the editor is listening and the job has connected to its adapter.
         find_root: Finds the job's script on this machine.
         on_source: Called with each file that has breakpoints, and again after the job's code has been replaced.
-        on_question: Called with each `@all`, `@diff` or `@hang` from the debug console, and its question to all ranks.
+        on_question: Called with each command from the debug console, such as `@all x`, which asks all ranks.
     """
 
     longest_local = longest_peer = MAX_PARSED
@@ -227,13 +227,14 @@ class EditorSession(Layer):
                 return [piece if changed is request else ToPeer.of(changed)]
             case "setBreakpoints":
                 self._attach.breakpoints_requested(request, self._view)
+                return [piece if (changed := with_formats(request)) is request else ToPeer.of(changed)]
             case "disconnect" | "terminate":
                 return self._disconnect_guard.requested(request, piece, has_stream=self.has_stream)
-            case "evaluate" if (question := question_of(request)) is not None:
-                self._on_question(request, question)
-                return []
             case "evaluate" if (changed := with_statistics(request)) is not request:
                 return [ToPeer.of(changed)]
+            case "evaluate" if (question := command_of(request)) is not None:
+                self._on_question(request, question)
+                return []
         return [piece]
 
     def _read(self, piece: ToLocal, now: float) -> list[Output]:

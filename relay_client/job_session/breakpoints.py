@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import itertools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from relay_client.compare.console import IN_BRACES
 from relay_client.job_session.members import Member, Members, Phase
 from relay_client.job_session.wire import Wire, reason_of
 from relay_core.dap.messages import Body, Request, Response, arguments_of
@@ -29,8 +29,6 @@ __all__ = ["BREAKPOINT_PATIENCE", "NAME", "Breakpoints", "for_rank"]
 # instead, the job would see it, and so would every other session.
 
 NAME = "RANK"
-_IN_BRACES = re.compile(r"\{([^{}]*)\}")
-"""An expression in the message of a logpoint."""
 
 
 def for_rank(breakpoint_: Body, rank: int | None) -> Body:
@@ -41,7 +39,7 @@ def for_rank(breakpoint_: Body, rank: int | None) -> Body:
     if _has_name(condition := changed.get("condition")):
         changed["condition"] = _with_number(condition, rank)
     if _has_name(message := changed.get("logMessage")):
-        changed["logMessage"] = _IN_BRACES.sub(lambda found: f"{{{_with_number(found[1], rank)}}}", message)
+        changed["logMessage"] = IN_BRACES.sub(lambda found: f"{{{_with_number(found[1], rank)}}}", message)
     return changed
 
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from relay_client.compare.console import HELP, command_of
 from relay_client.editor.messages import CONSOLE, IMPORTANT, PREFIX
 from relay_client.job_session.members import Group, Member
 from relay_client.job_session.stops import names_of
 from relay_client.job_session.thread_list import MANY, ThreadList
 from relay_client.job_session.wire import Wire
 from relay_client.ui.text import in_plural
-from relay_core.dap.messages import Body, Request, arguments_of
+from relay_core.dap.messages import Body, Request
 from relay_core.errors import UsageError
 
 __all__ = ["LINE_DELAY", "ConsoleLines", "GroupChoice", "run_command"]
-
-
-HELP = (
-    "use @group all, @group here, @group 0,3-5, @expand 0-7, @expand, @collapse, @ranks, @all EXPRESSION, "
-    "@diff EXPRESSION, @stats EXPRESSION or @hang"
-)
 
 
 class GroupChoice(Protocol):
@@ -38,15 +33,13 @@ class GroupChoice(Protocol):
 
 def run_command(request: Request, session: GroupChoice, threads: ThreadList, wire: Wire) -> bool:
     """Answer an `evaluate` from the debug console if it is a command; return False if it is an expression."""
-    text = arguments_of(request).get("expression")
-    if not isinstance(text, str) or not text.strip().startswith("@"):
+    if (command := command_of(request)) is None:
         return False
-    name, _, rest = text.strip()[1:].partition(" ")
-    if name == "ranks":
+    if command.name == "ranks":
         session.answer_where(request)
         return True
     try:
-        result = _run(name, rest.strip(), session, threads)
+        result = _run(command.name, command.expression, session, threads)
     except UsageError as error:
         wire.fail(request, f"{error.sentence}; {error.hint}")
     else:
@@ -63,7 +56,7 @@ def _run(name: str, rest: str, session: GroupChoice, threads: ThreadList) -> str
         case "collapse":
             threads.expanded = frozenset()
         case _:
-            raise UsageError(f"unknown command: '@{name[:40]}'", hint=HELP)
+            return HELP
     threads.note_change()
     if name == "expand":
         return "the chosen ranks are now listed one by one"

@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from relay_client.compare.console import question_of, with_statistics
+from relay_client.compare.console import question_of, with_formats, with_statistics
 from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES
 from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
 from relay_client.job_session.breakpoints import Breakpoints
@@ -303,7 +303,7 @@ class JobSession:
             case "setBreakpoints" if not _has_place(arguments.get("source")):
                 self._wire.fail(request, "the source of the breakpoints has no path")
             case command if command in _FOR_ALL and not _source_reference(arguments):
-                self._breakpoints.requested(request, now)
+                self._breakpoints.requested(with_formats(request), now)
             case _:
                 return False
         return True

@@ -252,6 +252,9 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
         shown = await console(editor, thread, "@stats weights['layers.3.weight']")
         assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
         assert "ndarray[64, 32] float32: min 3 max 3 mean 3 of 2,048" == shown
+        assert " train.py " in await console(editor, thread, "@ranks")
+        for text in ("@help", "@group 0", "@all"):
+            assert (await console(editor, thread, text)).startswith("use @ranks, ")
         await editor.request("next", thread, within=DEADLINE)
         await editor.wait_for_event("stopped", within=DEADLINE)
         assert "0" == (await groups(relay, tmp_path, "eval", "--ranks", "0", "rank"))[0]["text"]

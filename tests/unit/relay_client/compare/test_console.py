@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.compare.console import Command, question_of, with_statistics
+from relay_client.compare.console import Command, command_of, question_of, with_formats, with_statistics
 from relay_core.dap.messages import Request
 
 
@@ -47,3 +47,32 @@ def test_other_input(request_: Request):
     """Everything else is left as it is: expressions, other commands, and watch expressions."""
     assert question_of(request_) is None
     assert with_statistics(request_) is request_
+
+
+def test_commands_of_a_session_of_one_rank():
+    """Whatever begins with `@` is a command there, because it is not an expression."""
+    assert Command("ranks") == command_of(typed("@ranks"))
+    assert Command("group", "0") == command_of(typed("@group 0"))
+    assert command_of(typed("a @ b")) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "changed"),
+    [
+        ("loss {loss:.5f}", "loss {format((loss), '.5f')}"),
+        ("{x!r} {x!s:>5}", "{format(repr(x), '')} {format(str(x), '>5')}"),
+        ("{x['a'][1:2]} {x == 1}", None),
+        ("{f(x, y):,}", "{format((f(x, y)), ',')}"),
+        ("{} {for} no", None),
+        ("no braces", None),
+    ],
+)
+def test_formats(message: str, changed: str | None):
+    """A format or conversion in a log message becomes a call, because debugpy evaluates what is between braces."""
+    arguments: dict[str, Any] = {"breakpoints": [{"line": 1, "logMessage": message}, {"line": 2}, None]}
+    request: Request = {"seq": 1, "type": "request", "command": "setBreakpoints", "arguments": arguments}
+    found = with_formats(request)
+    if changed is None:
+        assert found is request
+    else:
+        assert [{"line": 1, "logMessage": changed}, {"line": 2}, None] == found["arguments"]["breakpoints"]

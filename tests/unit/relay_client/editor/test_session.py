@@ -276,3 +276,25 @@ def test_repr() -> None:
     """The repr names the state."""
     assert "<EditorSession waiting, no stream>" == repr(EditorSession(VIEW, 0))
     assert "<EditorSession answered>" == repr(attached().session)
+
+
+def test_formats_in_logpoints() -> None:
+    """The debugger receives a log message that it can evaluate; the response reaches the editor as usual."""
+    editor = attached()
+    found = {"source": {"path": "/job/train.py"}, "breakpoints": [{"line": 3, "logMessage": "loss {loss:.5f}"}]}
+    editor.send({"seq": 3, "type": "request", "command": "setBreakpoints", "arguments": found})
+    (received,) = editor.debugger
+    assert [{"line": 3, "logMessage": "loss {format((loss), '.5f')}"}] == received["arguments"]["breakpoints"]
+    assert (3, found["source"]) == (received["seq"], received["arguments"]["source"])
+
+
+def test_commands_that_no_debugger_can_evaluate() -> None:
+    """Whatever begins with `@` is answered by relay-client, not by the debugger, which would show a traceback."""
+    asked: list[str] = []
+    editor = attached(on_question=lambda _request, command: asked.append(command.name))
+    for number, text in enumerate(("@ranks", "@help", "@nonsense x", "@stats x", "x"), start=3):
+        arguments = {"expression": text, "context": "repl"}
+        editor.send({"seq": number, "type": "request", "command": "evaluate", "arguments": arguments})
+    assert ["ranks", "help", "nonsense"] == asked
+    expressions = [message["arguments"]["expression"] for message in editor.debugger]
+    assert ["__import__('relay_agent').stats(x)", "x"] == expressions

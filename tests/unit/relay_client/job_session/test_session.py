@@ -387,3 +387,18 @@ def test_a_place_that_is_found_late_is_shown() -> None:
     stage.settle()
     stage.wait(3)
     assert ["ranks 0-1 at an unknown place", "ranks 0-1 at train.py:10"] == stage.lines()
+
+
+def test_formats_in_logpoints() -> None:
+    """Each rank receives a log message that its debugger can evaluate, with its own number in place of `RANK`."""
+    stage, (rank,) = attached(3)
+    stage.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 10, "logMessage": "{RANK:02d} {x!r}"}])
+    sent = [each for each in rank.log if each["command"] == "setBreakpoints"][-1]["arguments"]
+    assert "{format(3, '02d')} {format(repr(x), '')}" == sent["breakpoints"][0]["logMessage"]
+
+
+def test_help() -> None:
+    """`@help` and an unknown command are answered with the commands."""
+    stage, _ = attached(0)
+    for text in ("@help", "@nonsense"):
+        assert stage.ask("evaluate", expression=text, context="repl")["result"].startswith("use @ranks, ")
