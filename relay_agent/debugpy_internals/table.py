@@ -447,13 +447,16 @@ UNATTACHED_AGENT = Feature(
 )
 UNREACHED = Feature(
     "no line reports that breakpoints are not hit because of another tool, in child processes that are not followed, "
-    "in modules that were loaded from other files, or in functions that torch.compile has compiled",
+    "in modules that were loaded from other files, or in functions that torch.compile has compiled, or that their "
+    "conditions or log messages raise",
     Internal(
         "_pydevd_bundle.pydevd_api:PyDevdAPI.notify_configuration_done",
         "replaced",
         "examines the process when an editor has attached",
     ),
     Internal("pydevd:PyDB.api_received_breakpoints", "read", "the files with breakpoints", True),
+    Internal("pydevd:PyDB.handle_breakpoint_condition", "replaced", "reports a condition that raises"),
+    Internal("pydevd:PyDB.handle_breakpoint_expression", "replaced", "reports a log message that raises"),
     Internal("pydevd:PyDB.file_to_id_to_line_breakpoint", "read", "the lines of the breakpoints", True),
     MESSAGE,
     Internal("pydevd:PyDB.cmd_factory", "read", "creates the message for the editor", True),

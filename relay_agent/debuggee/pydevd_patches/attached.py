@@ -1,17 +1,19 @@
 """Patch that reports, when an editor has attached, which code its breakpoints do not reach.
 
 debugpy verifies a breakpoint if its file exists. It cannot be hit if another tool has taken the debugger's trace
-function, in a child process that is not followed, if the job has loaded the module from another file, or if
-torch.compile has compiled the function; in the last case, the breakpoint is no longer verified. Each such fact is one
-line in the job's log and in the debug console. Nothing is examined before an editor has attached, and nothing after it
-has left. Jobs that use gevent are not examined: with its locks, pydevd's reader could wait for the examination.
+function, in a child process that is not followed, if the job has loaded the module from another file or not at all, or
+if torch.compile has compiled the function; in the last case, the breakpoint is no longer verified. It does not stop the
+thread if its condition raises. Each such fact is one line in the job's log and in the debug console. Nothing is
+examined before an editor has attached, and nothing after it has left. Jobs that use gevent are not examined: with its
+locks, pydevd's reader could wait for the examination.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
+from collections import Counter
 from collections.abc import Iterator, MutableMapping
+from pathlib import Path
 from typing import Any
 
 from relay_agent.debuggee import tracing
@@ -19,17 +21,20 @@ from relay_agent.debuggee.pydevd_patches import child_processes
 from relay_agent.debuggee.unreached import breakpoints, children
 from relay_agent.debugpy_internals.table import UNREACHED
 from relay_agent.gevent_originals import is_active, keep_thread, threading, time
-from relay_agent.stderr import write_line
+from relay_agent.stacks.stopped import stopped_threads
+from relay_agent.stderr import describe_exception, write_line
 
 __all__ = ["install", "show"]
 
 INTERVAL = 1.0
 """Seconds between two checks of the trace function."""
 MAX_PAUSE = 64
-"""Maximum number of intervals between two searches for child processes; the pause doubles after each search."""
+"""Maximum number of intervals between two searches for child processes; the pause doubles if one finds none."""
 SHORT_LIVED = 3
 """Number of searches that find only child processes that end before the next check, after which these are reported. A
 single one may be a child that has not become another program yet."""
+LOAD_CHECKS = 10
+"""Number of checks in which a running process has not loaded a file with breakpoints, after which this is reported."""
 START_CHECKS = 3
 """Maximum number of intervals that pydevd may take to start tracing."""
 SEND_TIME = 0.2
@@ -41,6 +46,7 @@ def install() -> None:
     if not UNREACHED.is_available():
         return
     from _pydevd_bundle.pydevd_api import PyDevdAPI  # noqa: PLC0415 - in debug runs only, as below
+    from pydevd import PyDB  # noqa: PLC0415
     from pydevd_tracing import TracingFunctionHolder  # noqa: PLC0415
 
     notify = PyDevdAPI.notify_configuration_done
@@ -58,6 +64,31 @@ def install() -> None:
                 examination.start()
 
     PyDevdAPI.notify_configuration_done = notify_and_examine
+    PyDB.handle_breakpoint_condition = _condition
+    PyDB.handle_breakpoint_expression = _log_message
+
+
+def _condition(_debugger: Any, _info: Any, breakpoint_: Any, frame: Any) -> bool:
+    """Return whether a breakpoint stops the thread; as in debugpy, it does not if its condition raises."""
+    if breakpoint_.handle_hit_condition(frame):
+        return True
+    return bool(breakpoint_.condition) and bool(_evaluate("condition", breakpoint_.condition, frame))
+
+
+def _log_message(_debugger: Any, breakpoint_: Any, info: Any, frame: Any) -> None:
+    """Set the text that a logpoint writes; "" if it raises."""
+    info.pydev_message = str(_evaluate("log message", breakpoint_.expression, frame) or "")
+
+
+def _evaluate(what: str, expression: str, frame: Any) -> Any:
+    """Evaluate an expression of a breakpoint, and report its exception in one line, once for each editor."""
+    try:
+        return eval(expression, frame.f_globals, frame.f_locals)  # noqa: S307 - as debugpy does
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the expression may raise anything
+        place, latest = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", _Examination.latest
+        if latest is not None and (place, expression) not in latest.raised:
+            latest.raised.add((place, expression))
+            latest.report(f"the {what} of the breakpoint at {place} has no effect: {describe_exception(error)}")
 
 
 def show(line: str) -> None:
@@ -86,6 +117,8 @@ class _Examination(threading.Thread):
 
     def __init__(self, debugger: Any, warnings: MutableMapping[str, object]) -> None:
         super().__init__(name="relay-agent examination", daemon=True)
+        self.raised: set[tuple[str, str]] = set()
+        """Places and expressions of the breakpoints of which an exception was reported."""
         self._watch = breakpoints.TracerWatch(warnings)
         self._writer, self._messages = debugger.writer, debugger.cmd_factory
         self._breakpoints = debugger.api_received_breakpoints
@@ -116,34 +149,38 @@ class _Examination(threading.Thread):
                     breakpoints.foreign_tool()
                 ):  # in a child process, pydevd's reader can be ahead of the thread that traces
                     yield True
-            self._report(breakpoints.foreign_tool())
+            self.report(breakpoints.foreign_tool())
             return
-        self._report(tracing.unreached_threads())
+        self.report(tracing.unreached_threads())
         while True:
             for line in self._watch.lines():
-                self._report(line)
+                self.report(line)
             yield True
 
     def _children(self) -> Iterator[bool]:
         is_followed = child_processes.is_active()
         ended: list[set[int]] = []
-        for pause in itertools.count():
+        pause = 0
+        while True:
             if found := set(children.unfollowed_children(self._adapter_port)):
                 ended.append(set(found))
+                pause = 0
                 yield True  # a child that has just been forked becomes another program, or connects to the debugger
                 found.intersection_update(children.unfollowed_children(self._adapter_port))
             if found:
-                self._report(children.describe(sorted(found), is_followed=is_followed))
+                self.report(children.describe(sorted(found), is_followed=is_followed))
             if found or is_followed:  # those that start later are followed
                 return
             if len(ended) == SHORT_LIVED:
-                self._report(children.describe_ended(set().union(*ended)))
+                self.report(children.describe_ended(set().union(*ended)))
                 return
             for _ in range(min(2**pause, MAX_PAUSE)):
                 yield True
+            pause += 1
 
     def _files(self) -> Iterator[bool]:
         examined: set[str] = set()
+        checks: Counter[str] = Counter()
         last = None
         while True:
             pending = {file for file, _ in list(self._breakpoints.values())} - examined
@@ -152,7 +189,14 @@ class _Examination(threading.Thread):
                 for file in sorted(pending):
                     if (line := breakpoints.describe_other_file(file)) is not None:
                         examined.add(file)
-                        self._report(line)
+                        self.report(line)
+            checks.update(() if stopped_threads() else pending - examined)
+            for file in [file for file in pending if checks[file] == LOAD_CHECKS]:
+                checks[file] += 1
+                self.report(
+                    f"no module of the job was loaded from {file} in {LOAD_CHECKS} s, so its breakpoints are not hit. "
+                    "hint: check whether the job imports this file, and pathMappings in launch.json"
+                )
             yield True
 
     def _compiled(self) -> Iterator[bool]:
@@ -163,7 +207,7 @@ class _Examination(threading.Thread):
             names = watch.names(self._places())
             if new := sorted(set(names.values()) - reported):
                 reported.update(new)
-                self._report(breakpoints.describe_compiled(new))
+                self.report(breakpoints.describe_compiled(new))
             for key in names.keys() ^ before.keys():
                 self._verify(key, names.get(key))
             before = names
@@ -195,7 +239,8 @@ class _Examination(threading.Thread):
         """Write a line to the debug console."""
         self._writer.add_command(self._messages.make_console_message(f"relay-agent: {line}\n"))
 
-    def _report(self, line: str) -> None:
+    def report(self, line: str) -> None:
+        """Write a line to the job's log and to the debug console; nothing for ""."""
         if line:
             write_line(line)
             self.show(line)

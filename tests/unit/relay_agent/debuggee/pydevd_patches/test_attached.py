@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from relay_agent.debuggee.pydevd_patches import attached
+from relay_client.compare.console import with_formats
 from relay_client.dap import DapClient
+from relay_core.dap.messages import Request, arguments_of
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job
 
@@ -178,3 +180,42 @@ def test_children_that_end_at_once_are_counted(monkeypatch: pytest.MonkeyPatch) 
     list(attached._Examination(connected_debugger(lines), {})._children())
     (line,) = lines
     assert "child processes that end within a second (6 seen), which are not followed" in line
+
+
+async def test_expressions_of_breakpoints_that_raise_are_reported_once(tmp_path: Path) -> None:
+    """A condition and a log message that raise are one line each; other log messages are written, with formats."""
+    file = tmp_path / "loop.py"
+    file.write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.01)\n    pass\n")
+    load = "\n    sys.path.insert(0, sys.argv[1]); import loop\n"
+    wanted = [
+        {"line": 4, "condition": "missing > 3"},
+        {"line": 5, "logMessage": "{n + missing}"},
+        {"line": 6, "logMessage": "at {n:04d} {n!r:>6}"},
+    ]
+    request: Request = {"seq": 1, "type": "request", "command": "setBreakpoints", "arguments": {"breakpoints": wanted}}
+    texts: list[str] = []
+    async with job(START + ARM + WAIT + load, str(tmp_path)) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            changed = arguments_of(with_formats(request))["breakpoints"]
+            await client.attach({str(file): changed}, within=DEADLINE)
+            while "at 0020     20\n" not in texts:
+                event = await client.wait_for_event("output", within=DEADLINE)
+                texts += [event["body"]["output"]] if event["body"].get("category") != "telemetry" else []
+            await client.request("disconnect", within=DEADLINE)
+        await running.finish()
+    error = "NameError: name 'missing' is not defined\n"
+    assert [
+        f"relay-agent: the condition of the breakpoint at loop.py:4 has no effect: {error}",
+        f"relay-agent: the log message of the breakpoint at loop.py:5 has no effect: {error}",
+    ] == [text for text in texts if not text.startswith("at ")]
+
+
+async def test_a_file_that_is_not_loaded_is_reported(tmp_path: Path) -> None:
+    """A file with breakpoints of which the running job has loaded no module for ten seconds is one line."""
+    file = tmp_path / "elsewhere.py"
+    file.write_text("loss = 1\n")
+    (line,) = await shown(ARM + WAIT + RUN, breakpoints=str(file))
+    assert line.startswith(
+        f"no module of the job was loaded from {file} in 10 s, so its breakpoints are not hit. hint:"
+    )
