@@ -41,7 +41,7 @@ def _register(reason: "str | None") -> None:
     if reason is not None and not is_child:
         return
     try:
-        from relay_agent.inject.register import register_process  # noqa: PLC0415 - only in processes to debug
+        from relay_agent.startup.register import register_process  # noqa: PLC0415 - only in processes to debug
     except (Exception, SystemExit) as error:  # noqa: BLE001 - this may be any Python, with any packages and modules
         message = "this process cannot be debugged, because {} cannot import relay-debug: {}"
         _report(message.format(sys.executable, error))

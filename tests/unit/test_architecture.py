@@ -16,7 +16,7 @@ LARGER: dict[str, str] = {}
 """Packages that have more, and why."""
 
 MAX_GLOBALS = 3
-"""`global` statements: the registration of faulthandler, the crash of a process, and its one pass through inject."""
+"""`global` statements: the registration of faulthandler, the crash of a process, and its registration at its start."""
 
 
 def sources() -> list[Path]:

@@ -43,7 +43,9 @@ COVERED_BY = {
         "relay_client/control/ state relay_client/ports/ connection_state"
     ),
     # Whole programs: what an interpreter, debugpy or a terminal does cannot be had in one process.
-    "tests/integration/test_run_command.py": "relay_agent/inject/ _relay_debug_programs register sitecustomize",
+    "tests/integration/test_run_command.py": (
+        "relay_agent/inject/ _relay_debug_programs sitecustomize relay_agent/startup/ register"
+    ),
     "tests/unit/relay_agent/debugpy_internals/test_feature.py": "relay_agent/debugpy_internals/ table",
     "tests/unit/relay_agent/test_api.py": "relay_agent/debuggee/ process",
     "tests/unit/relay_agent/node/in_job/test_client.py": "relay_agent/node/in_agent/ server",

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from relay_agent.inject._relay_debug_programs import NO_FILE, is_python, isolating_option, what_runs
-from relay_agent.inject.eligibility import should_register
 from relay_agent.settings.environment import MODE, REGISTERED, WAIT
+from relay_agent.startup.eligibility import should_register
 from relay_agent.stderr import write_line
 
 __all__ = ["PythonProcess", "command_obstacle", "obstacle", "python_processes", "watch_this_process"]

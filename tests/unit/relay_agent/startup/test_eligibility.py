@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from relay_agent.inject.eligibility import should_register
 from relay_agent.ranks import identify
 from relay_agent.settings.environment import register_environment
+from relay_agent.startup.eligibility import should_register
 
 ON = {"RELAY_DEBUG": "1"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "j", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}

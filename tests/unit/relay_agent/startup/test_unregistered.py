@@ -9,7 +9,7 @@ import pytest
 
 from relay_agent import inject
 from relay_agent.inject._relay_debug_programs import is_python
-from relay_agent.inject.unregistered import PythonProcess, obstacle, python_processes
+from relay_agent.startup.unregistered import PythonProcess, obstacle, python_processes
 
 INJECT = str(Path(inject.__file__).parent)
 TITLE = """
@@ -19,12 +19,12 @@ start, end = int(fields[45]), int(fields[48])  # from the first argument to the 
 with open("/proc/self/mem", "r+b", buffering=0) as memory:
     memory.seek(start)
     memory.write(b"worker: idle".ljust(end - start, b"\\0"))
-from relay_agent.inject.unregistered import python_processes
+from relay_agent.startup.unregistered import python_processes
 print([*python_processes(os.getpid())])
 """
 WATCHED = """
 import os, psutil, sys
-from relay_agent.inject.unregistered import watch_this_process
+from relay_agent.startup.unregistered import watch_this_process
 reader, writer = os.pipe()
 watch_this_process()
 os.close(writer)

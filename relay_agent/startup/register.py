@@ -13,10 +13,10 @@ from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
 from relay_agent.inject._relay_debug_programs import what_runs
-from relay_agent.inject.eligibility import should_register
 from relay_agent.ranks import identify
 from relay_agent.settings.environment import from_environment, register_environment
 from relay_agent.settings.model import DebugSettings, parse_ranks
+from relay_agent.startup.eligibility import should_register
 from relay_agent.stderr import is_of_import, report_failure, write_line
 from relay_core.errors import RelayDebugError
 
