@@ -50,9 +50,9 @@ logger = logging.getLogger(__name__)
 # of its job shows how many are missing. With Azure's delays, 25 agents took 17 s one by one; at random, 14 to 20 s one
 # by one, and 8 to 11 s since then.
 #
-# Why an unknown agent's 421 requests a search only if an attempt to resume has received it: an agent also answers 421
-# to a probe while another probe is beginning a session with it. When 200 agents were found, searches for such agents
-# made about 300 of 688 connections.
+# Why a 421 from an unknown agent starts a search only if an attempt to resume has received it: an agent also answers
+# 421 to a probe while another probe is beginning a session with it. When 200 agents were found, searches for such
+# agents made about 300 of 688 connections.
 #
 # Why `at_random` is learnt and never forgotten: apart from the limit of `MAX_AGENTS`, it decides how many probes run at
 # once, not when a search ends, so a wrong value costs attempts or time, and never an agent. Only an agent that the

@@ -237,7 +237,7 @@ class ControlService:
             UsageError: the request names no target, or several match.
         """
         if request.rank is None and request.port is None:
-            raise UsageError("neither a rank nor a port is given")
+            raise UsageError("specify a rank or a port")
 
         def found() -> list[Claim] | None:
             return claims_of(self._tunnels, rank=request.rank, port=request.port) or None
@@ -278,7 +278,7 @@ class ControlService:
             if (target.port == request.port if request.port is not None else target.rank == request.rank)
         ]
         if request.rank is None and request.port is None:
-            raise UsageError("neither a rank nor a port is given")
+            raise UsageError("specify a rank or a port")
         if not targets:
             raise self._unknown(request)
         ports = [port for target in targets for port in target.local_ports]

@@ -33,8 +33,8 @@ place in which a refusal can end the session in an orderly way, so it is kept fo
 editor believes to have succeeded.
 
 Why every request still reaches debugpy: the alternative, to send only what debugpy needs and to invent the rest, would
-have to know its order of states. As it is, a wrong guess costs a message that corrects it, and never leaves debugpy in
-a state that the editor does not know of.
+have to know its order of states. As it is, a wrong guess costs one correcting message; debugpy's state is never hidden
+from the editor.
 
 What is ugly: the capabilities are a copy of debugpy's. They are compared with the real ones at each attach, and a
 difference switches off what debugpy does not announce. A debugger that is not known to be debugpy gets no early answer.

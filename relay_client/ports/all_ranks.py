@@ -480,7 +480,7 @@ class JobConnection:
         if attachment is not None and now - since >= HELD_DELAY:
             self._held[key] = float("inf")
             at = f" (since {clock(attachment.since)})" if attachment.since is not None else ""
-            self.session.show(f"{claim.target.label} is held by {attachment.who}{at}; it is left out until it is free")
+            self.session.show(f"{claim.target.label} is held by {attachment.who}{at}; it will join once it is free")
 
     def _open(self, claim: Claim, name: RankName) -> None:
         """Connect to the debugger of a rank, for the rank itself or for one of its child processes."""

@@ -83,8 +83,8 @@ def _name(pid: int) -> str:
 
 # One connection that a job has opened to a listening editor, from accept to close.
 #
-# The local program is debugpy's adapter, which the editor has started. The adapter passes relay-client's events on,
-# just as it passes on the job's; after `terminated`, it ends the editor's session.
+# The local program is debugpy's adapter, which the editor has started. The adapter forwards relay-client's events
+# as it does the job's; after `terminated`, it ends the editor's session.
 
 
 async def carry_to_editor(

@@ -276,7 +276,7 @@ async def test_what_cannot_be_attached_to(relay: LocalRelay, tmp_path: Path) -> 
     async with running(relay, tmp_path / "own") as here:
         with pytest.raises(NoListener, match="rank 7 is not registered on 'myhc'"):
             await request(here.client, Attach(7))
-        with pytest.raises(UsageError, match="neither a rank nor a port"):
+        with pytest.raises(UsageError, match="specify a rank or a port"):
             await request(here.client, Attach())
         await request(here.client, Subscribe(("state",)))
         async with node_of(relay, port, rank=3) as node:

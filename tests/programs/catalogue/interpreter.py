@@ -134,7 +134,7 @@ INTERPRETER = (
     ),
     Odd(
         "pickles_its_classes",
-        "pickles a class of `__main__`, and prints its module",
+        "pickles a class defined in `__main__`, and prints its module",
         """
         import pickle
         class Mine:

@@ -67,7 +67,7 @@ PROCESSES = (
     *(
         Odd(
             f"{method}_pool",
-            f"has a pool of processes, started by {method}, that pickles a class of `__main__`",
+            f"has a pool of processes, started by {method}, that pickles a class defined in `__main__`",
             f"""
             import multiprocessing
             class Number:
