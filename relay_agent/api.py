@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from relay_agent.debuggee.process import DebuggedProcess
     from relay_agent.values.contents import Statistics
 
-__all__ = [
-    "breakpoint",
-    "hold_on_crash",
-    "present",
-    "start_debugging",
-    "start_remote_debugging",
-    "start_remote_debugging_from_args",
-    "stats",
-]
-
 _P = ParamSpec("_P")
 
 

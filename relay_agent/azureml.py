@@ -24,8 +24,6 @@ from typing import Any
 from relay_core.errors import ConfigurationError
 from relay_core.value_parsers import MAX_PORT
 
-__all__ = ["DEBUG_ARGUMENTS", "Step", "debug_inputs", "find_problems", "prepare_debug_run", "read_steps", "rest_body"]
-
 DEBUG_ARGUMENTS = (
     "--is-debug ${{inputs.is_debug}} "
     "$[[--debug-relay-connection-name ${{inputs.debug_relay_connection_name}}]] "

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import ModuleType
 
-__all__ = ["peer_timeout", "prepare_for_holds", "raise_timeouts", "raise_while_held", "timeout_variables"]
-
 C10D = "torch.distributed.distributed_c10d"
 
 _GROUPS = "_new_process_group_helper"

@@ -27,9 +27,6 @@ from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.handshake import MISDIRECTED, misdirected
 
-__all__ = ["ListeningChecks", "check_debugpy", "examine", "installed_debugpy", "network_hint", "with_job_settings"]
-
-
 _NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 

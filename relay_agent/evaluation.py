@@ -27,9 +27,6 @@ from relay_agent.values.torch_state import NotRead, as_stopped_thread
 from relay_core.agent_api.evaluation import PATH_READER, PLAIN_READER, Evaluate, Value
 from relay_core.agent_api.stacks import is_library
 
-__all__ = ["Place", "evaluate", "find_places", "start_evaluation"]
-
-
 MAIN = "__main__"
 
 

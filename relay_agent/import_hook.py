@@ -8,8 +8,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["after_import"]
-
 
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
     """Call a function once, with the module of this name, as soon as the module has been executed.

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["STDERR", "OwnDescriptor", "above_streams"]
-
 STDERR = 2
 
 

@@ -12,8 +12,6 @@ from relay_agent.inject._relay_debug_programs import what_runs
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["current_directory", "in_front", "script_name", "start_directory", "start_time"]
-
 
 # How this process was started: its directory (even if the program has changed it since), its script and the time.
 #

@@ -10,29 +10,6 @@ from typing import NamedTuple
 from relay_core.errors import ConfigurationError
 from relay_core.value_parsers import MAX_PORT
 
-__all__ = [
-    "SINGLE",
-    "TABLE",
-    "Environment",
-    "Numbers",
-    "ProcessIdentity",
-    "Row",
-    "Unusable",
-    "explain",
-    "flag",
-    "identify",
-    "is_set",
-    "items",
-    "logical_port",
-    "needed",
-    "number",
-    "number_or_none",
-    "parsed_json",
-    "read_numbers",
-    "whole",
-]
-
-
 # Parsers for environment variables with untrusted text: numbers, flags, lists and JSON.
 #
 # The parameter `names` may be a list of alternatives, "A|B"; the first variable that is set is used.

@@ -11,8 +11,6 @@ from typing import Any
 from relay_agent.own_descriptor import STDERR
 from relay_core.errors import RelayDebugError
 
-__all__ = ["describe_exception", "failed_import", "is_of_import", "report_failure", "unexpected", "write_line"]
-
 WRITE_TIME = 1
 """Seconds that a line waits for the reader of a full pipe."""
 

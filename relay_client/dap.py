@@ -16,9 +16,6 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.streams.bridge import ByteStream
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["Body", "DapClient", "RequestFailed", "TcpStream", "function_of", "readable"]
-
-
 _CURRENT = " (Current frame)"
 """pydevd appends this to the name of the frame in which a thread is stopped while an exception is shown."""
 

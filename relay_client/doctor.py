@@ -27,9 +27,6 @@ from relay_core.errors import (
 )
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelKeyMissing, WrongTunnelKey
 
-__all__ = ["AgentChecks", "check_launch_json", "examine"]
-
-
 FILE = Path(".vscode", "launch.json")
 HINT = "run: relay-client init vscode --write"
 

@@ -29,9 +29,6 @@ from relay_core.dap.prefetch import (
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
-__all__ = ["ResponseCache"]
-
-
 AUTOMATIC_DELAY = 1.0
 """Seconds after the last message to the editor within which a request counts as automatic; people are slower. VS Code
 waits 0.4 s before it requests variables and the rest of the call stack."""

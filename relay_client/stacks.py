@@ -17,26 +17,9 @@ from relay_core.agent_api.announcement import AgentInfo, State
 from relay_core.agent_api.requests import Stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from relay_core.errors import RelayDebugError
+from relay_core.foreign import escape_controls
 from relay_core.records import encode, parse
-from relay_core.value_parsers import escape_controls, format_ranges
-
-__all__ = [
-    "COLLECTIVES",
-    "Group",
-    "Process",
-    "Reply",
-    "collect_stacks",
-    "collective_of",
-    "group",
-    "grouped_stacks",
-    "is_library",
-    "label",
-    "own_frame",
-    "places",
-    "read_replies",
-    "show_stacks",
-]
-
+from relay_core.value_parsers import format_ranges
 
 # Groups of processes with identical stacks, from the replies of all agents; outliers come first.
 #

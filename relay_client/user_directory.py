@@ -19,16 +19,6 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = [
-    "DIRECTORY_VARIABLE",
-    "make_private",
-    "require_private",
-    "shared_directory",
-    "state_directory",
-    "user_directories",
-    "user_directory",
-]
-
 DIRECTORY_VARIABLE = "RELAY_CLIENT_DIR"
 
 

@@ -13,26 +13,6 @@ from typing import Literal, NamedTuple
 
 from relay_core.errors import ConfigurationError
 
-__all__ = [
-    "ACCESS_OPTIONS",
-    "ACCESS_VARIABLES",
-    "CA_FILE_VARIABLE",
-    "CONNECTION_STRING_FILE_VARIABLE",
-    "CONNECTION_STRING_SECRET_VARIABLE",
-    "CONNECTION_STRING_VARIABLE",
-    "IDENTITY_VARIABLE",
-    "KEY_VAULT_VARIABLE",
-    "NAMESPACE_VARIABLE",
-    "OLD_NAME_VARIABLE",
-    "OLD_STRING_VARIABLE",
-    "TUNNEL_KEY_FILE_VARIABLE",
-    "TUNNEL_KEY_SECRET_VARIABLE",
-    "TUNNEL_KEY_VARIABLE",
-    "AccessOption",
-    "AccessSettings",
-    "Side",
-]
-
 Side = Literal["agent", "client"]
 """The kind of program. An agent runs on cloud compute and a client on a developer's machine, so their identities
 differ."""

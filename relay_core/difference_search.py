@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from relay_core.agent_api.evaluation import Difference, Leaf, Selection, Value, part_selections
 
-__all__ = ["Search"]
-
 MAX_STEPS = 32
 """A selection shrinks to a 24th in each step, so more steps are needed only if the values change in the meantime."""
 

@@ -7,32 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "CONFIGURATION",
-    "CONNECTION_LOST",
-    "FAILURE",
-    "HANG_FOUND",
-    "HYBRID_CONNECTION_NOT_FOUND",
-    "INTERRUPTED",
-    "LOCAL_PORT_IN_USE",
-    "NOTHING_TO_RELEASE",
-    "NOT_EXECUTABLE",
-    "NOT_FOUND",
-    "NO_CLIENT",
-    "NO_LISTENER",
-    "NO_VALUE",
-    "OUTPUT_CLOSED",
-    "PROTOCOL_ERROR",
-    "REJECTED",
-    "RELAY_UNREACHABLE",
-    "SUCCESS",
-    "TIMED_OUT",
-    "TOO_MANY_LISTENERS",
-    "UNAUTHORIZED",
-    "UNTRUSTED_CERTIFICATE",
-    "USAGE",
-]
-
 SUCCESS: Final = 0
 """The command succeeded, or was stopped on request (Ctrl-C, SIGTERM)."""
 FAILURE: Final = 1

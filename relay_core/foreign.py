@@ -40,27 +40,6 @@ import re
 from collections.abc import Mapping
 from typing import NewType
 
-__all__ = [
-    "MAX_FAILURE",
-    "MAX_TEXT",
-    "ConfigurationName",
-    "ConsoleOutput",
-    "Failure",
-    "Line",
-    "Notification",
-    "configuration_name",
-    "console_output",
-    "escape_controls",
-    "failure",
-    "has_variable",
-    "is_remote_path",
-    "message_format",
-    "notification",
-    "printable",
-    "short_name",
-    "terminal_text",
-]
-
 ConfigurationName = NewType("ConfigurationName", str)
 """The name of a debug session that an editor opens."""
 Notification = NewType("Notification", str)

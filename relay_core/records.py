@@ -27,24 +27,6 @@ from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_orig
 
 from relay_core.value_parsers import is_port
 
-__all__ = [
-    "MISSING",
-    "Clean",
-    "Link",
-    "NonEmpty",
-    "Path",
-    "Port",
-    "Wire",
-    "as_is",
-    "encode",
-    "fields_of",
-    "is_count",
-    "parse",
-    "parse_or_none",
-    "read_non_empty",
-    "read_port",
-]
-
 MAX_COUNT = 2**63 - 1
 """Upper bound for integers such as process ids and thread ids."""
 MAX_LINK = 2048

@@ -21,20 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-__all__ = [
-    "ROOT",
-    "DiagSocket",
-    "OwnersNotShown",
-    "SocketQueries",
-    "SocketTables",
-    "TableRow",
-    "listener_owners",
-    "own_user",
-    "parse_table",
-    "shared_tables",
-]
-
-
 # Looks up one TCP connection of this machine in the kernel, by its addresses (sock_diag(7)).
 #
 # `/proc/net/tcp` shows the same, but each read lists all sockets of the machine, which takes about 4 microseconds per

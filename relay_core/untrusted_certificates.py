@@ -6,8 +6,6 @@ import ssl
 
 from relay_core.errors import UntrustedCertificate
 
-__all__ = ["untrusted_certificate"]
-
 # The numbers are X509_V_ERR_* of OpenSSL 3 (x509_vfy.h), which the ssl module passes on as `verify_code`.
 _OUT_OF_DATE = {9, 10}
 """Not yet valid, expired."""

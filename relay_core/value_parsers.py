@@ -8,25 +8,6 @@ import re
 from collections.abc import Iterable, Iterator
 
 from relay_core.errors import UsageError
-from relay_core.foreign import escape_controls
-
-__all__ = [
-    "MAX_PORT",
-    "TolerantEnum",
-    "closest",
-    "escape_controls",
-    "expand_ranges",
-    "format_ranges",
-    "is_port",
-    "is_port_text",
-    "named",
-    "parse_duration",
-    "parse_flag",
-    "parse_port",
-    "parse_ranges",
-    "read_flag",
-]
-
 
 # Parsers of values in options, variables and files: ports, flags and durations.
 #

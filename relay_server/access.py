@@ -21,8 +21,6 @@ from relay_server.protocol.refusals import Refusal, malformed_token, missing_rig
 if TYPE_CHECKING:
     from jwt.types import Options  # used only as a type, which the oldest supported PyJWT does not have
 
-__all__ = ["ANONYMOUS", "Authorizer", "Grant", "JwtVerifier", "SasVerifier", "TokenVerifier"]
-
 
 # Authorization of requests: tokens and the rules of a namespace and its hybrid connections.
 #

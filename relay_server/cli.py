@@ -13,8 +13,6 @@ from relay_core.program.options import argument_type
 from relay_core.program.parser import ProgramParser, add_version
 from relay_core.value_parsers import parse_port
 
-__all__ = ["main", "make_parser", "run"]
-
 PROGRAM = "relay-server"
 _EPILOG = """\
 example:

@@ -65,8 +65,6 @@ from relay_server.relaying.rendezvous import (
     RelayedPair,
 )
 
-__all__ = ["Gateway", "HttpGateway"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -31,8 +31,6 @@ from relay_server.protocol.http import HeadReader, RequestHead
 from relay_server.protocol.refusals import Refusal
 from relay_server.server import RelayServer
 
-__all__ = ["CONTENT_TYPE_LATEST", "Management", "exposition", "fetch_status", "format_status"]
-
 logger = logging.getLogger(__name__)
 
 

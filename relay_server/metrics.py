@@ -6,9 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 
-__all__ = ["OTHER_ENTITIES", "Counters", "EntityCounters", "EntityMetrics", "Metrics", "total"]
-
-
 SERVER_ERRORS = 500
 """The first status that is an error of the server."""
 MAX_ENTITIES = 1000

@@ -32,8 +32,6 @@ from relay_server.connection.tcp import READ_BYTES, Acceptor, Connection, Delaye
 from relay_server.gateway import Gateway
 from relay_server.metrics import EntityMetrics, Metrics, total
 
-__all__ = ["RelayServer"]
-
 logger = logging.getLogger(__name__)
 
 TLS_HANDSHAKE_TIMEOUT = 10.0

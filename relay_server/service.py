@@ -24,8 +24,6 @@ from relay_server.config.model import DelayProfile, RelayConfig
 from relay_server.management import Management
 from relay_server.server import RelayServer
 
-__all__ = ["Reloader", "serve_until_stopped"]
-
 logger = logging.getLogger(__name__)
 
 

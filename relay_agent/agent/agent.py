@@ -46,8 +46,6 @@ from relay_core.tunnel.handshake import MISDIRECTED, TUNNEL_HEADER, TunnelHeader
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 
-__all__ = ["Agent"]
-
 NO_TUNNEL = (426, "this agent accepts relay-client connections only")
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
 ANONYMOUS = "somebody"

@@ -19,9 +19,6 @@ from relay_core.errors import ConnectionLost
 from relay_core.layers.stop_observer import ObservedStop
 from relay_core.net.session.driver import SessionDriver
 
-__all__ = ["Attachments", "DebugStream", "StopAnnouncer", "Stops"]
-
-
 # Stops of a target's processes, and when the agent announces them.
 #
 # A step is a short run followed by a stop. So a stop becomes part of the attachment immediately, but the announcement

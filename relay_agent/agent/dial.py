@@ -30,8 +30,6 @@ from relay_core.program.run import EXHAUSTED
 from relay_core.records import encode
 from relay_core.socket_tables import own_user, shared_tables
 
-__all__ = ["ClientStream", "DescriptorsExhausted", "connect_to_editor", "serve_stream"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -12,8 +12,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT
 
-__all__ = ["Admission", "RefusalLog"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["JoinedCalls"]
-
 INTERVAL = 0.05
 """Minimum time in seconds between the end of one call and the next one; too short for users to notice."""
 

@@ -9,9 +9,6 @@ from relay_core.dap.messages import Request
 from relay_core.layers.layer import Abort, EndLocal, Layer, Output, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Kind
 
-__all__ = ["FIRST_BYTES_LIMIT", "GREETING_LIMIT", "PATIENCE", "PROMPT", "DebuggerWatch", "EndObserver", "GreetingGuard"]
-
-
 # A layer that delays the client's EOF or reset until debugpy's adapter has sent its greeting.
 #
 # The adapter greets each connection in the thread that accepts connections: two `output` events, then `debugpySockets`.

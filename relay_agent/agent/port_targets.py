@@ -21,8 +21,6 @@ from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.errors import ConfigurationError, UsageError
 from relay_core.value_parsers import MAX_PORT, is_port_text
 
-__all__ = ["PortTarget", "PortTargets", "parse_targets"]
-
 LOOPBACK = "127.0.0.1"
 
 

@@ -13,8 +13,6 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.stream import SessionStream
 from relay_core.records import encode
 
-__all__ = ["Answer", "respond_on_stream"]
-
 logger = logging.getLogger(__name__)
 
 Answer = Callable[[Any], Awaitable[Response | None]]

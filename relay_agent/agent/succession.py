@@ -15,8 +15,6 @@ import uuid
 
 from relay_core.agent_api.announcement import AgentId
 
-__all__ = ["Succession"]
-
 MAX_PREDECESSORS = 8
 """Maximum number of predecessors in the record. Earlier agents were announced by these predecessors."""
 MAX_RECORD = 4096

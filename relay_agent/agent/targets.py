@@ -14,8 +14,6 @@ from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.errors import ConnectionLost
 
-__all__ = ["Target", "TargetGone", "TargetProvider"]
-
 
 class TargetGone(ConnectionLost):
     """The process of a target exited before any byte was exchanged; its restarted successor may register soon."""

@@ -18,9 +18,6 @@ from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings, add_access_options, argument_type
 from relay_core.value_parsers import parse_port
 
-__all__ = ["NODE_AGENT", "PROGRAM", "Commands", "add_doctor", "add_env", "add_node_agent", "add_serve", "explain"]
-
-
 PROGRAM = "relay-agent"
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it

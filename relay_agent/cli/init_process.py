@@ -14,8 +14,6 @@ import sys
 import warnings
 from typing import NoReturn
 
-__all__ = ["remain_init_process"]
-
 _PR_GET_CHILD_SUBREAPER = 37
 _TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH})
 _SI_KERNEL = 0x80

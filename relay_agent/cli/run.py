@@ -23,10 +23,18 @@ from relay_agent.cli.init_process import remain_init_process
 from relay_agent.collective_timeouts import timeout_variables
 from relay_agent.inject._relay_debug_programs import is_off, is_python
 from relay_agent.paths import in_front
-from relay_agent.settings.environment import ACCESS_VARIABLES, HC, MODE, ON_DEMAND, WAIT, from_environment, is_local
+from relay_agent.settings.environment import (
+    ACCESS_VARIABLES,
+    HC,
+    MODE,
+    ON_DEMAND,
+    REGISTERED,
+    WAIT,
+    from_environment,
+    is_local,
+)
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting
-from relay_agent.startup.eligibility import REGISTERED
 from relay_agent.startup.unregistered import command_obstacle, watch_this_process
 from relay_agent.stderr import write_line
 from relay_core.access_settings import ACCESS_OPTIONS, CONNECTION_STRING_SECRET_VARIABLE, CONNECTION_STRING_VARIABLE
@@ -35,8 +43,6 @@ from relay_core.exit_codes import NOT_EXECUTABLE, NOT_FOUND
 from relay_core.program.console import print_error
 from relay_core.program.options import access_settings, add_access_options
 from relay_core.value_parsers import read_flag
-
-__all__ = ["add_parser", "job_environment", "run"]
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:

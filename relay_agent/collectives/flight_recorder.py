@@ -14,9 +14,6 @@ from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.agent_api.questions import ReadProgress
 from relay_core.value_parsers import format_ranges
 
-__all__ = ["Recorded", "begun_collectives", "members_of_groups", "parse_dump", "read_progress", "read_recorders"]
-
-
 # Process groups of this process, from torch's flight recorder.
 #
 # torch records every collective operation of a process, without any setting, in one of two recorders: one for NCCL, and

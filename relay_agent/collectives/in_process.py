@@ -15,9 +15,6 @@ from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessColl
 from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, is_library
 
-__all__ = ["activity", "collect", "with_call_places"]
-
-
 # What the main thread of this process is doing: running, waiting in a call, or stopped by a debugger.
 
 SAMPLES = 10

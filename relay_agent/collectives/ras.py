@@ -14,9 +14,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.loopback import until_accepted
 from relay_core.value_parsers import format_ranges
 
-__all__ = ["ask_ras", "parse_status"]
-
-
 # Answers of NCCL's RAS subsystem to `VERBOSE STATUS`, as JSON (NCCL 2.28.7 and later) and as text (2.24 and later).
 #
 # The formats are described in the NCCL user guide, "RAS"; the client/server protocol is plain text. The text differs

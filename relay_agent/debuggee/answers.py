@@ -15,13 +15,11 @@ from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import stopped_threads
 from relay_agent.debuggee.unreached import children
 from relay_agent.monitor.allocator import read_allocator
-from relay_core.value_parsers import escape_controls
+from relay_core.foreign import escape_controls
 
 if TYPE_CHECKING:
     from relay_agent.node.in_job.client import NodeClient
     from relay_agent.settings.model import DebugSettings
-
-__all__ = ["ANSWERS"]
 
 Body = Mapping[str, Any]
 """The arguments of a request."""

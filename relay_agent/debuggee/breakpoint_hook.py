@@ -24,8 +24,6 @@ from relay_agent.debuggee.stopping import keep_uncompiled
 from relay_agent.settings.model import parse_ranks
 from relay_agent.stderr import report_failure, write_line
 
-__all__ = ["install"]
-
 VARIABLE = "PYTHONBREAKPOINT"
 """Python's variable with the function that `breakpoint()` calls; if the user has set it, it takes precedence."""
 IN_CHILDREN = "relay_agent.debuggee.breakpoint_hook.in_child"

@@ -25,8 +25,6 @@ from relay_agent.gevent_originals import threading, time
 from relay_agent.stderr import failed_import, write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
 
-__all__ = ["DEBUGPY_MISSING", "TRANSITIONS", "Debugger", "Event", "State", "debugger", "pydevd_debugger"]
-
 # The states of a process
 #
 # Two facts define most states: the connection of pydevd, the part of debugpy inside the job, and whether the job is

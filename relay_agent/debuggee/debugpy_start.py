@@ -40,9 +40,6 @@ from relay_agent.node.in_job.own_python import find_python, without_python_optio
 from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
-__all__ = ["FILE_VARIABLE", "connect", "find_adapter_port", "listen", "load", "own_adapter"]
-
-
 # Starts debugpy's adapter, and reads its ports from a pipe that only the adapter can write to.
 #
 # `debugpy.listen` opens a port on 127.0.0.1 to which its adapter reports its ports. `debugpy.listen` trusts the first

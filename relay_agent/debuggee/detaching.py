@@ -14,9 +14,6 @@ from relay_agent.debugpy_internals.table import RECOVERY
 from relay_agent.gevent_originals import threading, time
 from relay_core.socket_tables import SocketTables
 
-__all__ = ["end_debugger", "install", "is_abandoned"]
-
-
 # Fork handlers that detach a forked child from the debugger of its parent.
 #
 # A forked child inherits its parent's tracing, but none of the debugger's threads. At the first breakpoint, it would

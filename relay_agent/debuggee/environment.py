@@ -11,8 +11,6 @@ import re
 
 from relay_core.agent_api.questions import Environment, ReadEnvironment
 
-__all__ = ["HIDDEN", "is_secret", "read_environment"]
-
 HIDDEN = "***"
 """The value of a secret in the answer."""
 MAX_VARIABLES = 1000

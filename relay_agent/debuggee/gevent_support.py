@@ -29,18 +29,6 @@ from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
 from relay_agent.gevent_originals import GEVENT_VARIABLE, socket, threading
 from relay_agent.import_hook import after_import
 
-__all__ = [
-    "EVENTLET",
-    "EVENTLET_WAY_OUT",
-    "GEVENT_WAY_OUT",
-    "importing",
-    "in_use",
-    "install",
-    "silence_hint",
-    "trace_main_thread",
-    "watch_patches",
-]
-
 EVENTLET = "debugpy does not work with eventlet"
 EVENTLET_WAY_OUT = (
     "leave out monkey_patch() in the debug run, or use gevent or asyncio, as eventlet's authors recommend"

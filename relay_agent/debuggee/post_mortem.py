@@ -38,8 +38,6 @@ from relay_agent.debuggee.stopping import untraced
 from relay_agent.debugpy_internals.table import POST_MORTEM
 from relay_agent.stderr import describe_exception, write_line
 
-__all__ = ["Hold", "hold_at", "install", "tracebacks"]
-
 Hold = Callable[[str], bool]
 """Waits for a debugger and returns whether one is attached. The argument describes the exception in one line."""
 

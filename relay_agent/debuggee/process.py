@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from relay_agent.node.protocol import Access, TargetRecord
 from relay_agent.gevent_originals import import_gevent, threading, time
 
-__all__ = ["DebuggedProcess", "begin", "current"]
-
 NOBODY_ATTACHED = "no debugger attached in time; exiting"
 AGENT_TIME = 3.0
 """Maximum time in seconds that a process waits to find out whether its agent has refused it or, if it crashes at its

@@ -18,8 +18,6 @@ from types import FrameType
 from relay_agent.gevent_originals import threading
 from relay_agent.stacks.stopped import stopped_threads
 
-__all__ = ["Hold", "install", "program_frame"]
-
 Hold = Callable[[FrameType], None]
 """Waits for a debugger and makes it stop in the frame."""
 

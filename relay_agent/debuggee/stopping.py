@@ -18,8 +18,6 @@ from relay_agent import gevent_originals
 from relay_agent.debugpy_internals.table import BREAK_HERE, COMPILED_CALLER
 from relay_agent.import_hook import after_import
 
-__all__ = ["keep_uncompiled", "stop_in", "untraced"]
-
 COMPILER = "torch._dynamo.eval_frame"
 
 

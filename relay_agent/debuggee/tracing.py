@@ -49,15 +49,6 @@ from relay_agent.gevent_originals import threading, time
 from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
-__all__ = [
-    "reach_threads",
-    "retrace_main_thread",
-    "start_tracing",
-    "stop_tracing",
-    "trace_program",
-    "unreached_threads",
-]
-
 ROUNDS = 3
 """Number of times that the trace functions are replaced, because pydevd code that is running in a thread may undo the
 first replacement."""

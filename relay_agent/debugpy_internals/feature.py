@@ -15,21 +15,6 @@ from dataclasses import dataclass
 from relay_agent.gevent_originals import threading
 from relay_agent.stderr import write_line
 
-__all__ = [
-    "BYTES",
-    "CHECKED_VERSIONS",
-    "COMM",
-    "DEBUGGER",
-    "DICT",
-    "ENABLE",
-    "LOCK",
-    "MESSAGE",
-    "WRITER",
-    "Feature",
-    "Internal",
-]
-
-
 CHECKED_VERSIONS = ("1.8.14", "1.8.22")
 """The oldest and the newest version of debugpy with which all features were checked; all versions in between were
 checked too."""

@@ -15,50 +15,6 @@ from relay_agent.debugpy_internals.feature import (
     Internal,
 )
 
-__all__ = [
-    "ADAPTER_USER",
-    "BREAK_HERE",
-    "CHILDREN",
-    "CHILD_WAIT",
-    "CLOSED_DESCRIPTORS",
-    "COMPILED_CALLER",
-    "CONTINUING",
-    "DIALLING",
-    "EXITING",
-    "FEATURES",
-    "FLOODS",
-    "FOLLOWING",
-    "FORKING",
-    "GEVENT",
-    "GEVENT_HINT",
-    "HIDDEN_THREADS",
-    "INTERRUPTED",
-    "JOB_LISTEN",
-    "JOB_PORT",
-    "OUTPUT",
-    "POST_MORTEM",
-    "PREFETCH",
-    "PUSHED_LINES",
-    "REACHING",
-    "RECOVERY",
-    "RELEASE",
-    "REMOVED_DIRECTORY",
-    "RESTART",
-    "SENDING",
-    "SHOWING",
-    "STARTING",
-    "STATE",
-    "STOPPED_THREADS",
-    "THREAD_STATE",
-    "TORCH_STATES",
-    "UNATTACHED_AGENT",
-    "UNCAUGHT",
-    "UNREACHED",
-    "UNSUPPORTED",
-    "WAKING",
-]
-
-
 # The part of the table with features that change the messages between pydevd and debugpy's adapter.
 
 SENDING = Feature(

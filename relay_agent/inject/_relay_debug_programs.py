@@ -10,8 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MULTIPROCESSING", "NO_FILE", "helper_reason", "is_off", "is_python", "isolating_option", "what_runs"]
-
 MULTIPROCESSING = "it is a multiprocessing child process"
 NO_FILE = "it runs code given with -c or from stdin, where breakpoints cannot be set"
 

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["KEYS", "read_allocator", "summed"]
-
 RESERVED = "reserved_bytes.all.current"
 KEYS = (
     "allocated_bytes.all.current",

@@ -10,9 +10,6 @@ from pathlib import Path
 
 from relay_core.agent_api.usage import NodeUsage
 
-__all__ = ["COLUMNS", "EventLog", "append_usage", "process_values", "scalars_of"]
-
-
 # Writes usage as a TensorBoard event file, without TensorBoard.
 #
 # A file is a sequence of records, each a serialized `Event` of tensorflow/core/util/event.proto:

@@ -21,8 +21,6 @@ from collections.abc import Iterator, Mapping
 from relay_agent.monitor.files import process_values
 from relay_core.agent_api.usage import NodeUsage
 
-__all__ = ["MlflowMetrics", "find_run", "metrics_of"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ import threading
 import time
 from typing import Any
 
-__all__ = ["main"]
-
 LAST_SAMPLES_TIME = 60.0
 """Seconds to log the last samples once the agent has exited; a request that fails may be retried for minutes."""
 POLL_INTERVAL = 0.5

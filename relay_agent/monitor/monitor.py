@@ -18,8 +18,6 @@ from relay_agent.monitor.readings import Counters, Gpus, has_host_pids, read_cou
 from relay_core.agent_api.announcement import TargetInfo
 from relay_core.agent_api.usage import AllocatorUsage, NodeUsage
 
-__all__ = ["Monitor"]
-
 FILE = "monitor-{host}.csv"
 EVENT_DIRECTORY = "Diagnostics"
 """The directory in which InnerEye-DeepLearning's monitor keeps its TensorBoard log; it has one subdirectory for each

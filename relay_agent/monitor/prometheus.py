@@ -17,8 +17,6 @@ from relay_core.agent_api.usage import NodeUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.loopback import FOREIGN_HOST, is_rebound
 
-__all__ = ["MetricsServer", "as_text"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """https://prometheus.io/docs/instrumenting/exposition_formats/"""
 MAX_REQUEST = 8192

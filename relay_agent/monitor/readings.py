@@ -15,9 +15,6 @@ from typing import Any
 
 from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
-__all__ = ["Counters", "Gpus", "has_host_pids", "read_counters", "usage_between"]
-
-
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
 """The process's own cgroup in a container (cgroup version 2)."""

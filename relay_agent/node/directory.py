@@ -31,9 +31,6 @@ from relay_agent.own_descriptor import above_streams
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 
-__all__ = ["HALF", "NODE_DIR_VARIABLE", "STARTER_VARIABLE", "NodeDirectory", "temporary_directory"]
-
-
 NODE_DIR_VARIABLE = "RELAY_NODE_DIR"
 STARTER_VARIABLE = "RELAY_AGENT_STARTER"
 """Set in the agent's environment: pid of the process that started it, which may exit before it registers."""

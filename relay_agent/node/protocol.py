@@ -23,20 +23,6 @@ from typing import Any, Literal, TypedDict, cast, final
 
 from relay_agent.gevent_originals import json
 
-__all__ = [
-    "MAX_LINE",
-    "Access",
-    "Answer",
-    "Ask",
-    "DumpRecord",
-    "Message",
-    "Registration",
-    "StateChange",
-    "TargetRecord",
-    "decode",
-    "encode",
-]
-
 MAX_LINE = 4 * 1024 * 1024
 """Maximum length in bytes: enough for the stacks of a process with a thousand threads."""
 

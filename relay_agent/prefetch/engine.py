@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from relay_core.dap.messages import Event, Request, Response
 from relay_core.dap.prefetch import MAX_PREFETCH_SET, PREFETCH_EVENT, RequestTemplate, StopIds, is_watch
 
-__all__ = ["COSTLY_LIMIT", "FIRST_SEQ", "LARGE", "SLOW", "PrefetchEngine", "PrefetchOutput"]
-
 FIRST_SEQ = 1_000_000_000
 """First sequence number of prefetch requests, high enough not to collide with those of an editor."""
 SLOW = 0.1

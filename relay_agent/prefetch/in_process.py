@@ -20,8 +20,6 @@ from relay_agent.prefetch.engine import FIRST_SEQ, PrefetchEngine, PrefetchOutpu
 from relay_core.dap import prefetch
 from relay_core.dap.messages import Event, Request
 
-__all__ = ["PydevdPrefetcher", "install"]
-
 
 def install() -> None:
     """Patch pydevd in this process and its forked children; this affects connections made from now on."""

@@ -17,8 +17,6 @@ from relay_core.dap.messages import Arguments, Body, Event, Request, arguments_o
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
-__all__ = ["PrefetchLayer"]
-
 _EVENTS = frozenset({"stopped", prefetch.IN_PROCESS})
 """The events that this layer handles."""
 

@@ -28,9 +28,6 @@ from relay_core.agent_api.push import LEASE, Phase, Push, Pushed, State
 from relay_core.agent_api.requests import FileDigest
 from relay_core.errors import ConfigurationError
 
-__all__ = ["Hold", "call_in_main_thread", "start_phase"]
-
-
 # Reaches the main thread of this process: runs a function in it, or holds it at its next call to certain functions.
 #
 # Python executes pending calls (`Py_AddPendingCall`) in the main thread between two instructions of Python code. Such a

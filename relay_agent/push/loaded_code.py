@@ -33,8 +33,6 @@ from relay_agent.push.new_file import qualified_codes
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
 
-__all__ = ["Running", "filename_of", "find_modules", "functions_beside_users", "functions_of", "running_codes"]
-
 _OWN = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - as the paths of modules
 
 

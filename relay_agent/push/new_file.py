@@ -12,17 +12,6 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import NamedTuple
 
-__all__ = [
-    "Definition",
-    "NewFile",
-    "NewFunction",
-    "assigned_constant",
-    "bound_names",
-    "constant",
-    "is_immutable",
-    "qualified_codes",
-]
-
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _IMMUTABLE = (int, float, complex, bool, str, bytes, type(None), type(...))

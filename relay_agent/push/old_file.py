@@ -22,18 +22,6 @@ from typing import Any, NamedTuple
 from relay_agent.paths import start_time
 from relay_agent.push.new_file import NewFile, NewFunction, bound_names, constant, is_immutable, qualified_codes
 
-__all__ = [
-    "Change",
-    "OldFile",
-    "cached_constants",
-    "change_of",
-    "constants_of",
-    "has_same_lines",
-    "is_equivalent",
-    "pair",
-]
-
-
 # An in-place change to one function: its code, defaults and docstring.
 
 

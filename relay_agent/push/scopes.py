@@ -20,9 +20,6 @@ from typing import Any
 from relay_agent.push.new_file import Definition, NewFile, assigned_constant, bound_names
 from relay_agent.push.old_file import OldFile
 
-__all__ = ["ClassBody", "Scope", "listed"]
-
-
 # Which statements in a class body are not plain assignments, because something else than `type` interprets them.
 #
 # A class statement passes its body to the metaclass, then to `__init_subclass__` of a base class, and then to the

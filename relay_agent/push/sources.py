@@ -11,8 +11,6 @@ import sys
 
 from relay_agent.debugpy_internals.table import PUSHED_LINES
 
-__all__ = ["install", "pushed_source", "replace_source"]
-
 _sources: dict[str, str] = {}
 
 

@@ -28,8 +28,6 @@ from relay_agent.push.scopes import Scope
 from relay_agent.stderr import describe_exception
 from relay_core.errors import ConfigurationError
 
-__all__ = ["Swap"]
-
 
 class Swap:
     """A push in this process.

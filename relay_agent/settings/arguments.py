@@ -22,8 +22,6 @@ from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
 from relay_core.value_parsers import closest, named, parse_flag, read_flag
 
-__all__ = ["JoinAction", "add_debug_arguments", "misspelt_arguments", "misspelt_switch", "parse_step_arguments"]
-
 _PREFIX = "--debug-"
 _SWITCH = "--is-debug"
 _HC = "--debug-relay-connection-name"

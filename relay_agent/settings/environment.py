@@ -14,26 +14,6 @@ from relay_core.access_settings import ACCESS_OPTIONS, OLD_NAME_VARIABLE, Access
 from relay_core.errors import UsageError
 from relay_core.value_parsers import is_port_text, read_flag
 
-__all__ = [
-    "ACCESS_VARIABLES",
-    "HC",
-    "LOCAL_RUN",
-    "MODE",
-    "NO_RELAY",
-    "ON_DEMAND",
-    "REGISTERED",
-    "WAIT",
-    "from_environment",
-    "hint_for_job",
-    "is_local",
-    "is_worker",
-    "name_of_registered",
-    "register_environment",
-    "registered_ancestor",
-    "run_name",
-]
-
-
 # Environment variables that pass the settings of `relay-agent run` to its job; users can also set them directly.
 #
 #     RELAY_DEBUG              off (or empty), on-demand (no rank waits), or wait (1, true, yes, on)

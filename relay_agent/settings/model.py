@@ -10,18 +10,6 @@ from relay_core.value_parsers import parse_ranges
 if TYPE_CHECKING:
     from relay_agent.ranks import ProcessIdentity
 
-__all__ = [
-    "DEFAULT_HOLD",
-    "DEFAULT_MONITOR",
-    "DEFAULT_PORT",
-    "DEFAULT_RANKS",
-    "DEFAULT_TIMEOUTS",
-    "DEFAULT_WAIT",
-    "DebugSettings",
-    "RankSelection",
-    "parse_ranks",
-]
-
 
 # Grammar of `--debug-ranks`, which selects the ranks of a job that wait for a debugger.
 #

@@ -21,8 +21,6 @@ from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_MONITOR, DEFAULT_PO
 from relay_core.errors import UsageError
 from relay_core.value_parsers import is_port_text, named, parse_duration, parse_flag, parse_port, read_flag
 
-__all__ = ["MAX_TIMEOUTS", "SETTINGS", "Setting", "as_text", "read_settings"]
-
 MIN_MONITOR = 0.5
 """Minimum interval in seconds; each sample takes the agent a few milliseconds."""
 HELD = "held"

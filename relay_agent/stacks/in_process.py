@@ -22,17 +22,6 @@ from relay_agent.gevent_originals import json, threading
 from relay_agent.own_descriptor import OwnDescriptor, above_streams
 from relay_core.agent_api.stacks import Frame, ThreadStack, is_library
 
-__all__ = [
-    "MAX_FRAMES",
-    "MAX_THREADS",
-    "collect",
-    "dump_signals",
-    "held_frames",
-    "is_helper",
-    "register_dump",
-    "running_frames",
-]
-
 MAX_FRAMES = 100
 """Maximum number of innermost frames per thread; the same as faulthandler's limit, so that both methods return equal
 stacks."""

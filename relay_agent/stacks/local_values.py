@@ -14,8 +14,6 @@ from relay_agent.gevent_originals import threading, time
 from relay_agent.values.presentation import ShortRepr
 from relay_agent.values.torch_state import NotRead, read_torch_state, taken_over
 
-__all__ = ["describe_locals"]
-
 BUDGET = 0.5
 """Time limit in seconds for all values of a process: half of the agent's limit for the whole response."""
 MAX_TEXT = 160

@@ -30,8 +30,6 @@ from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, Thr
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 
-__all__ = ["Dump", "parse_dump", "stacks_of"]
-
 DUMP_TIMEOUT = 2.0
 """Timeout in seconds for a dump after the signal; faulthandler needs a millisecond once a thread of the process is
 scheduled."""

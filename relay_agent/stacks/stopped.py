@@ -7,8 +7,6 @@ import sys
 from relay_agent.debugpy_internals.table import THREAD_STATE
 from relay_agent.gevent_originals import threading
 
-__all__ = ["stopped_threads"]
-
 
 def stopped_threads() -> dict[int, bool]:
     """Return the idents of the threads that a debugger has stopped, and whether each has stopped on its own.

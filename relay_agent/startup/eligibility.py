@@ -7,9 +7,7 @@ from collections.abc import Mapping
 
 from relay_agent.inject._relay_debug_programs import helper_reason, is_off, what_runs
 from relay_agent.ranks import identify
-from relay_agent.settings.environment import MODE, REGISTERED, name_of_registered, registered_ancestor
-
-__all__ = ["REGISTERED", "should_register"]
+from relay_agent.settings.environment import MODE, name_of_registered, registered_ancestor
 
 _LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]")
 

@@ -20,9 +20,6 @@ from relay_agent.startup.eligibility import should_register
 from relay_agent.stderr import is_of_import, report_failure, write_line
 from relay_core.errors import RelayDebugError
 
-__all__ = ["call_before_program", "register_process"]
-
-
 # Hook that runs a function after Python has initialized and before its program starts.
 #
 # `sitecustomize` is too early to wait for a debugger: `site` is still being imported, so a thread that imports `site`,

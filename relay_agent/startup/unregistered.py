@@ -22,8 +22,6 @@ from relay_agent.settings.environment import MODE, REGISTERED, WAIT
 from relay_agent.startup.eligibility import should_register
 from relay_agent.stderr import write_line
 
-__all__ = ["PythonProcess", "command_obstacle", "obstacle", "python_processes", "watch_this_process"]
-
 LOOK_INTERVAL = 5.0
 """Seconds between two looks. A program is reported if both show it, so one that ends quickly is not."""
 TITLE = b"relay-agent run"

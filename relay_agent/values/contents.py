@@ -20,9 +20,6 @@ from relay_core.agent_api import evaluation
 from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, Value, part_bounds
 from relay_core.value_parsers import parse_ranges
 
-__all__ = ["STATS_SECONDS", "Data", "Leaf", "Statistics", "compute_statistics", "fingerprint", "flatten", "in_full"]
-
-
 # What a value consists of: tensors and arrays, whose elements can be read in pieces, and anything else without parts.
 #
 # No library is imported; the types of libraries that the job has imported are found by name, as in `presentation`.

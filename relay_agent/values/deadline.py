@@ -11,9 +11,6 @@ from typing import Any, ClassVar, TypeVar
 from relay_agent.gevent_originals import threading, time
 from relay_agent.values.torch_state import NotRead, read_torch_state, taken_over
 
-__all__ = ["FULL_DEADLINE", "REPR_DEADLINE", "Call", "TooLate", "call_within", "within_deadline"]
-
-
 # Calls with a deadline: a function that may never return runs in a helper thread and is abandoned at its deadline.
 #
 # Python cannot interrupt a thread, so an abandoned call continues until it returns. Its thread is a daemon thread that

@@ -13,8 +13,6 @@ from typing import Any
 
 from relay_agent.values.static_path import instance_table, module_tables, package_of, read_path, type_name
 
-__all__ = ["read_plain"]
-
 MAX_PARTS = 100_000
 """Maximum number of parts of a value that is copied completely."""
 MAX_DEPTH = 20

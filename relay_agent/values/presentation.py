@@ -11,28 +11,6 @@ from typing import Any, NamedTuple
 
 from relay_agent.values.deadline import within_deadline
 
-__all__ = [
-    "KINDS",
-    "MAX_ASKED",
-    "MAX_ITEMS",
-    "Presenter",
-    "ShortRepr",
-    "array_elements",
-    "count_parameters",
-    "describe",
-    "describe_array",
-    "find_kind",
-    "find_presenter",
-    "has_few_elements",
-    "has_memory",
-    "nested",
-    "on_registration",
-    "present",
-    "short_repr",
-    "tensor_elements",
-]
-
-
 # The elements of a tensor or array that has only a few and is in the memory of this process, as text.
 #
 # The memory is read directly. A tensor's methods, such as `tolist()`, would go through torch's dispatcher, where modes

@@ -12,8 +12,6 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["instance_table", "module_tables", "package_of", "read_path", "type_name"]
-
 _C_TYPES = frozenset({"builtins", "numpy", "torch"})
 """Packages whose attributes in C, such as a tensor's `shape`, only read metadata."""
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")

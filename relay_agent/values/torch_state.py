@@ -19,16 +19,6 @@ from typing import Any, NamedTuple
 
 from relay_agent.gevent_originals import threading
 
-__all__ = [
-    "CAPTURE",
-    "NotRead",
-    "TorchState",
-    "as_stopped_thread",
-    "read_torch_state",
-    "remembered_while_stopped",
-    "taken_over",
-]
-
 DEVICE_TYPES = ("cpu", "cuda")
 """For which autocast is taken over."""
 METADATA = frozenset(

@@ -18,8 +18,6 @@ from relay_core.net.tasks import TaskSet
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.handshake import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, refusing_agent
 
-__all__ = ["MAX_AGENTS", "Begun", "Discovery", "EndedSearch", "FamilyDiscovery", "SearchEffort", "conclude"]
-
 logger = logging.getLogger(__name__)
 
 

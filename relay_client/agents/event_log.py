@@ -17,18 +17,6 @@ from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, En
 from relay_core.net.session.client import LinkState, LinkStatus
 from relay_core.value_parsers import format_ranges
 
-__all__ = [
-    "AgentEvent",
-    "EventLog",
-    "LeadsTo",
-    "agent_events",
-    "attachment_texts",
-    "conflict_text",
-    "describe_agent",
-    "describe_state",
-    "name_with_node",
-]
-
 logger = logging.getLogger(__name__)
 
 

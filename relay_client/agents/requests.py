@@ -18,8 +18,6 @@ from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.foreign import printable
 from relay_core.records import encode, parse, parse_or_none
 
-__all__ = ["RESPONSE_MARGIN", "absent_among", "ask_ranks", "send_request"]
-
 MAX_RESPONSE = 32 * 1024 * 1024
 """Maximum number of bytes in a response; the stacks of eight processes with a hundred threads each, including
 variables, take up a few MiB."""

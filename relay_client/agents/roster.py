@@ -11,21 +11,6 @@ from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, Target
 from relay_core.agent_api.metadata import PortConflict
 from relay_core.value_parsers import MAX_PORT
 
-__all__ = [
-    "MAX_ABSENT",
-    "NOT_FOUND",
-    "AbsentRank",
-    "Claim",
-    "Conflict",
-    "Destination",
-    "PortOwners",
-    "Roster",
-    "absent_ranks",
-    "held_elsewhere",
-    "world_of",
-]
-
-
 # The roster of agents: their announcements, their claims to ports, and which agent owns each port. No I/O.
 #
 # If several agents claim a port, the earliest claim owns it. An unreachable agent keeps its ports, because it may

@@ -31,8 +31,6 @@ from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugEr
 from relay_core.net.session.transport import TooManySessions
 from relay_core.net.tasks import TaskSet, first_completed
 
-__all__ = ["BACKGROUND", "RETRY_DELAYS", "THOROUGH", "AgentSearch", "SearchSchedule"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -65,18 +65,6 @@ from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 
-__all__ = [
-    "CLIENT_GRACE",
-    "NotForwarded",
-    "StreamHandler",
-    "Tunnels",
-    "blocking_holder",
-    "describe_agents",
-    "disconnected_error",
-    "no_agent_error",
-    "retry_while_role_is_new",
-]
-
 logger = logging.getLogger(__name__)
 
 

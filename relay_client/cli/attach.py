@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from relay_client.control.state import ClientId
     from relay_client.ports.forwarder import Forwarder
 
-__all__ = ["add_parser"]
-
 logger = logging.getLogger(__name__)
 
 

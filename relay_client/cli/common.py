@@ -19,26 +19,6 @@ if TYPE_CHECKING:
     from relay_client.control.service import ControlService
     from relay_client.ports.forwarder import Forwarder
 
-__all__ = [
-    "CLOSING_PORTS",
-    "PROGRAM",
-    "Commands",
-    "add_allow_terminate_option",
-    "add_command",
-    "add_folder",
-    "add_idle_exit_option",
-    "add_json",
-    "add_prefetch_option",
-    "add_quiet",
-    "add_ranks",
-    "add_verbose",
-    "make_tunnels",
-    "parse_positive_duration",
-    "quiet_logging",
-    "run_controlled",
-    "run_with_tunnels",
-]
-
 PROGRAM = "relay-client"
 CLOSING_PORTS = "closing the local ports and the tunnels"
 """What a command that forwards ports does when it is interrupted."""

@@ -6,8 +6,6 @@ import argparse
 
 from relay_client.cli.common import Commands
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""

@@ -10,8 +10,6 @@ from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings
 from relay_core.value_parsers import named
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from relay_client.ports.forwarder import Forwarder
     from relay_client.ports.local_port import LocalPort
 
-__all__ = ["FORWARDING", "add_options", "forward", "forwarding_options"]
-
 FORWARDING = "forwarding"
 """The `help` topic that lists all options of this command."""
 

@@ -21,18 +21,18 @@ from relay_client.cli.common import (
     add_verbose,
 )
 from relay_client.cli.forward import add_options
-from relay_client.cli.inspection.asking import add_client, perform_once
+from relay_client.cli.inspection.asking import perform_once
+from relay_client.cli.running import add_client
 from relay_client.ui.text import parse_ports, parse_ranks
 from relay_core.errors import ConfigurationError, UsageError
+from relay_core.foreign import escape_controls
 from relay_core.program.options import access_settings, argument_type
-from relay_core.value_parsers import escape_controls, format_ranges, named, parse_port
+from relay_core.value_parsers import format_ranges, named, parse_port
 
 if TYPE_CHECKING:
     from relay_client.editor_setup.entries import Entry
     from relay_client.editor_setup.vscode import Places
     from relay_core.agent_api.announcement import TargetInfo
-
-__all__ = ["add_parser", "unified_diff"]
 
 logger = logging.getLogger(__name__)
 

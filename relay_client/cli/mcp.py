@@ -9,8 +9,6 @@ from pathlib import Path
 from relay_client.cli.common import Commands, add_command, quiet_logging
 from relay_core.errors import ConfigurationError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from relay_client.pdb import DebugConnection
     from relay_core.errors import RelayDebugError
 
-__all__ = ["add_parser"]
-
 LOCKED = 423
 """The HTTP status for a locked resource, used here because the agent's refusal of a stream contains no status."""
 
@@ -139,7 +137,7 @@ async def _wait_for_claims(tunnels: Tunnels, wanted: _Wanted) -> list[Claim]:
 
     from relay_client.ports.rank_port import claims_of, registered_targets, waiting_for_port, waiting_for_rank
     from relay_core.errors import RelayDebugError
-    from relay_core.value_parsers import escape_controls
+    from relay_core.foreign import escape_controls
 
     is_waiting = False
 

@@ -14,9 +14,7 @@ from relay_client.cli.inspection.asking import Perform, ask, performing
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import Verb, check
 from relay_core.errors import RelayDebugError
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["PushCommand"]
+from relay_core.foreign import escape_controls
 
 
 class PushCommand(VerbCommand):

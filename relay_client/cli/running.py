@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from relay_client.control.service import ControlService
     from relay_client.control.state import ClientId
 
-__all__ = [
-    "add_client",
-    "add_parser",
-    "answers",
-    "clients_named",
-    "only_client",
-    "print_own_events",
-    "running",
-]
-
 
 def add_client(parser: argparse.ArgumentParser) -> None:
     """Add `--client`."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
     from relay_client.ports.local_port import LocalPort
 
-__all__ = ["add_parser"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import Commands, add_command, make_tunnels, parse_positive_duration
-from relay_client.cli.inspection.asking import add_client, find_client
+from relay_client.cli.inspection.asking import find_client
+from relay_client.cli.running import add_client
 from relay_client.ui.rank_view import Kind, rank_view
 from relay_client.ui.text import format_ranks, parse_ranks
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
@@ -25,8 +26,6 @@ from relay_core.value_parsers import named
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
     from relay_client.control.state import Status
-
-__all__ = ["STATES", "add_parser", "missing_ranks", "waiting_text"]
 
 ANY = "any"
 ATTACHED = "attached"

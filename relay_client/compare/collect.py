@@ -13,10 +13,8 @@ from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Se
 from relay_core.agent_api.members import Member
 from relay_core.difference_search import Search
 from relay_core.errors import RelayDebugError
+from relay_core.foreign import escape_controls
 from relay_core.records import parse
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["collect_values", "find_differences"]
 
 
 async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[AgentInfo] | None = None) -> list[Reply]:

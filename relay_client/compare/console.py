@@ -9,9 +9,6 @@ from dataclasses import dataclass
 
 from relay_core.dap.messages import Request, arguments_of
 
-__all__ = ["HELP", "IN_BRACES", "Command", "OnQuestion", "command_of", "question_of", "with_formats", "with_statistics"]
-
-
 HELP = (
     "use @ranks, @all EXPRESSION, @diff EXPRESSION, @stats EXPRESSION or @hang; in the session of all ranks, also "
     "@group all, @group here, @group 0,3-5, @expand 0-7, @expand or @collapse"

@@ -25,18 +25,6 @@ from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
 from relay_core.value_parsers import format_ranges
 
-__all__ = [
-    "Reply",
-    "as_objects",
-    "hint_about_jobs",
-    "hint_for",
-    "label",
-    "odd_ones_first",
-    "shared_ranks",
-    "show_values",
-    "undefined_name",
-]
-
 
 @dataclass(frozen=True)
 class Reply:

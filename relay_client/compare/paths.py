@@ -12,8 +12,6 @@ import ast
 from relay_core.agent_api.evaluation import PLAIN_READER
 from relay_core.errors import UsageError
 
-__all__ = ["PATH_HINT", "as_plain_read", "parse_path"]
-
 PATH_HINT = "use only names, attributes and constant indices or keys, such as model.layers[3].weight"
 SHOWN = 101
 """Number of elements that are copied from each container to be shown; the text is cut off after 100."""

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from relay_client.control.messages import Event
-from relay_client.control.state import Connection, Node, Status, StopReport, Target
+from relay_client.control.state import Node, Status, Target
+from relay_client.ports.connection_state import Connection, StopReport
 from relay_core.agent_api.announcement import shared_labels
-
-__all__ = ["changes"]
 
 CONNECTED, CONNECTING, LOST = "connected", "connecting", "lost"
 """States of a tunnel, as `relay_core.net.session.client.LinkState` names them."""

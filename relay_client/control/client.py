@@ -18,8 +18,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, Unauthorized
 from relay_core.hyco.address import Endpoint
 
-__all__ = ["ClientExited", "ControlClient", "client_that_forwards", "namespace_of", "running_clients"]
-
 HELLO_TIMEOUT = 5.0
 """Seconds to wait for an answer; a relay-client that takes longer is suspended or overloaded."""
 READ_SIZE = 256 * 1024

@@ -26,9 +26,6 @@ from relay_client.user_directory import make_private, require_private, user_dire
 from relay_core.socket_tables import ROOT, own_user
 from relay_core.value_parsers import is_port
 
-__all__ = ["Address", "ControlDirectory", "TcpAddress", "UnixAddress", "is_own_user"]
-
-
 # Determines which user is at the other end of a Unix socket.
 
 _UCRED = struct.Struct("3i")

@@ -7,9 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from relay_client.control.messages import LogLine
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["LogHistory"]
+from relay_core.foreign import escape_controls
 
 MAX_LINES = 2000
 """Number of lines to keep: about one day of log lines for a job with occasional debug sessions."""

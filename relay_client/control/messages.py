@@ -9,34 +9,6 @@ from relay_client.control.state import Port, Status
 from relay_client.verbs.table import VERBS
 from relay_client.verbs.verb import Answer, Verb
 
-__all__ = [
-    "EVENTS",
-    "OWN",
-    "REQUESTS",
-    "VERSION",
-    "Attach",
-    "AttachAll",
-    "Attached",
-    "AttachedAll",
-    "ChooseGroup",
-    "ChosenGroup",
-    "Event",
-    "GetStatus",
-    "LogLine",
-    "LogLines",
-    "Logs",
-    "OpenPorts",
-    "Opened",
-    "OwnRequest",
-    "Release",
-    "Released",
-    "Request",
-    "Result",
-    "Stop",
-    "Stopping",
-    "Subscribe",
-]
-
 VERSION = 1
 """Version of the protocol. A new version may add requests, events and fields; a changed meaning requires a new name."""
 

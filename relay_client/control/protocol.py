@@ -31,18 +31,6 @@ from relay_client.control.state import ClientId
 from relay_core import errors
 from relay_core.errors import ProtocolError, RelayDebugError, Unauthorized, UsageError
 
-__all__ = [
-    "MAX_REQUEST",
-    "MAX_RESULT",
-    "ClientProtocol",
-    "Received",
-    "ReceivedRequest",
-    "ServerProtocol",
-    "decode",
-    "encode",
-]
-
-
 # Conversion between JSON and frozen dataclasses: the only place where control socket messages are validated.
 #
 # Fields that are None are omitted. Unknown fields are ignored, so that a newer program can add fields. A missing field

@@ -31,8 +31,6 @@ from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
 from relay_core.socket_tables import ROOT, own_user
 
-__all__ = ["ControlServer", "client_id"]
-
 READ_SIZE = 64 * 1024
 AUTHENTICATION_TIMEOUT = 15.0
 """Seconds after which a connection to a TCP port is closed if the program has not proved that it knows the token."""

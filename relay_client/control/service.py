@@ -49,8 +49,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, NoListener, NothingToRelease, RelayDebugError, UsageError
 from relay_core.value_parsers import format_ranges, is_port
 
-__all__ = ["ControlService", "Subscriber"]
-
 LOG = "log"
 RELEASED = "the rank was released on request"
 """The reason that is shown to the editors that are disconnected."""

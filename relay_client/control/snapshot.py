@@ -7,27 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from relay_client.agents.roster import PortOwners
 from relay_client.agents.tunnels import Tunnels
-from relay_client.control.state import (
-    Allocator,
-    ClientId,
-    Connection,
-    Ended,
-    Gpu,
-    Node,
-    Port,
-    Status,
-    StopReport,
-    Target,
-    Usage,
-)
+from relay_client.control.state import Allocator, ClientId, Ended, Gpu, Node, Port, Status, Target, Usage
+from relay_client.ports.connection_state import Connection, StopReport
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_client.ui.rank_view import how_ended, is_consequence, rank_view
 from relay_client.ui.target_table import by_node
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.usage import AllocatorUsage
-
-__all__ = ["take_snapshot"]
 
 
 def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_demand: Sequence[int] = ()) -> Status:

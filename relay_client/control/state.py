@@ -11,20 +11,6 @@ from relay_client.ports.connection_state import Connection, StopReport
 from relay_client.ui.rank_view import Kind, RankView
 from relay_core.agent_api.usage import GpuShare
 
-__all__ = [
-    "Allocator",
-    "ClientId",
-    "Connection",
-    "Ended",
-    "Gpu",
-    "Node",
-    "Port",
-    "Status",
-    "StopReport",
-    "Target",
-    "Usage",
-]
-
 
 @dataclass(frozen=True)
 class ClientId:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from relay_client.control.state import Connection, Node, Port, Status, Target
+from relay_client.control.state import Node, Port, Status, Target
+from relay_client.ports.connection_state import Connection
 from relay_client.ui.rank_view import Kind
 from relay_client.ui.text import clock, duration, format_ports, in_plural
-
-__all__ = ["status_text"]
 
 
 def status_text(status: Status) -> str:

@@ -25,8 +25,6 @@ from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.program.console import run_program
 from relay_core.program.run import run_until_stopped
 
-__all__ = ["ChaosProxy", "Lane", "main"]
-
 READ_SIZE = 64 * 1024
 QUEUED_CHUNKS = 256
 """Maximum number of chunks in transit in one direction: up to 16 MiB, enough for full speed at high latency."""

@@ -22,9 +22,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import first_completed
 
-__all__ = ["HYBRID_CONNECTION", "Child", "DemoEnvironment", "DemoFailed", "Sample", "end_all", "expect", "find_sample"]
-
-
 # Checks for the demo's steps; a failed check stops the demo.
 
 

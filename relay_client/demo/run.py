@@ -19,8 +19,6 @@ from relay_core.net.tasks import TaskSet, run_together
 from relay_core.program.console import print_error
 from relay_core.program.run import run_until_stopped
 
-__all__ = ["run_demo"]
-
 PROGRAM = "relay-client"
 EPOCHS, LONG_EPOCHS = 60, 5000
 """Numbers of epochs: training takes a few seconds in the walkthrough, and a few minutes with `--hold`."""

@@ -15,8 +15,6 @@ from typing import Protocol
 from relay_client.dap import DapClient
 from relay_client.demo.environment import DemoFailed, Sample, expect
 
-__all__ = ["BREAKPOINT_CONDITION", "Job", "run_walkthrough"]
-
 BREAKPOINT_CONDITION = "epoch == 3"
 LOCAL_HOST = "127.0.0.1"
 ATTACH_TIMEOUT = 30.0

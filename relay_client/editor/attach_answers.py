@@ -50,9 +50,6 @@ from relay_core.foreign import notification
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
-__all__ = ["DEBUGPY_CAPABILITIES", "AttachAnswers"]
-
-
 # The response of debugpy 1.8.14 and later to `initialize`, without what `ResponseCache` removes.
 
 _SUPPORTED = (

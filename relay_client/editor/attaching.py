@@ -11,9 +11,6 @@ from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_
 from relay_client.editor.notices import Outbox
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of
 
-__all__ = ["Attaching", "OnSource", "UnsetBreakpoints"]
-
-
 # Breakpoints that the debugger could not set: one line for each file, with the necessary change to launch.json.
 
 MISSING = "does not exist"

@@ -9,9 +9,6 @@ from relay_client.ui.rank_view import exit_code
 from relay_core.dap.messages import Request, arguments_of
 from relay_core.layers.layer import EndLocal, Output, ToLocal, ToPeer
 
-__all__ = ["END_PATIENCE", "EXIT_PATIENCE", "DisconnectGuard", "SessionEnd", "harmless"]
-
-
 # The requests through which an editor ends its session: they never terminate the job unless the user allows that.
 
 

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from relay_core.agent_api.announcement import Ending
 from relay_core.dap.messages import Arguments
 
-__all__ = ["FindRoot", "JobView", "Mapped", "map_paths", "mapping_text", "remote_path"]
-
 
 @dataclass(frozen=True)
 class JobView:

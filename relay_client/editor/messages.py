@@ -12,30 +12,6 @@ from relay_core.agent_api.announcement import Ending
 from relay_core.dap.messages import Arguments, Body, Event, Request, Response
 from relay_core.foreign import Notification, failure, message_format
 
-__all__ = [
-    "CANNOT_FOLLOW",
-    "CONSOLE",
-    "GUARDED",
-    "IMPORTANT",
-    "NOT_FOLLOWED",
-    "PREFIX",
-    "back_text",
-    "child_ended_text",
-    "debugger_ended_text",
-    "different_text",
-    "ended_text",
-    "equal_text",
-    "interrupted_text",
-    "make_event",
-    "make_failure",
-    "make_output",
-    "make_success",
-    "peer_timeout_text",
-    "timed_out_text",
-    "waiting_text",
-]
-
-
 # DAP messages that relay-client itself sends to an editor.
 #
 # https://microsoft.github.io/debug-adapter-protocol/specification

@@ -22,9 +22,6 @@ from relay_core.dap.messages import Message, Request
 from relay_core.foreign import notification
 from relay_core.layers.layer import Output, ToLocal
 
-__all__ = ["InterruptionNotices", "Notice", "Outbox", "PeerTimeoutNotices", "WaitingNotices"]
-
-
 FIRST_LINE = 1.0
 """Seconds of waiting before the first line; an agent that is already running answers sooner."""
 SECOND_LINE = 10.0

@@ -31,8 +31,6 @@ from relay_core.dap.messages import Arguments, Event, Request, arguments_of, wit
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
-__all__ = ["EditorSession"]
-
 _COMMANDS = frozenset({"initialize", "attach", "disconnect", "terminate", "setBreakpoints"})
 """Requests whose responses are read."""
 _READ = _COMMANDS | {"stopped", "continued", "terminated"}

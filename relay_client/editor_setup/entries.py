@@ -12,9 +12,6 @@ from relay_core.agent_api.announcement import TargetInfo
 from relay_core.errors import UsageError
 from relay_core.value_parsers import MAX_PORT
 
-__all__ = ["ALL_RANKS", "DEFAULT_PORT", "PREFIX", "SNIPPETS", "Entry", "entries_for", "entries_of"]
-
-
 # The debug configurations that an editor gets: one per rank, each with a local port.
 #
 # --ports 5678-5680                    ranks 0-2 on these ports

@@ -18,22 +18,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from relay_core.errors import ConfigurationError
 
-__all__ = [
-    "BOM",
-    "WIDTH",
-    "Document",
-    "Entry",
-    "Node",
-    "Style",
-    "indentation_at",
-    "line_of",
-    "parse",
-    "render",
-    "render_member",
-    "style_of",
-]
-
-
 # A parser that records positions, for JSON with comments, trailing commas and a byte order mark.
 #
 # Other deviations from JSON that VS Code tolerates, such as single quotes, a missing comma or a control character in a

@@ -29,19 +29,6 @@ from relay_core.access_settings import (
 )
 from relay_core.errors import UsageError
 
-__all__ = [
-    "COMPOUND",
-    "TASK",
-    "Places",
-    "access_arguments",
-    "launch_json",
-    "missing_secrets",
-    "task_environ",
-    "tasks_json",
-    "without_ours",
-]
-
-
 # The command line of the task in tasks.json: the options that `relay-client init` received, without secrets.
 #
 # Options become options of the task, and environment variables become variables of the task. The task therefore finds

@@ -17,8 +17,6 @@ from relay_core.agent_api.requests import Collectives
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 
-__all__ = ["Progress", "collect_replies", "examine", "examine_once", "progress_of", "watch"]
-
 logger = logging.getLogger(__name__)
 
 

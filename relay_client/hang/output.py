@@ -13,9 +13,6 @@ from relay_core.agent_api.announcement import State
 from relay_core.agent_api.collectives import Operation
 from relay_core.value_parsers import format_ranges
 
-__all__ = ["describe_job", "verdict_as_object", "verdict_as_text"]
-
-
 # The verdict on a job as plain text, with one paragraph for each process group; sans-IO.
 
 MAX_PLACES = 8

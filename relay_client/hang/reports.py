@@ -11,10 +11,8 @@ from relay_client.ui.rank_view import how_ended
 from relay_core.agent_api.announcement import AgentInfo, Ending, State, TargetInfo
 from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, RasStatus, is_collective
 from relay_core.agent_api.stacks import ThreadStack
+from relay_core.foreign import escape_controls
 from relay_core.records import parse
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["NOT_REGISTERED", "Job", "NodeReply", "RankReport", "read_jobs"]
 
 NOT_REGISTERED = "is not registered (ended, running without relay-debug, or on a node that was not found)"
 

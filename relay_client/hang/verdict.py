@@ -26,22 +26,6 @@ from relay_client.stacks import is_library
 from relay_core.agent_api.collectives import GroupRecord, Operation, is_collective
 from relay_core.agent_api.stacks import Frame, ThreadStack
 
-__all__ = [
-    "IN_A_CALL",
-    "MIN_AGE",
-    "POINT_TO_POINT",
-    "GroupVerdict",
-    "JobVerdict",
-    "Position",
-    "UnrecordedWait",
-    "judge",
-    "judge_completed",
-    "may_hang",
-    "positions",
-    "unrecorded_waits",
-]
-
-
 # Finds ranks that wait in a call of torch which its recorders do not show, by their stacks; sans-IO.
 #
 # torch records a collective operation after its communicator exists, so ranks that wait in their first operation have

@@ -19,8 +19,6 @@ from relay_client.ui.text import format_ranks
 from relay_core.agent_api.collectives import Progress
 from relay_core.agent_api.questions import ReadProgress
 
-__all__ = ["Waits", "may_wait", "waits_of"]
-
 INTERVAL = 2.0
 """Seconds between two questions; in a healthy job, a rank waits less time for another one."""
 

@@ -17,9 +17,6 @@ from relay_client.job_session.members import Member, Members, Phase
 from relay_client.job_session.wire import Wire, reason_of
 from relay_core.dap.messages import Body, Request, Response, arguments_of
 
-__all__ = ["BREAKPOINT_PATIENCE", "NAME", "Breakpoints", "for_rank"]
-
-
 # The name `RANK` in conditions and logpoints: each rank receives them with its own number in place of the name.
 #
 #     RANK == 3 and loss > 10      rank 3 receives   3 == 3 and loss > 10

@@ -14,8 +14,6 @@ from relay_client.ui.text import in_plural
 from relay_core.dap.messages import Body, Request
 from relay_core.errors import UsageError
 
-__all__ = ["LINE_DELAY", "ConsoleLines", "GroupChoice", "run_command"]
-
 
 class GroupChoice(Protocol):
     """The part of a session that these commands use."""

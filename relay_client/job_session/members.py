@@ -11,9 +11,6 @@ from relay_core.dap.messages import Body, Request
 from relay_core.errors import UsageError
 from relay_core.value_parsers import expand_ranges, parse_ranges
 
-__all__ = ["Group", "Member", "Members", "Phase", "Place", "RankName", "Stop", "numbers_of"]
-
-
 # The ranks that continue, step and pause together: `all`, `here` or a list of ranks, such as `0,3-5`.
 #
 # all         every rank

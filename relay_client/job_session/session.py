@@ -37,9 +37,6 @@ from relay_client.job_session.translation import Ids, StaleId, Translation
 from relay_client.job_session.wire import AskRanks, CloseRank, EndSession, OpenChild, Output, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response, arguments_of, is_message
 
-__all__ = ["CAPABILITIES", "LEAVE_TIMEOUT", "ExitCodes", "JobSession", "Leaving"]
-
-
 # What the session of all ranks supports: everything that debugpy supports, and stepping a single thread.
 
 CAPABILITIES: Body = {**DEBUGPY_CAPABILITIES, "supportsSingleThreadExecutionRequests": True}

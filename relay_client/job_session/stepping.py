@@ -29,8 +29,6 @@ from relay_client.job_session.wire import OnResponse, Wire, reason_of
 from relay_core.dap.messages import Arguments, Body, Request, Response
 from relay_core.dap.prefetch import RESUMING
 
-__all__ = ["MOVING", "Stepping"]
-
 MOVING = RESUMING | {"pause"}
 """Requests for a group."""
 _STEPS = frozenset({"next", "stepIn", "stepOut"})

@@ -24,9 +24,6 @@ from relay_client.stacks import COLLECTIVES
 from relay_core.dap.messages import Arguments, Body, Request, Response, exception_of, with_short_description
 from relay_core.value_parsers import format_ranges
 
-__all__ = ["SUMMARY_DELAY", "UNKNOWN", "WAITING", "Stops", "names_of", "summary"]
-
-
 # Where all ranks are, in one line: `ranks 0-2, 5-7 at train.py:41; rank 3 in all_reduce; rank 4 running`.
 
 UNKNOWN = "an unknown place"

@@ -16,9 +16,6 @@ from relay_client.job_session.translation import Ids
 from relay_client.job_session.wire import Wire
 from relay_core.dap.messages import Body, Event, Response
 
-__all__ = ["MANY", "ThreadList"]
-
-
 MANY = 8
 """Maximum number of ranks that are listed one by one: the usual number on a node, which fits into a call stack view."""
 

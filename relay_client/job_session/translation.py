@@ -8,9 +8,6 @@ from typing import Any
 
 from relay_core.dap.messages import Arguments, Body
 
-__all__ = ["GONE", "IdTable", "Ids", "StaleId", "Translation"]
-
-
 # The ids of a session, which replace those of its ranks, because two ranks use the same number for different things.
 #
 # Each pair of a rank's connection and one of that rank's ids gets an id of the session, which is never reused. A

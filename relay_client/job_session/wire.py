@@ -11,20 +11,6 @@ from relay_client.editor.messages import CONSOLE, make_failure, make_output
 from relay_core.dap.messages import Body, Event, Message, Request, Response
 from relay_core.foreign import notification
 
-__all__ = [
-    "AskRanks",
-    "CloseRank",
-    "EndSession",
-    "FindPlaces",
-    "OnResponse",
-    "OpenChild",
-    "Output",
-    "ToEditor",
-    "ToRank",
-    "Wire",
-    "reason_of",
-]
-
 LOST = "the rank or its debugger has ended"
 
 OnResponse = Callable[[Response], None]

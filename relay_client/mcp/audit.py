@@ -11,8 +11,6 @@ from pathlib import Path
 from relay_client.user_directory import make_private, state_directory
 from relay_core.errors import ConfigurationError
 
-__all__ = ["AuditLog", "default_path"]
-
 MAX_ARGUMENT = 2_000
 """Maximum number of characters that are recorded for one argument; an expression may be longer."""
 

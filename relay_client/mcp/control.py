@@ -15,8 +15,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import NoListener, RelayDebugError
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["Control", "Step"]
-
 Step = Literal["over", "into", "out"]
 COMMANDS = {"over": "next", "into": "stepIn", "out": "stepOut"}
 ATTACH_TIMEOUT = 60.0

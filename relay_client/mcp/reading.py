@@ -22,11 +22,8 @@ from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.evaluation import PATH_READER
 from relay_core.errors import NoListener, RelayDebugError, UsageError
+from relay_core.foreign import escape_controls
 from relay_core.records import encode
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["ControlRefused", "Items", "Reading", "as_static_read", "chosen_ranks", "places_in"]
-
 
 # The expressions permitted without `--allow-control`: paths (`relay_client.compare.paths`); sans-IO.
 #

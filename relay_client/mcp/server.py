@@ -24,9 +24,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["MAX_RESULT", "MAX_TEXT", "ToolResult", "bounded", "serve"]
-
-
 # Limits on what a tool returns, because results fill the context of a coding agent; sans-IO.
 
 MAX_RESULT = 24_000

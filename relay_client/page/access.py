@@ -12,8 +12,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 
-__all__ = ["MAX_SESSIONS", "PageAccess"]
-
 MAX_SESSIONS = 16
 """Maximum number of valid session keys; if there are more, the oldest one expires."""
 

@@ -40,8 +40,6 @@ from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
 from relay_core.socket_tables import ROOT, own_user
 
-__all__ = ["MAX_EVENTS", "Feed", "PageServer"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from relay_client.dap import readable
 from relay_client.pdb.session import Session
 from relay_core.dap.messages import Body
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["Breakpoint", "BreakpointSpec", "Breakpoints", "parse_spec"]
+from relay_core.foreign import escape_controls
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from relay_client.dap import RequestFailed, readable
 from relay_client.pdb.debugger import Debugger, argument_names, function_lines, numbered
 from relay_core.errors import RelayDebugError, UsageError
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["COMMANDS", "Command", "command", "execute", "quit_debugger", "show_stack", "split"]
-
+from relay_core.foreign import escape_controls
 
 # The table of commands, with the parser and the execution of command lines.
 #

@@ -22,19 +22,6 @@ from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.foreign import escape_controls, is_remote_path, terminal_text
 
-__all__ = [
-    "MAX_UNFINISHED",
-    "PAUSE_TIMEOUT",
-    "Connect",
-    "Debugger",
-    "Screen",
-    "Source",
-    "argument_names",
-    "function_lines",
-    "numbered",
-    "release_child",
-]
-
 logger = logging.getLogger(__name__)
 
 

@@ -22,8 +22,6 @@ from relay_client.pdb.debugger import PAUSE_TIMEOUT, Connect, Debugger, Screen
 from relay_client.pdb.session import HowEnded
 from relay_core.net.tasks import cancel_and_wait
 
-__all__ = ["DebugConnection", "local_session", "run_pdb"]
-
 T = TypeVar("T")
 REPEATABLE = frozenset({"n", "next", "s", "step", "u", "up", "d", "down", "l", "list", "unt", "until"})
 """Commands that an empty line repeats; none of them evaluates an expression."""

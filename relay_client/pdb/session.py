@@ -20,11 +20,8 @@ from relay_core.agent_api.announcement import AgentId, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.messages import Body
 from relay_core.errors import RelayDebugError
+from relay_core.foreign import escape_controls
 from relay_core.net.tasks import TaskSet
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["Frame", "HowEnded", "NotStopped", "Session", "how_target_ended"]
-
 
 HowEnded = Callable[[], Awaitable[str]]
 """Waits for the announcement of how the job has ended, and returns it as the end of a sentence; "" if unknown."""

@@ -36,8 +36,6 @@ from relay_core.errors import ProtocolError, RelayDebugError
 from relay_core.net.streams.endpoint import LocalHandler, LocalSide
 from relay_core.net.tasks import DeadlineTimer, Deferred, TaskSet, first_completed
 
-__all__ = ["JobConnection", "ProcessKey", "RankLink", "announced_exit_code", "find_places"]
-
 logger = logging.getLogger(__name__)
 
 

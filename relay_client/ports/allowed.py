@@ -36,8 +36,6 @@ from relay_core.foreign import (
     notification,
 )
 
-__all__ = ["EVENTS", "allowed_event", "allowed_failure", "is_success", "without_remote_paths"]
-
 _DROPPED = object()
 Rule = Callable[[object], object]
 """Returns what the editor receives as a field, or `_DROPPED`."""

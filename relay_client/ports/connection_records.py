@@ -13,8 +13,6 @@ from relay_core.foreign import printable
 from relay_core.layers.stop_observer import ObservedStop, StopObserver
 from relay_core.net.streams.bridge import Traffic
 
-__all__ = ["ConnectionRecord", "Connections"]
-
 MAX_PATH = 1000
 """Maximum number of characters in a displayed file name."""
 

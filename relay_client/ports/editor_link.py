@@ -42,8 +42,6 @@ from relay_core.records import parse
 from relay_core.tunnel.limits import MAX_TARGET_NAME
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["FAREWELL_TIMEOUT", "EditorLink", "JobViews", "end_reason", "find_local_root", "is_different"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -37,8 +37,6 @@ from relay_core.net.streams.local_server import LocalServer, listen_local
 from relay_core.net.tasks import TaskSet
 from relay_core.socket_tables import ROOT, own_user, shared_tables
 
-__all__ = ["LOCAL_HOST", "Forwarder"]
-
 LOCAL_HOST = "127.0.0.1"
 LOCAL_HOST_IPV6 = "::1"
 """Programs whose settings name `localhost` may try this address first, and some try no other."""

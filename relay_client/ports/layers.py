@@ -14,9 +14,6 @@ from relay_core.foreign import configuration_name, has_variable, notification, p
 from relay_core.layers.layer import Abort, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Kind
 
-__all__ = ["MAX_EARLY_BYTES", "EarlyBytes", "RequestGuard"]
-
-
 MAX_EARLY_BYTES = 256 * 1024
 """Maximum number of bytes buffered before the first answer; if there are more, no other stream can be tried."""
 

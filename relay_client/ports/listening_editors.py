@@ -35,8 +35,6 @@ from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["Editor", "ReverseForwarder", "carry_to_editor", "editor_on", "is_in_use", "program_on"]
-
 logger = logging.getLogger(__name__)
 
 

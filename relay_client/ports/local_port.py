@@ -19,9 +19,6 @@ from relay_core.errors import UsageError
 from relay_core.foreign import printable
 from relay_core.value_parsers import is_port
 
-__all__ = ["LocalPort", "PortLock", "PortLocked", "PortOwner", "all_ranks_port", "debugger_ports", "parse_forwards"]
-
-
 # Local ports, and the grammar of `--forward`: `6006`, `6006:16006` (remote:local), `1/6006` (the node with rank 1).
 #
 # Bad: `0`, `70000`, `6006:`, `x/6006`, `6006:16006:1`.

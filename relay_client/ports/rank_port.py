@@ -18,18 +18,6 @@ from relay_core.agent_api.requests import Wake
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
 from relay_core.value_parsers import format_ranges
 
-__all__ = [
-    "WAKE_TIMEOUT",
-    "claims_of",
-    "how_to_attach",
-    "open_rank_port",
-    "registered_targets",
-    "single_claim",
-    "waiting_for_port",
-    "waiting_for_rank",
-    "wake",
-]
-
 WAKE_TIMEOUT = 60.0
 """Seconds to wait for the agent, which allows a process 30 s to start debugpy."""
 

@@ -61,8 +61,6 @@ from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["DiscardingStream", "PortLog", "carry"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -22,20 +22,10 @@ from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
+from relay_core.foreign import escape_controls
 from relay_core.net.tasks import TaskSet
 from relay_core.records import parse
-from relay_core.value_parsers import escape_controls, format_ranges
-
-__all__ = [
-    "NOTHING_CHANGED",
-    "SEARCH_SECONDS",
-    "Outcome",
-    "absolute_paths",
-    "node_paths",
-    "push_file",
-    "read_source",
-    "until_found",
-]
+from relay_core.value_parsers import format_ranges
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,6 @@ from relay_client.push.deliver import Outcome
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
-__all__ = ["as_object", "briefly", "show_outcome"]
-
 SHOWN = 2
 """Maximum number of changes and remarks in one line."""
 

@@ -26,9 +26,6 @@ from collections.abc import Mapping, Sequence
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Pushed, State
 
-__all__ = ["Rounds", "at_same_step", "highest_counts", "is_behind", "next_counts"]
-
-
 # Determines which ranks are at the same step, from how many collective operations they have begun; sans-IO.
 #
 # Equal counts of a group alone do not prove it: a step may have no operation of the group, for example while gradients

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-__all__ = ["FileState", "SaveDetector", "on_each_save"]
-
 POLL_INTERVAL = 0.2
 """Seconds between two checks of the file; a check takes a few microseconds."""
 QUIET_SECONDS = 0.3

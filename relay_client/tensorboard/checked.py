@@ -15,8 +15,6 @@ from typing import Any
 from relay_core.net.loopback import FOREIGN_HOST, PeerCheck, is_rebound
 from relay_core.socket_tables import ROOT, own_user
 
-__all__ = ["HOST", "LISTENING", "main"]
-
 HOST = "127.0.0.1"
 LISTENING = b"listening\n"
 

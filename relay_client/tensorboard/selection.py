@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from relay_core.errors import UsageError
 
-__all__ = ["ALL", "DEFAULT_FILTERS", "Selection", "folder_name", "parse_selection"]
-
 ALL = "all"
 DEFAULT_FILTERS = "Running,Completed"
 STATUSES: Mapping[str, str] = {"running": "RUNNING", "completed": "FINISHED", "failed": "FAILED", "canceled": "KILLED"}

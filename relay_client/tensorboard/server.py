@@ -32,8 +32,6 @@ from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugErro
 from relay_core.records import parse
 from relay_core.socket_tables import shared_tables
 
-__all__ = ["LiveFiles", "download_ended", "find_runs", "is_available", "running_tensorboard"]
-
 logger = logging.getLogger(__name__)
 
 

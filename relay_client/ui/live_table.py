@@ -28,8 +28,6 @@ from relay_core.net.tasks import TaskSet
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ScreenTable", "live_table", "rich_console"]
-
 
 # Access to the terminal through rich; without rich, the client prints plain text.
 

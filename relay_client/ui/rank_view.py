@@ -9,9 +9,6 @@ from typing import Protocol
 
 from relay_core.agent_api.announcement import Ending, State, TargetInfo
 
-__all__ = ["Kind", "RankView", "exit_code", "how_ended", "is_consequence", "rank_view"]
-
-
 # How a target has ended, as the end of a sentence and as an exit code.
 
 SIGKILL = 9

@@ -18,25 +18,6 @@ from relay_core.value_parsers import format_ranges
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = [
-    "COLUMNS",
-    "GAP",
-    "USAGE_COLUMNS",
-    "Row",
-    "as_json",
-    "by_node",
-    "column_widths",
-    "columns_to_show",
-    "most_important",
-    "plain_table",
-    "rich_table",
-    "rows",
-    "run_lines",
-    "summary",
-    "terminal_table",
-    "usage_cells",
-]
-
 
 # Resource usage of a process and its node as narrow table cells: ` 1.2` processors, `3.1G` of memory. No I/O.
 #

@@ -8,21 +8,6 @@ from collections.abc import Iterable
 from relay_core.errors import UsageError
 from relay_core.value_parsers import MAX_PORT, expand_ranges, format_ranges, is_port, parse_ranges
 
-__all__ = [
-    "CHECK_PORTS",
-    "MINUTE",
-    "clock",
-    "duration",
-    "format_ports",
-    "format_ranks",
-    "in_plural",
-    "parse_chosen_ports",
-    "parse_chosen_ranks",
-    "parse_ports",
-    "parse_ranks",
-]
-
-
 CHECK_PORTS = "check --ports against the job's --debug-port"
 """The hint for a port that no process has, while others are registered."""
 _PLURALS = {"is": "are", "has": "have", "was": "were"}

@@ -12,8 +12,6 @@ from relay_client.verbs.values import Diff, Evaluate
 from relay_client.verbs.verb import Answer, Verb
 from relay_core.errors import RelayDebugError
 
-__all__ = ["answer_as_text", "with_hint"]
-
 _VERBS: Mapping[tuple[str, bool], Callable[..., Verb]] = {
     ("all", True): Evaluate, ("diff", True): Diff, ("hang", False): Hang, ("ranks", False): Targets
 }  # fmt: skip

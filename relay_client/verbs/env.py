@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from relay_client.verbs.verb import LISTING, Answer, Command, Verb
 from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
-from relay_core.value_parsers import escape_controls
+from relay_core.foreign import escape_controls
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
     from relay_core.agent_api.questions import Environment, Reply
-
-__all__ = ["Env"]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
 
-__all__ = ["Hang"]
-
 
 @dataclass(frozen=True)
 class Hang(Verb):

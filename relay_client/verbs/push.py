@@ -11,8 +11,6 @@ from relay_client.verbs.verb import Answer, Command, Verb
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
 
-__all__ = ["Push"]
-
 
 def _read(file: str) -> None:
     """Raise UsageError if a file cannot be read."""

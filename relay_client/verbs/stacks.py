@@ -12,8 +12,6 @@ from relay_core.errors import NoListener
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
 
-__all__ = ["Stacks"]
-
 
 @dataclass(frozen=True)
 class Stacks(Verb):

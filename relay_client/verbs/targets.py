@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
     from relay_client.ui.target_table import Row
 
-__all__ = ["Targets", "table_rows"]
-
 
 @dataclass(frozen=True)
 class Targets(Verb):

@@ -12,8 +12,6 @@ from relay_core.exit_codes import NO_VALUE
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
 
-__all__ = ["DIFF_SECONDS", "VALUE_SECONDS", "Diff", "Evaluate"]
-
 VALUE_SECONDS = 5.0
 """Seconds that each rank has to evaluate a value."""
 DIFF_SECONDS = 60.0

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
 
-__all__ = ["LISTING", "Answer", "Command", "Session", "Verb", "check"]
-
 LISTING = "run 'relay-client targets' to list the registered processes"
 """The hint of a verb that has found no process."""
 

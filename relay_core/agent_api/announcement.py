@@ -16,19 +16,6 @@ from relay_core.agent_api.usage import NodeUsage
 from relay_core.records import Clean, Link, NonEmpty, Path, Port, Wire, as_is, encode, parse, read_non_empty, read_port
 from relay_core.value_parsers import TolerantEnum
 
-__all__ = [
-    "MAX_ANNOUNCEMENT",
-    "AgentId",
-    "AgentInfo",
-    "Attachment",
-    "Ending",
-    "State",
-    "TargetInfo",
-    "fit",
-    "shared_labels",
-]
-
-
 # How a target ended: its exit status or signal, if its agent could determine them.
 
 MAX_STATUS = 255

@@ -13,24 +13,6 @@ from typing import Annotated, Any, NamedTuple
 from relay_core.agent_api.stacks import Frame, ProcessStacks
 from relay_core.records import Clean, Wire, is_count
 
-__all__ = [
-    "MAX_COMMUNICATORS",
-    "MAX_GROUPS",
-    "MAX_OPERATIONS",
-    "MAX_PROCESSES",
-    "MAX_RANKS",
-    "MAX_REMARKS",
-    "GroupRecord",
-    "NodeCollectives",
-    "Operation",
-    "ProcessCollectives",
-    "Progress",
-    "RasCommunicator",
-    "RasStatus",
-    "is_collective",
-]
-
-
 # What NCCL RAS reports about the communicators of a job, as part of the response to the request `collectives`.
 
 MAX_COMMUNICATORS = 64

@@ -21,23 +21,6 @@ from relay_core.agent_api.questions import AgentRequest
 from relay_core.errors import UsageError
 from relay_core.records import Clean, Wire, parse
 
-__all__ = [
-    "DEFAULT_SECONDS",
-    "MAX_EXPRESSION",
-    "MAX_PARTS",
-    "PART_DIGITS",
-    "PATH_READER",
-    "PLAIN_READER",
-    "Difference",
-    "Evaluate",
-    "Leaf",
-    "NodeValues",
-    "Selection",
-    "Value",
-    "part_bounds",
-    "part_selections",
-]
-
 MAX_EXPRESSION = 16 * 1024
 """Maximum number of characters in an expression: a few pages, enough for a pasted function."""
 MAX_PARTS = 24

@@ -11,18 +11,6 @@ from typing import Annotated, Any, ClassVar
 from relay_core.agent_api.questions import AgentRequest
 from relay_core.records import MISSING, Clean, NonEmpty, Wire
 
-__all__ = [
-    "MAX_CHUNK",
-    "EventData",
-    "EventDataRequest",
-    "EventFile",
-    "EventFiles",
-    "EventFilesRequest",
-    "is_event_file",
-    "is_safe_path",
-]
-
-
 MAX_PATH = 512
 _NAME = re.compile(r"events\.out\.tfevents\.[^/]*")
 """The names that TensorBoard, TensorFlow and torch give to the files that they write."""

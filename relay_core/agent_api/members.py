@@ -9,19 +9,6 @@ from typing import ClassVar, Protocol, TypeVar
 from relay_core.records import Clean, Port, as_is, is_count
 from relay_core.value_parsers import is_port, parse_ranges
 
-__all__ = [
-    "Member",
-    "count",
-    "describe_ranks",
-    "grouped",
-    "items",
-    "mapping",
-    "port",
-    "selects_port",
-    "selects_rank",
-    "text",
-]
-
 
 @dataclass(frozen=True)
 class Member:

@@ -8,8 +8,6 @@ from typing import Annotated
 from relay_core import foreign
 from relay_core.records import Port, Wire
 
-__all__ = ["MAX_NAME", "ClientInfo", "ClientStatus", "PortConflict", "StreamMetadata", "short_name"]
-
 MAX_NAME = 64
 """Maximum length of a user or owner name; these names appear in announcements, refusals and log lines."""
 

@@ -22,8 +22,6 @@ from relay_core.errors import UsageError
 from relay_core.records import Path, Wire, parse_or_none
 from relay_core.value_parsers import TolerantEnum
 
-__all__ = ["LEASE", "MAX_SOURCE", "NodePushed", "Phase", "Push", "Pushed", "State"]
-
 MAX_SOURCE = 512 * 1024
 """Maximum size of a file in bytes, as UTF-8: ten times the size of the largest files that people edit."""
 DEFAULT_SECONDS = 10.0

@@ -15,17 +15,6 @@ from typing import Annotated, ClassVar, NamedTuple, TypeVar
 from relay_core.agent_api.members import describe_ranks, selects_port, selects_rank
 from relay_core.records import Clean, Port, Wire, as_is, parse
 
-__all__ = [
-    "QUESTIONS",
-    "AgentRequest",
-    "Environment",
-    "NodeReplies",
-    "Question",
-    "ReadEnvironment",
-    "ReadProgress",
-    "Reply",
-]
-
 DEFAULT_SECONDS = 5.0
 MAX_SECONDS = 60.0
 

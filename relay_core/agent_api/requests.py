@@ -40,25 +40,6 @@ from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ProtocolError
 from relay_core.records import NonEmpty, Port, Wire, fields_of, parse_or_none
 
-__all__ = [
-    "Collectives",
-    "Digest",
-    "Evaluate",
-    "Failure",
-    "FileDigest",
-    "Listen",
-    "NodeRequest",
-    "Push",
-    "Ready",
-    "Request",
-    "Response",
-    "Stacks",
-    "Wake",
-    "decode_body",
-    "parse_request",
-    "stream_name",
-]
-
 
 @dataclass(frozen=True)
 class Wake(AgentRequest):

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["HELPER_THREAD", "Frame", "NodeStacks", "ProcessStacks", "ThreadStack", "is_library"]
-
 HELPER_THREAD = "helper thread"
 """The usual method by which a process is asked for its stacks."""
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.")

@@ -7,8 +7,6 @@ from typing import Annotated, ClassVar
 
 from relay_core.records import Port, Wire
 
-__all__ = ["AllocatorUsage", "GpuShare", "GpuUsage", "HeldMemory", "NodeUsage", "ProcessUsage"]
-
 
 @dataclass(frozen=True)
 class GpuUsage:

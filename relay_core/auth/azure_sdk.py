@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
     from azure.core.pipeline.transport import AioHttpTransport
 
-__all__ = ["Failure", "IdentityFailed", "IssuedToken", "acquire", "brief", "open_transport"]
-
 CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 10.0
 METADATA_CONNECT_TIMEOUT = 1.0

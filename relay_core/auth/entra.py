@@ -32,8 +32,6 @@ from relay_core.hyco.address import Endpoint
 from relay_core.hyco.backoff import ROLE_PROPAGATION
 from relay_core.hyco.sas import Token
 
-__all__ = ["CLIENT_REUSE", "DEADLINE", "LONGEST_VALIDITY", "RELAY_SCOPE", "EntraCredential", "TokenSource"]
-
 RELAY_SCOPE = "https://relay.azure.net/.default"
 DEADLINE = 10.0
 """Time limit in seconds for all attempts to obtain one token."""

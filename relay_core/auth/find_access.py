@@ -54,8 +54,6 @@ from relay_core.errors import ConfigurationError, RelayDebugError, UsageError
 from relay_core.hyco.address import Endpoint, FamilyName
 from relay_core.hyco.sas import Credential, Token
 
-__all__ = ["PUBLIC_SUFFIX", "Access", "Search", "explain_access", "find_access", "parse_namespace"]
-
 logger = logging.getLogger(__name__)
 
 

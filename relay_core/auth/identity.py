@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from relay_core.access_settings import IDENTITY_VARIABLE, Side
 from relay_core.errors import ConfigurationError
 
-__all__ = ["IDENTITIES", "Identity", "choose_identities", "managed_client_id", "refused_hint"]
-
 SDK_VARIABLE = "AZURE_TOKEN_CREDENTIALS"
 
 

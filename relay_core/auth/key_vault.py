@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from azure.core.exceptions import AzureError, HttpResponseError
     from azure.keyvault.secrets.aio import SecretClient
 
-__all__ = ["KeyVault", "parse_vault_url"]
-
 PUBLIC_SUFFIX = ".vault.azure.net"
 REPORT_MARGIN = 0.5
 """How many seconds before the deadline token requests time out, so that their error is reported instead of the

@@ -15,8 +15,6 @@ from typing import Any
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
 
-__all__ = ["OnBehalfOfCredential", "parse_response"]
-
 _FRACTION = re.compile(r"\.\d+")
 
 

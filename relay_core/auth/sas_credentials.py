@@ -10,8 +10,6 @@ from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.hyco.sas import Credential, SasToken, Token, mint
 
-__all__ = ["AnonymousCredential", "SasKeyCredential", "SasTokenCredential", "credential_from_connection_string"]
-
 TOKEN_LIFETIME = 3600
 """Seconds; the official SDKs use the same lifetime."""
 

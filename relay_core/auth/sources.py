@@ -25,22 +25,6 @@ from relay_core.access_settings import (
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.connection_string import ConnectionString, parse_tunnel_key
 
-__all__ = [
-    "CONFIG_FILE",
-    "MAX_SECRET_BYTES",
-    "ConnectionText",
-    "Source",
-    "TextSource",
-    "choose",
-    "find_connection_string",
-    "in_order",
-    "local_sources",
-    "not_configured",
-    "read_config_file",
-    "read_secret_file",
-    "tunnel_key_sources",
-]
-
 logger = logging.getLogger(__name__)
 
 

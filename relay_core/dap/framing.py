@@ -10,18 +10,6 @@ import json
 from relay_core.dap.messages import NOT_DAP, Message, parse
 from relay_core.errors import ProtocolError
 
-__all__ = [
-    "HEADER_START",
-    "MAX_BODY",
-    "MAX_HEADER",
-    "Message",
-    "MessageDecoder",
-    "body_start",
-    "encode",
-    "encode_body",
-    "find_body",
-]
-
 MAX_HEADER = 4096
 """Maximum number of bytes before the empty line. DAP defines one field of about 25 bytes, so a longer header is not
 DAP."""

@@ -8,26 +8,6 @@ from typing import Any, Literal, NamedTuple, TypedDict, TypeGuard, overload
 
 from relay_core.errors import ProtocolError
 
-__all__ = [
-    "NOT_DAP",
-    "Arguments",
-    "Body",
-    "Event",
-    "Kind",
-    "Message",
-    "Request",
-    "Response",
-    "StopException",
-    "arguments_of",
-    "exception_of",
-    "is_message",
-    "parse",
-    "parse_as",
-    "stops_only_at_uncaught",
-    "with_short_description",
-]
-
-
 # Debug Adapter Protocol messages, with the fields that this project reads or writes.
 #
 # https://microsoft.github.io/debug-adapter-protocol/specification#Base_Protocol

@@ -27,20 +27,6 @@ from typing import NamedTuple
 from relay_core.dap.framing import MAX_BODY
 from relay_core.dap.messages import Arguments, arguments_of
 
-__all__ = [
-    "IN_PROCESS",
-    "MAX_PREFETCH_EVENT",
-    "MAX_PREFETCH_SET",
-    "PREFETCHABLE",
-    "PREFETCH_EVENT",
-    "PREFETCH_SET",
-    "RESUMING",
-    "RequestTemplate",
-    "StopIds",
-    "is_read_only",
-    "is_watch",
-]
-
 # The values of the next three constants and their JSON keys are part of the wire format.
 PREFETCH_SET = "relayDebug.prefetchSet"
 """A request from the client that contains the prefetch set: `arguments.requests` are requested at each stop from now

@@ -15,23 +15,9 @@ from relay_core.auth import Access, EntraCredential, find_access
 from relay_core.auth.entra import LONGEST_VALIDITY
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, TimedOut, Unauthorized
+from relay_core.foreign import escape_controls
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import frames_of
-from relay_core.value_parsers import escape_controls
-
-__all__ = [
-    "LIMIT",
-    "TOKEN",
-    "TOKEN_LIMIT",
-    "AccessChecks",
-    "Examination",
-    "Result",
-    "Skipped",
-    "Status",
-    "as_json",
-    "as_text",
-    "check_token",
-]
 
 logger = logging.getLogger(__name__)
 

@@ -26,20 +26,6 @@ from relay_core.net.relay_tls import unverified_tls
 from relay_core.net.websocket.handshake import ServerAnswer, ask_server
 from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, ProxyAddress, ProxyRefused, opening_mapped, proxy_for
 
-__all__ = [
-    "ANSWER",
-    "MAX_SKEW",
-    "PORT",
-    "PRIVATE_ENDPOINT",
-    "RENDEZVOUS_PORTS",
-    "ServerChecks",
-    "answers",
-    "check_private_endpoint",
-    "connect_tcp",
-    "resolve",
-]
-
-
 # The first stages of a connection on their own, for diagnosis: name resolution and TCP.
 #
 # Their errors are those of `relay_core.net.websocket.handshake`, where one call performs all stages.

@@ -9,21 +9,6 @@ from urllib.parse import quote, unquote_plus
 
 from relay_core.errors import ConfigurationError, HybridConnectionNotFound, RelayDebugError, TooManyListeners
 
-__all__ = [
-    "ALLOWED_LISTENERS_HEADER",
-    "DISALLOWED_LISTENERS_HEADER",
-    "MAX_SIZE",
-    "TOKEN_HEADER",
-    "Endpoint",
-    "FamilyName",
-    "SiblingOrder",
-    "no_sibling_left",
-    "parse_parameters",
-    "reject_url",
-    "strip_parameters",
-]
-
-
 # URLs of the Hybrid Connections protocol: listen, connect, accept and reject.
 #
 #     wss://{host}/$hc/{path}?sb-hc-action=listen&sb-hc-id={guid}

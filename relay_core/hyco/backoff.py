@@ -6,9 +6,6 @@ from collections.abc import Callable
 
 from relay_core.errors import RelayDebugError, Unauthorized
 
-__all__ = ["ROLE_PROPAGATION", "AttemptBudget", "Backoff", "NewRoleGrace", "refused_for_good", "refused_for_now"]
-
-
 # Delays between reconnection attempts, with jitter.
 #
 # The first retry is immediate. The delays before the next ones depend on whether anybody is waiting for the connection:

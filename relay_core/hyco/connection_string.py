@@ -10,9 +10,6 @@ from urllib.parse import urlsplit
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.address import MAX_SIZE, Endpoint, FamilyName
 
-__all__ = ["TUNNEL_KEY_BYTES", "ConnectionString", "parse_tunnel_key"]
-
-
 # The tunnel key: 32 random bytes that agent and client share and the relay never sees, as base64 in text.
 
 TUNNEL_KEY_BYTES = 32

@@ -10,8 +10,6 @@ from typing import Any
 
 from relay_core.errors import ProtocolError
 
-__all__ = ["MAX_CONTROL_BODY", "RemoteEndpoint", "Request", "Response", "check_headers", "forwardable", "has_no_body"]
-
 
 @dataclass(frozen=True)
 class RemoteEndpoint:

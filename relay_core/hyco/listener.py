@@ -43,8 +43,6 @@ from collections.abc import Callable
 from relay_core.errors import HybridConnectionNotFound, RelayDebugError, Unauthorized
 from relay_core.hyco.backoff import Backoff, NewRoleGrace, refused_for_good
 
-__all__ = ["ListenerState", "ListenerStateMachine"]
-
 NOT_FOUND_GRACE = 30.0
 RENEW_AT = 0.75
 RENEW_JITTER = 0.10

@@ -14,14 +14,6 @@ from typing import Any
 from relay_core.errors import ProtocolError
 from relay_core.hyco.http import RemoteEndpoint, Request, Response
 
-__all__ = [
-    "MAX_CONTROL_BYTES",
-    "Accept",
-    "RenewToken",
-    "parse_listener_message",
-    "parse_server_message",
-]
-
 MAX_CONTROL_BYTES = 64 * 1024
 """Longest control message that the official clients can read (.NET's buffer, Jetty's default)."""
 

@@ -22,8 +22,6 @@ from relay_core.errors import (
 )
 from relay_core.hyco.address import Endpoint
 
-__all__ = ["closed_error", "refused_connect", "refused_listen"]
-
 MIN_REFUSAL = 400
 """Neither the relay nor an agent refuses with a lower HTTP status; a login page has one."""
 _LISTENER_LIMIT = re.compile(r"MaximumListenersPerEndpoint|maximum number of listeners|quota", re.IGNORECASE)

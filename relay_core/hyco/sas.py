@@ -12,9 +12,6 @@ from urllib.parse import quote, unquote, unquote_plus, urlsplit
 from relay_core.errors import ProtocolError
 from relay_core.hyco.address import Endpoint
 
-__all__ = ["Credential", "SasToken", "Token", "mint"]
-
-
 # Tokens for the relay, and the interface of their providers.
 
 

@@ -19,20 +19,6 @@ from typing import ClassVar
 
 from relay_core.layers.piece import Piece
 
-__all__ = [
-    "TO_LOCAL",
-    "TO_PEER",
-    "Abort",
-    "EndLocal",
-    "EndPeer",
-    "Event",
-    "Layer",
-    "Output",
-    "ResetLocal",
-    "ToLocal",
-    "ToPeer",
-]
-
 TO_LOCAL, TO_PEER = -1, 1
 """Where an output goes: to the layer before this one, or to the layer after it."""
 

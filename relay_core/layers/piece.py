@@ -12,9 +12,6 @@ from relay_core.dap.framing import HEADER_START, find_body
 from relay_core.dap.messages import Event, Message, Request, Response
 from relay_core.errors import ProtocolError
 
-__all__ = ["MAX_PARSED", "Kind", "MessageSplitter", "Piece", "PieceType"]
-
-
 MAX_PARSED = 256 * 1024
 """Bytes of JSON; a longer message is parsed only for layers that need its content."""
 _HEAD = re.compile(

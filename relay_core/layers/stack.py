@@ -41,8 +41,6 @@ from relay_core.layers.layer import (
 )
 from relay_core.layers.piece import Kind, MessageSplitter, Piece
 
-__all__ = ["LayerStack"]
-
 
 class LayerStack:
     """The layers of one connection. Its methods mirror those of `Layer`, with bytes instead of pieces.

@@ -31,8 +31,6 @@ from relay_core.dap.prefetch import RESUMING
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Piece
 
-__all__ = ["ObservedStop", "Place", "StopObserver"]
-
 MAX_KEPT = 8
 """Maximum number of messages that are kept until the place is needed; a prefetched stop has two."""
 MAX_EXCEPTION = 200

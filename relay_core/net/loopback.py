@@ -10,9 +10,6 @@ from collections.abc import Callable
 
 from relay_core.socket_tables import OwnersNotShown, SocketTables, own_user, shared_tables
 
-__all__ = ["FOREIGN_HOST", "PeerCheck", "is_rebound", "until_accepted"]
-
-
 ACCEPT_POLL_INTERVAL = 0.005
 """Seconds between checks of whether a connection was accepted; until then it belongs to no process."""
 

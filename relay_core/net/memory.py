@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["READ_BUFFER_SIZE", "keep_freed_memory", "shared_ciphertext_buffer", "shared_read_buffer"]
-
 READ_BUFFER_SIZE = 256 * 1024
 """Bytes: the amount that a fast writer puts into a socket while this process is busy."""
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from relay_core.access_settings import CA_FILE_VARIABLE
 from relay_core.errors import ConfigurationError
 
-__all__ = ["client_tls", "unverified_tls"]
-
 KEY_LOG_VARIABLE = "SSLKEYLOGFILE"
 """Names a file for the keys of all TLS connections; virus scanners and network analyzers set it for all programs."""
 

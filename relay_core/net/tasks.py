@@ -12,18 +12,6 @@ from typing import Any, TypeVar
 
 from relay_core.errors import RelayDebugError
 
-__all__ = [
-    "DeadlineTimer",
-    "Deferred",
-    "Paced",
-    "TaskSet",
-    "cancel_and_wait",
-    "first_completed",
-    "first_success",
-    "frames_of",
-    "run_together",
-]
-
 logger = logging.getLogger(__name__)
 
 

@@ -29,8 +29,6 @@ from typing import Any, cast
 from relay_core.net.memory import shared_ciphertext_buffer
 from relay_core.tunnel.frames import Buffer
 
-__all__ = ["TlsMachine", "TlsTransport"]
-
 RECORD_SIZE = 16 * 1024
 """Maximum number of bytes of plaintext in a TLS record. One read returns one record; a larger buffer is a third
 slower."""

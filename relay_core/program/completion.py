@@ -9,8 +9,6 @@ import argparse
 import functools
 from collections.abc import Iterator
 
-__all__ = ["SHELLS", "add_completion_command", "bash_script", "fish_script", "zsh_script"]
-
 SHELLS = ("bash", "zsh", "fish")
 
 

@@ -17,9 +17,7 @@ from pathlib import Path
 
 from relay_core.errors import RelayDebugError
 from relay_core.exit_codes import INTERRUPTED, OUTPUT_CLOSED
-from relay_core.value_parsers import escape_controls
-
-__all__ = ["configure_logging", "log_errors_only", "print_error", "run_program"]
+from relay_core.foreign import escape_controls
 
 
 class _LineFormatter(logging.Formatter):

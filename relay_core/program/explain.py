@@ -12,8 +12,6 @@ from relay_core.errors import ConfigurationError
 from relay_core.program.console import print_error
 from relay_core.program.options import access_settings
 
-__all__ = ["explain_auth"]
-
 
 def explain_auth(program: str, arguments: argparse.Namespace, *, side: Side, tls: ssl.SSLContext) -> int:
     """Print all credential sources and the one in use; return the exit status: 0, or 3 if none is usable."""

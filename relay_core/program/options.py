@@ -10,8 +10,6 @@ from typing import TypeVar
 from relay_core.access_settings import ACCESS_OPTIONS, AccessOption, AccessSettings
 from relay_core.errors import UsageError
 
-__all__ = ["CREDENTIALS", "access_options", "access_settings", "add_access_options", "argument_type"]
-
 T = TypeVar("T")
 
 CREDENTIALS = "credentials"

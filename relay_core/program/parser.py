@@ -16,9 +16,6 @@ from relay_core.errors import UsageError
 from relay_core.program.options import CREDENTIALS, access_options
 from relay_core.value_parsers import closest
 
-__all__ = ["ProgramParser", "add_help_command", "add_version"]
-
-
 DISTRIBUTION = "relay-debug"
 """Name of the installed package."""
 

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 from relay_core.exit_codes import INTERRUPTED
 
-__all__ = ["EXHAUSTED", "VARIABLE", "log_exhaustion", "raise_descriptor_limit", "run", "run_until_stopped"]
-
 logger = logging.getLogger(__name__)
 
 

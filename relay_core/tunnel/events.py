@@ -7,19 +7,6 @@ from dataclasses import dataclass
 from relay_core.tunnel.frames import JsonObject, Target
 from relay_core.tunnel.outcomes import Death, OverReason, Refusal, ResetCode
 
-__all__ = [
-    "DataReceived",
-    "EofReceived",
-    "Event",
-    "RoundTrip",
-    "SessionOver",
-    "StatusReceived",
-    "StreamOpened",
-    "StreamReset",
-    "StreamWritable",
-    "TransportDead",
-]
-
 
 @dataclass(frozen=True)
 class StreamOpened:

@@ -10,33 +10,6 @@ from typing import Any, Final, NamedTuple
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_OPEN_METADATA, MAX_TARGET_NAME, MAX_TEXT
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, ResetCode
 
-__all__ = [
-    "FIRST_FRAMES",
-    "HEADER_SIZE",
-    "IGNORABLE",
-    "Buffer",
-    "Frame",
-    "FrameDecoder",
-    "JsonObject",
-    "Target",
-    "decode_code",
-    "decode_json",
-    "decode_open",
-    "decode_reset",
-    "decode_u32",
-    "decode_u64",
-    "encode_code",
-    "encode_frame",
-    "encode_json",
-    "encode_open",
-    "encode_u32",
-    "encode_u64",
-    "pack_header",
-    "split_first",
-    "unpack",
-]
-
-
 # Frame encoding: a fixed header of 20 bytes and a payload.
 #
 #      0        1        2                 4                 8                 12                            20

@@ -29,19 +29,6 @@ from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed, Welco
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
 from relay_core.tunnel.session import Session
 
-__all__ = [
-    "MISDIRECTED",
-    "TUNNEL_HEADER",
-    "Attached",
-    "ClientHandshake",
-    "FirstFrame",
-    "NotAttached",
-    "TunnelHeader",
-    "misdirected",
-    "refusing_agent",
-]
-
-
 # The `Relay-Tunnel` header, in which a client requests a tunnel before its offer is accepted.
 #
 #     Relay-Tunnel: v=1; client=<id>                    a new session, with any agent that has none with this client

@@ -8,32 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = [
-    "HANDSHAKE_TIMEOUT",
-    "KIB",
-    "MAX_CONTROL_PAYLOAD",
-    "MAX_OPEN_METADATA",
-    "MAX_PENDING_CONTROL",
-    "MAX_REPEATED_BREACHES",
-    "MAX_STREAM_ID",
-    "MAX_TARGET_NAME",
-    "MAX_TEXT",
-    "MAX_U31",
-    "MAX_WINDOW_GROWTH",
-    "MIB",
-    "MIN_VERSION",
-    "OPEN_RATE",
-    "PROBE_TIMEOUT",
-    "REPLACE_IN_USE_AFTER",
-    "SHARED_ACK_BYTES",
-    "SHARED_RATE",
-    "STALL",
-    "UNCONFIRMED_GRACE",
-    "VERSION",
-    "Limits",
-    "Settings",
-]
-
 KIB = 1024
 MIB = 1024 * KIB
 

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from relay_core.tunnel.limits import PROBE_TIMEOUT, STALL, Settings
 
-__all__ = ["Liveness"]
-
 
 class Liveness:
     """Liveness of one transport.

@@ -45,8 +45,6 @@ from relay_core.tunnel.frames import (
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MIN_VERSION, VERSION, Limits
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Refusal, Role
 
-__all__ = ["SECRET_SIZE", "SESSION_ID_SIZE", "Greeting", "Refused", "Resume", "Resumed", "Welcome"]
-
 # In the payload of every first frame, where neither an HTTP response nor a TLS record has these bytes.
 _MAGIC = b"RDT1"
 _PREFACE = struct.Struct("!4sHHI")

@@ -15,8 +15,6 @@ import enum
 from relay_core.errors import ProtocolError, RelayDebugError
 from relay_core.value_parsers import TolerantEnum
 
-__all__ = ["Breach", "Death", "OverReason", "ProtocolBreach", "Refusal", "ResetCode", "Role", "StreamLimitReached"]
-
 
 class Role(enum.Enum):
     """One of the two ends of a session; proofs and certificates contain the value."""

@@ -11,9 +11,6 @@ from relay_core.tunnel.limits import KIB, MAX_PENDING_CONTROL, MIB, SHARED_ACK_B
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach
 from relay_core.tunnel.stream import Stream
 
-__all__ = ["QUEUE_TIME", "SHORT_LIMIT", "SHORT_TIME", "InFlight", "Receipts", "ReplayBuffer", "Scheduler", "SentFrame"]
-
-
 # Sequence numbers: unacknowledged frames of the sender, and acknowledgements of the receiver.
 #
 # `ReplayBuffer` is the sending side. A frame gets its number when it is sent for the first time and is kept until the

@@ -33,8 +33,6 @@ from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach
 from relay_core.tunnel.scheduler import Receipts, Scheduler
 from relay_core.tunnel.streams import Streams, StreamTable
 
-__all__ = ["Session"]
-
 
 class Session:
     """One side of a session; created by `ClientHandshake` and `SessionTable`.

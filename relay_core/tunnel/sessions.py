@@ -38,8 +38,6 @@ from relay_core.tunnel.messages import SECRET_SIZE, SESSION_ID_SIZE, Greeting, R
 from relay_core.tunnel.outcomes import ProtocolBreach, Refusal, Role
 from relay_core.tunnel.session import Session
 
-__all__ = ["ENTROPY_SIZE", "AgentHandshake", "SessionTable"]
-
 ENTROPY_SIZE = SESSION_ID_SIZE + SECRET_SIZE
 """Random bytes that a handshake needs if it creates a session."""
 TLS_HANDSHAKE = 0x16

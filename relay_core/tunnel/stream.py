@@ -18,9 +18,6 @@ from collections import deque
 from relay_core.tunnel.frames import Buffer
 from relay_core.tunnel.limits import KIB
 
-__all__ = ["SendQueue", "Stream"]
-
-
 SMALL = KIB
 """Data below this size is appended to the last piece, which takes less memory and time than a separate piece."""
 PIECE = 16 * KIB

@@ -14,8 +14,6 @@ from relay_core.tunnel.outcomes import Breach, ProtocolBreach, ResetCode, Role, 
 from relay_core.tunnel.scheduler import Scheduler
 from relay_core.tunnel.stream import Stream
 
-__all__ = ["StreamTable", "Streams"]
-
 
 class StreamTable:
     """The live streams of one session.

@@ -14,30 +14,6 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = [
-    "BINARY",
-    "CLOSE",
-    "CONTINUATION",
-    "MAX_PAYLOAD",
-    "PING",
-    "PONG",
-    "TEXT",
-    "Chunk",
-    "Close",
-    "Event",
-    "FrameDecoder",
-    "Ping",
-    "Pong",
-    "Violation",
-    "apply_mask",
-    "close_payload",
-    "encode_chunks",
-    "encode_frame",
-    "encode_masked",
-    "encode_message",
-]
-
-
 # Masking of payloads (RFC 6455 section 5.3), with the C extension of the `websockets` package if it is available.
 
 try:

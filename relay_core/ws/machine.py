@@ -39,8 +39,6 @@ from relay_core.ws.frames import (
     encode_message,
 )
 
-__all__ = ["Received", "WebSocketMachine"]
-
 
 class Received(NamedTuple):
     """The decoded content of received bytes."""

@@ -23,8 +23,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from relay_core.errors import ConfigurationError
 from relay_server.config.model import TlsSettings
 
-__all__ = ["Certificates", "files_of", "prepare", "server_context", "write_private"]
-
 CA_DAYS = 3650
 SERVER_DAYS = 397
 """Validity of a server certificate that all clients accept; some clients limit the validity to 398 days."""

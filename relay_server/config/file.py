@@ -72,8 +72,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["load", "parse"]
-
 logger = logging.getLogger(__name__)
 
 

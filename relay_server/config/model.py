@@ -16,21 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
-from relay_core.value_parsers import MAX_PORT, escape_controls, is_port, is_port_text
-
-__all__ = [
-    "AZURE_ROLES",
-    "DelayProfile",
-    "HybridConnection",
-    "JwtIssuer",
-    "Limits",
-    "ManagementSettings",
-    "RelayConfig",
-    "Right",
-    "Rule",
-    "TlsSettings",
-    "is_loopback",
-]
+from relay_core.foreign import escape_controls
+from relay_core.value_parsers import MAX_PORT, is_port, is_port_text
 
 MAX_RULES = 12
 """Maximum number of authorization rules for a namespace, and for each hybrid connection, as in Azure."""

@@ -26,8 +26,6 @@ from relay_server.config import certificates
 from relay_server.config.file import parse
 from relay_server.config.model import RelayConfig, is_loopback
 
-__all__ = ["Provisioned", "connection_string", "provision"]
-
 _HEAD = """\
 # Created by `relay-server init`. This file contains keys; do not share it.
 

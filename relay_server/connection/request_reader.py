@@ -9,9 +9,6 @@ from relay_server.connection.tcp import Connection
 from relay_server.protocol.http import HeadReader, RequestHead
 from relay_server.protocol.refusals import Refusal
 
-__all__ = ["MAX_EARLY_BYTES", "Discarding", "Handshake", "HttpSender"]
-
-
 MAX_EARLY_BYTES = 64 * 1024
 """Maximum number of bytes that a client may send before the response; a correct client sends none."""
 MAX_EARLY_BODY = 512 * 1024

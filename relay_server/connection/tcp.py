@@ -17,17 +17,6 @@ from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import TlsTransport
 from relay_core.program.run import EXHAUSTED
 
-__all__ = [
-    "READ_BYTES",
-    "Acceptor",
-    "Connection",
-    "DelayedConnection",
-    "Handler",
-    "Place",
-    "Unauthenticated",
-    "source_of",
-]
-
 logger = logging.getLogger(__name__)
 
 

@@ -13,8 +13,6 @@ from relay_core.ws.frames import Chunk, Close, Violation, close_payload
 from relay_core.ws.machine import WebSocketMachine
 from relay_server.connection.tcp import Connection
 
-__all__ = ["Owner", "WebSocket"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -18,17 +18,6 @@ import h11
 
 from relay_server.protocol.refusals import Refusal, bad_request, too_large
 
-__all__ = [
-    "CONTINUE",
-    "MAX_HEAD_BYTES",
-    "HeadReader",
-    "RequestHead",
-    "error_answer",
-    "plain_answer",
-    "response_head",
-    "switching_protocols",
-]
-
 MAX_HEAD_BYTES = 32 * 1024
 """Maximum size of the request line and all headers: Azure's limit for header metadata, with room for any token in a
 URL."""

@@ -6,27 +6,6 @@ protocol. Texts never contain data from a peer.
 
 from __future__ import annotations
 
-__all__ = [
-    "Refusal",
-    "accept_timed_out",
-    "bad_request",
-    "bad_response",
-    "body_timed_out",
-    "internal_error",
-    "malformed_token",
-    "missing_right",
-    "missing_token",
-    "no_listeners",
-    "no_matching_listeners",
-    "not_found",
-    "overloaded",
-    "response_timed_out",
-    "shutting_down",
-    "too_large",
-    "too_many_listeners",
-    "unauthorized",
-]
-
 
 class Refusal(Exception):
     """A request that is answered with an error.

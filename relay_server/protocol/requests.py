@@ -21,18 +21,6 @@ from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept
 from relay_server.protocol.http import RequestHead
 from relay_server.protocol.refusals import bad_request, too_large
 
-__all__ = [
-    "HttpRequest",
-    "HybridRequest",
-    "RelayRequest",
-    "error_phrase",
-    "guid_of",
-    "is_hybrid",
-    "new_guid",
-    "tracking_id",
-]
-
-
 # Tracking ids, which consist of a GUID and the gateways that a request has passed, and the suffix of error texts.
 #
 # 7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe_G0 Endpoint does not exist. TrackingId:7b17..._G0, SystemTracker:sb://ns/hc,

@@ -25,8 +25,6 @@ from relay_server.connection.websocket import WebSocket
 from relay_server.protocol.refusals import Refusal
 from relay_server.relaying.rendezvous import ControlResponse, PendingSender
 
-__all__ = ["ControlChannel"]
-
 logger = logging.getLogger(__name__)
 
 MAX_BACKLOG = 1024 * 1024

@@ -27,8 +27,6 @@ from relay_server.protocol.refusals import Refusal, bad_response, body_timed_out
 from relay_server.protocol.requests import HttpRequest
 from relay_server.relaying.rendezvous import HttpRendezvous
 
-__all__ = ["HttpExchange", "RequestMessages"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)

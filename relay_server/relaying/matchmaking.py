@@ -18,8 +18,6 @@ from relay_server.protocol.requests import RelayRequest
 from relay_server.relaying.control import ControlChannel
 from relay_server.relaying.rendezvous import HttpRendezvous, Outcome, PendingSender, Rendezvous
 
-__all__ = ["Listener", "Matchmaker", "Registry", "select_listeners"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -20,18 +20,6 @@ from relay_server.metrics import Counters
 from relay_server.protocol.refusals import Refusal, bad_response
 from relay_server.protocol.requests import RelayRequest, guid_of, new_guid, tracking_id
 
-__all__ = [
-    "SECRET_PARAMETER",
-    "ControlResponse",
-    "HttpRendezvous",
-    "Outcome",
-    "PendingSender",
-    "Rejection",
-    "RelayedPair",
-    "Rendezvous",
-]
-
-
 # Relaying between a sender and a listener.
 #
 # Messages keep their type and boundaries; frames may be split differently. The two directions end independently:

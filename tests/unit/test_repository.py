@@ -1,4 +1,4 @@
-"""Facts about the source files themselves: imports, `__all__`, sizes."""
+"""Facts about the source files themselves: imports, public names, sizes."""
 
 import ast
 import json
@@ -135,16 +135,18 @@ def test_exported_names_exist() -> None:
     assert {} == wrong
 
 
-def test_only_exported_names_are_imported() -> None:
-    """What one of our modules imports from another is in its `__all__`, or is a module."""
+def test_only_public_names_are_imported() -> None:
+    """What one of our modules imports from another is a module, in its `__all__`, or a public name that it defines."""
     trees = {module_name(path): ast.parse(path.read_text()) for path in source_files(*PACKAGES)}
+    public = {name: _exported(tree) or {*_top_level_names(tree, imports=False)} for name, tree in trees.items()}
     wrong = {
         (importer, f"{node.module}.{alias.name}")
         for importer, tree in trees.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module in trees
         for alias in node.names
-        if alias.name not in _exported(trees[node.module]) and f"{node.module}.{alias.name}" not in trees
+        if alias.name.startswith("_") or alias.name not in public[node.module]
+        if f"{node.module}.{alias.name}" not in trees
     }
     assert set() == wrong
 
@@ -177,8 +179,8 @@ def _exported(tree: ast.Module) -> set[str]:
     return set()
 
 
-def _top_level_names(tree: ast.Module) -> Iterator[str]:
-    """Yield what a module binds at its top level, in the branches of `if` and `try` too."""
+def _top_level_names(tree: ast.Module, *, imports: bool = True) -> Iterator[str]:
+    """Yield what a module binds at its top level, in branches of `if` and `try` too, with what it imports if wanted."""
     pending = list(tree.body)
     while pending:
         node = pending.pop()
@@ -189,7 +191,7 @@ def _top_level_names(tree: ast.Module) -> Iterator[str]:
                 *(each for handler in getattr(node, "handlers", []) for each in handler.body),
             ]
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name for alias in node.names)
+            yield from (alias.asname or alias.name for alias in node.names if imports)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Assign):

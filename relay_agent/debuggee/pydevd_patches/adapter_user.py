@@ -20,8 +20,6 @@ from relay_agent.gevent_originals import socket, time
 from relay_agent.stderr import write_line
 from relay_core.socket_tables import OwnersNotShown, SocketTables, own_user
 
-__all__ = ["install"]
-
 ACCEPT_TIMEOUT = 10.0
 """Timeout in seconds for a program to accept a connection, if it is unknown whose program can do so; pydevd's timeout
 for the connection itself has the same value."""

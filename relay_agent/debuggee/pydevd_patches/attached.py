@@ -24,8 +24,6 @@ from relay_agent.gevent_originals import is_active, keep_thread, threading, time
 from relay_agent.stacks.stopped import stopped_threads
 from relay_agent.stderr import describe_exception, write_line
 
-__all__ = ["install", "show"]
-
 INTERVAL = 1.0
 """Seconds between two checks of the trace function."""
 MAX_PAUSE = 64

@@ -13,9 +13,6 @@ from relay_agent.gevent_originals import time
 from relay_agent.stderr import write_line
 from relay_core.socket_tables import SocketTables
 
-__all__ = ["PORT_VARIABLE", "install_child_wait", "install_following", "is_active", "loaded_pydevds", "prepare"]
-
-
 # Patch that limits how long a child of a debugged process waits for its own debug session.
 #
 # debugpy announces such a child to the debugger of its parent, and the child does not run until an editor has attached

@@ -28,9 +28,6 @@ from relay_agent.debuggee.pydevd_patches.child_processes import PORT_VARIABLE, l
 from relay_agent.debugpy_internals.table import FLOODS
 from relay_agent.gevent_originals import json, threading, time
 
-__all__ = ["KEPT", "PORTION", "OutputQueue", "Text", "expect_receipts", "install"]
-
-
 KEPT = 1024 * 1024
 """Maximum size of the waiting output, in characters; `OVERHEAD` is added for each text, and a long text counts half."""
 PORTION = 32 * 1024

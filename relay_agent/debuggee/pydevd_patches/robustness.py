@@ -14,9 +14,6 @@ from relay_agent.own_descriptor import OwnDescriptor, above_streams
 from relay_agent.paths import current_directory, start_directory
 from relay_agent.stderr import write_line
 
-__all__ = ["LOST", "AdapterConnection", "install"]
-
-
 # Patch that keeps pydevd from using the files of a job that closes descriptors which it has not opened.
 #
 # After `os.closerange`, the next file that the job opens gets the number of pydevd's connection to debugpy's adapter.

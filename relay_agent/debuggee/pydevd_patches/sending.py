@@ -10,9 +10,6 @@ from relay_agent.debugpy_internals.table import SENDING, UNSUPPORTED
 from relay_agent.gevent_originals import json
 from relay_core.dap.prefetch import PREFETCH_EVENT
 
-__all__ = ["MAX_BODY", "install", "shortened"]
-
-
 # Patch that changes how pydevd sends messages to debugpy's adapter: it sets TCP_NODELAY and limits message sizes.
 #
 # pydevd leaves Nagle's algorithm on and writes each message in two parts, which costs 40 ms per response.

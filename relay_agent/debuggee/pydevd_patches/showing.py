@@ -19,8 +19,6 @@ from relay_agent.debugpy_internals.table import SHOWING
 from relay_agent.values.deadline import FULL_DEADLINE, REPR_DEADLINE, within_deadline
 from relay_agent.values.presentation import describe, find_presenter, on_registration
 
-__all__ = ["install"]
-
 FULL_CONTEXTS = frozenset({"repl", "clipboard"})
 """Contexts of `evaluate` in which the user has requested a single value and wants to see it in full."""
 _OF_CONTEXT = "relay_debug_context"

@@ -10,9 +10,6 @@ from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
 from relay_agent.debugpy_internals.table import CONTINUING, INTERRUPTED, TORCH_STATES, WAKING
 from relay_agent.gevent_originals import threading
 
-__all__ = ["install", "is_executing"]
-
-
 # Patch that makes pydevd wake its stopped threads immediately instead of up to 0.2 seconds later.
 #
 # A stopped thread waits for its own event, and polls every `pydevd.TIMEOUT_SLOW`. To resume it, pydevd sets the event

@@ -17,17 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from relay_agent.gevent_originals import time
 
-__all__ = [
-    "CompiledWatch",
-    "Place",
-    "TracerWatch",
-    "describe_compiled",
-    "describe_other_file",
-    "foreign_tool",
-    "tracer_name",
-]
-
-
 # Finds modules that were loaded from another place than the file with the breakpoints.
 #
 # An archive, a compiled module, an installed package and a file with the same name in another directory all have this

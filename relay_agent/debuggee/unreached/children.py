@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["describe", "describe_ended", "set_registered", "unfollowed_children"]
-
 PROC = Path("/proc")
 HELPERS = (
     "multiprocessing.resource_tracker",

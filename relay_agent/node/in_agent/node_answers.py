@@ -32,19 +32,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.difference_search import Search
 from relay_core.errors import ConfigurationError
 
-__all__ = [
-    "MAX_SOURCE",
-    "SEARCH_SECONDS",
-    "NodeAnswers",
-    "Process",
-    "collect_values",
-    "digest_in",
-    "file_digest",
-    "list_files",
-    "read_data",
-]
-
-
 SEARCH_SECONDS = 5.0
 """Time limit for all searches together: shorter than the time for which a client still waits after the time limit of
 the processes. If the agent has no result by then, the client searches.

@@ -13,9 +13,6 @@ from types import TracebackType
 
 from relay_agent.inject._relay_debug_programs import is_python, what_runs
 
-__all__ = ["ProcessExit", "ProgramImage", "descends_from", "parse_stat", "read_status", "until_exit"]
-
-
 # The exit status of a process that is not a child, as Linux shows it to other processes of the same user.
 #
 #     Linux 6.15   ioctl PIDFD_GET_INFO: the status stays available after the parent has collected it

@@ -21,8 +21,6 @@ from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.agent_api.usage import AllocatorUsage, NodeUsage
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["ALLOCATOR_TIMEOUT", "MAX_ENDINGS", "Allocators", "Endings", "Process", "ProcessTable", "find_run_url"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -29,8 +29,6 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.records import parse, parse_or_none
 
-__all__ = ["MonitorSettings", "RegisteredProcess"]
-
 logger = logging.getLogger(__name__)
 
 # What a process may request of the node's monitor.

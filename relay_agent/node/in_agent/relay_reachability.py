@@ -23,8 +23,6 @@ from relay_agent.node.in_agent.processes import ProcessTable
 from relay_core.errors import ConfigurationError, RelayDebugError, Unauthorized, UsageError
 from relay_core.hyco.backoff import Backoff
 
-__all__ = ["REACH_TIMEOUT", "Reach"]
-
 REACH_TIMEOUT = 30.0
 """Seconds for which processes wait for an agent that has never listened. A network that is just starting (a pod's
 sidecar, a VPN, DHCP) takes less time; a missing route or a proxy that refuses connections does not change while a job

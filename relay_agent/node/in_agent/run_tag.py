@@ -20,8 +20,6 @@ from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.value_parsers import format_ranges
 
-__all__ = ["RunTag"]
-
 KEY = "relay_debug_attach"
 MAX_PORTS_TEXT = 200
 """Maximum number of characters in a list of ports; if the list is longer, the command lists the targets instead."""

@@ -34,8 +34,6 @@ from relay_core.errors import RelayDebugError
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import TaskSet, first_completed, frames_of
 
-__all__ = ["serve_node"]
-
 FIRST_PROCESS_TIMEOUT = 30.0
 """Timeout in seconds for the process that started this agent to register, which it does immediately unless it has
 exited."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["main"]
-
 
 def main(run: str, key: str, value: str | None = None) -> int:
     """Set the tag, or delete it if no value is given; return 0, or 1 after an error, whose type is printed.

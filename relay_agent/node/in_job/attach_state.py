@@ -25,8 +25,6 @@ from enum import Enum, auto
 from relay_agent.gevent_originals import threading, time
 from relay_core.errors import RelayDebugError
 
-__all__ = ["POLL_INTERVAL", "TRANSITIONS", "AttachState", "Reached", "State"]
-
 POLL_INTERVAL = 0.02
 """Seconds between two checks of a condition that another thread fulfils. A lock would be unsafe: a signal handler that
 waits may have interrupted the thread that holds it."""

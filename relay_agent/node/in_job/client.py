@@ -56,8 +56,6 @@ from relay_agent.stacks.in_process import register_dump
 from relay_agent.stderr import describe_exception, unexpected, write_line
 from relay_core.errors import RelayDebugError
 
-__all__ = ["NodeClient"]
-
 OUTPUTS = "outputs"
 """The directory, below the one in which a job was started, whose files Azure ML keeps with the run."""
 PONG_TIMEOUT = 2.0

@@ -31,8 +31,6 @@ from relay_agent.node.in_job.own_python import agent_environment, find_python
 from relay_agent.own_descriptor import OwnDescriptor
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
-__all__ = ["connect_or_start"]
-
 PATIENCE = 15.0
 """Seconds to wait for an exiting agent, or for one that another process is starting."""
 RETRY_INTERVAL = 0.05

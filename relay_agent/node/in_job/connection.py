@@ -10,9 +10,6 @@ from relay_agent.gevent_originals import socket
 from relay_agent.own_descriptor import OwnDescriptor, above_streams
 from relay_agent.stacks.in_process import dump_signals
 
-__all__ = ["AgentConnection", "blocked_signals", "unix_socket"]
-
-
 # Leaves signals to the threads of the job.
 #
 # The kernel delivers a signal of a process to any thread that does not block it. A program that blocks a signal in all

@@ -37,8 +37,6 @@ from typing import Any
 from relay_agent.gevent_originals import time
 from relay_agent.own_descriptor import OwnDescriptor, above_streams
 
-__all__ = ["FIRST_NUMBER", "Report", "start_detached"]
-
 FIRST_NUMBER = 3
 """Number of the first descriptor that a program receives; the others follow."""
 _PROCESSORS = ("x86_64", "aarch64")

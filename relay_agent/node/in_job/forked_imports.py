@@ -40,8 +40,6 @@ from typing import Any
 
 from relay_agent.gevent_originals import is_active, is_patched_by_eventlet
 
-__all__ = ["install"]
-
 _locks: dict[str, Any] = getattr(_frozen_importlib, "_module_locks", {})
 """Weak references to importlib's locks, by the names of the modules."""
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from relay_agent.paths import in_front, start_directory
 from relay_core.errors import ConfigurationError
 
-__all__ = ["PYTHON_VARIABLE", "agent_environment", "find_python", "without_python_options"]
-
 PYTHON_VARIABLE = "RELAY_PYTHON"
 _PYTHON = re.compile(r"(platform-)?(python|pypy|graalpy)[0-9.]*t?d?(-\w+)?", re.IGNORECASE)
 """Names of Python interpreters, such as python3.13t, python3-dbg and platform-python3.9."""

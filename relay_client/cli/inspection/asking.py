@@ -17,18 +17,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from relay_client.cli.common import make_tunnels, quiet_logging
-from relay_client.cli.running import add_client, clients_named, only_client
+from relay_client.cli.running import clients_named, only_client
 from relay_client.verbs.verb import Answer, Verb, check
 from relay_core.errors import RelayDebugError
+from relay_core.foreign import escape_controls
 from relay_core.program.options import access_settings
-from relay_core.value_parsers import escape_controls
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
     from relay_client.control.state import ClientId
     from relay_client.verbs.verb import Session
-
-__all__ = ["Perform", "add_client", "ask", "find_client", "perform_once", "performing", "show"]
 
 Perform = Callable[[Verb], Awaitable[Answer]]
 

@@ -14,8 +14,6 @@ from relay_client.verbs.hang import Hang
 from relay_client.verbs.verb import check
 from relay_core.program.options import argument_type
 
-__all__ = ["HangCommand"]
-
 
 class HangCommand(VerbCommand):
     """Adds and performs the command."""

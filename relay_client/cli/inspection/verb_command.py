@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from relay_client.cli.common import Commands, add_command, add_json, add_ranks
-from relay_client.cli.inspection.asking import add_client, ask
+from relay_client.cli.inspection.asking import ask
+from relay_client.cli.running import add_client
 from relay_client.verbs.verb import Verb
 from relay_core.value_parsers import named, parse_duration
-
-__all__ = ["VerbCommand"]
 
 OPTIONS = {"ports": ("--ports", "--port"), "seconds": ("--timeout",)}
 """The options of fields that have another name on the command line, or several."""

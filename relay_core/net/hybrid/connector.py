@@ -17,8 +17,6 @@ from relay_core.net.websocket.connection import WebSocket
 from relay_core.net.websocket.handshake import open_websocket
 from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, HandshakeRefused
 
-__all__ = ["connect"]
-
 
 async def connect(
     endpoint: Endpoint,

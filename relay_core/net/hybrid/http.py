@@ -19,8 +19,6 @@ from relay_core.net.websocket.connection import WebSocket
 from relay_core.net.websocket.handshake import open_websocket
 from relay_core.net.websocket.opening_errors import HandshakeRefused
 
-__all__ = ["ControlSender", "HttpHandler", "HttpRequest", "HttpResponse", "HttpService", "http_headers"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -31,8 +31,6 @@ from relay_core.net.websocket.connection import WebSocket
 from relay_core.net.websocket.handshake import open_websocket
 from relay_core.net.websocket.opening_errors import HandshakeRefused
 
-__all__ = ["HybridConnectionListener", "Offer"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -41,8 +41,6 @@ from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT, Settings
 from relay_core.tunnel.session import Session
 from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTable
 
-__all__ = ["AgentTunnels", "Grace"]
-
 FIRST_BYTES_TIMEOUT = 5.0
 """Timeout in seconds for a client's first bytes. They arrive one round trip after the client was accepted; a lost
 packet adds 1 to 3 s."""

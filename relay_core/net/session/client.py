@@ -49,9 +49,6 @@ from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, ClientHandshake
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 
-__all__ = ["TICK", "ClientTunnel", "LinkState", "LinkStatus", "watch_clock"]
-
-
 # Detection of system sleep: the wall clock advances during sleep and the monotonic clock does not (Linux, macOS).
 
 TICK = 1.0

@@ -46,9 +46,6 @@ from relay_core.tunnel.frames import Target
 from relay_core.tunnel.outcomes import OverReason, ResetCode
 from relay_core.tunnel.session import Session
 
-__all__ = ["OpenStreams", "SessionDriver", "SessionRunner"]
-
-
 # Table of a session's open streams: passes the session's events to them, and their calls to the session.
 
 

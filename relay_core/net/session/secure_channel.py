@@ -42,9 +42,6 @@ from relay_core.tunnel.frames import FIRST_FRAMES, Buffer
 from relay_core.tunnel.messages import Refused
 from relay_core.tunnel.outcomes import Refusal, Role
 
-__all__ = ["NO_TUNNEL_KEY", "ChannelState", "SecureChannel", "TunnelIdentity", "TunnelKeyMissing", "WrongTunnelKey"]
-
-
 # The identity of one end of a tunnel, derived from the tunnel key: private key, certificate and TLS context.
 #
 #     tunnel key --HKDF-SHA256(role)--> Ed25519 key --> self-signed certificate, byte for byte the same on both sides

@@ -35,8 +35,6 @@ from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import PeerHandler
 from relay_core.tunnel.outcomes import ResetCode
 
-__all__ = ["SessionStream", "StreamBroken", "StreamOwner"]
-
 SMALL = 4 * 1024
 """Received pieces below this size are joined while they wait. As a separate object, a one-byte piece would occupy 57
 times its size, and a window of such pieces 57 times the window."""

@@ -20,8 +20,6 @@ from relay_core.errors import ConfigurationError, UsageError
 from relay_core.tunnel.limits import Settings
 from relay_core.value_parsers import parse_duration
 
-__all__ = ["keep_seconds", "tunnel_settings"]
-
 MAX_SECONDS = 24 * 3600.0
 """Sessions are kept for at most a day, because a paused job still costs money."""
 MAX_DIGITS = 4

@@ -16,8 +16,6 @@ from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT
 from relay_core.tunnel.outcomes import Refusal, Role
 
-__all__ = ["SessionRefused", "TooManySessions", "Transport", "perform_handshake"]
-
 
 class Transport:
     """A WebSocket and the TLS channel inside it.

@@ -34,8 +34,6 @@ from relay_core.layers.stack import LayerStack
 from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import DeadlineTimer
 
-__all__ = ["Bridge", "ByteStream", "PeerHandler", "PeerStream", "Traffic", "carry_bytes"]
-
 logger = logging.getLogger(__name__)
 
 

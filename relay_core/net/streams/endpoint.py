@@ -15,14 +15,6 @@ from typing import Protocol, cast
 
 from relay_core.net.memory import READ_BUFFER_SIZE, shared_read_buffer
 
-__all__ = [
-    "UNREAD_LIMIT",
-    "LocalEndpoint",
-    "LocalHandler",
-    "LocalSide",
-    "connect_local",
-]
-
 UNREAD_LIMIT = READ_BUFFER_SIZE
 """Number of bytes that are buffered without a handler before reading is paused."""
 BURST = 16 * 1024

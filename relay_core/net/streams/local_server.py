@@ -19,8 +19,6 @@ from types import TracebackType
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.tasks import TaskSet
 
-__all__ = ["LocalServer", "listen_local"]
-
 BACKLOG = 100
 """Number of connections that the kernel completes before they are accepted, as in asyncio."""
 ACCEPTS_PER_TURN = 16

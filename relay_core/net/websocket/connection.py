@@ -26,8 +26,6 @@ from relay_core.net.memory import shared_read_buffer
 from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, Close, Violation, close_payload
 from relay_core.ws.machine import WebSocketMachine
 
-__all__ = ["WebSocket"]
-
 PING_INTERVAL = 20.0
 PING_TIMEOUT = 20.0
 """Seconds; load balancers drop idle TCP connections after about 4 minutes."""

@@ -15,7 +15,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import aiohappyeyeballs
 from websockets.datastructures import Headers
@@ -24,9 +24,10 @@ from websockets.http11 import Response
 from websockets.uri import WebSocketURI
 
 from relay_core.net.tls import TlsMachine, TlsTransport
-from relay_core.net.websocket.opening_errors import Proxy, chosen_proxy
+from relay_core.net.websocket.opening_errors import chosen_proxy
 
-__all__ = ["TLS", "USER_AGENT", "OpeningSteps", "dial"]
+if TYPE_CHECKING:
+    from websockets.proxy import Proxy
 
 USER_AGENT = "relay-debug"
 TLS = "TLS"

@@ -43,8 +43,6 @@ from relay_core.net.websocket.connection import WebSocket
 from relay_core.net.websocket.dialing import TLS, USER_AGENT, OpeningSteps, dial
 from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, HandshakeRefused, opening_mapped
 
-__all__ = ["ServerAnswer", "ask_server", "open_websocket"]
-
 logger = logging.getLogger(__name__)
 
 BLANK_LINE = b"\r\n\r\n"

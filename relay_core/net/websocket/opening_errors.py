@@ -38,17 +38,6 @@ from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.errors import ConfigurationError, ProtocolError, RelayDebugError, RelayUnreachable
 from relay_core.untrusted_certificates import untrusted_certificate
 
-__all__ = [
-    "OPEN_TIMEOUT",
-    "HandshakeRefused",
-    "Proxy",
-    "ProxyAddress",
-    "ProxyRefused",
-    "chosen_proxy",
-    "opening_mapped",
-    "proxy_for",
-]
-
 OPEN_TIMEOUT = 10.0
 """Seconds; some gateways never answer an upgrade request."""
 

@@ -18,6 +18,7 @@ from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.requests import Failure, parse_request, stream_name
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import RelayDebugError, UsageError
+from relay_core.foreign import escape_controls
 from relay_core.net.session.secure_channel import SecureChannel, TunnelIdentity
 from relay_core.records import encode, parse, parse_or_none
 from relay_core.tunnel.events import StreamOpened
@@ -29,7 +30,6 @@ from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import ProtocolBreach, Role
 from relay_core.tunnel.session import Session
 from relay_core.tunnel.sessions import AgentHandshake, SessionTable
-from relay_core.value_parsers import escape_controls
 from tests.fuzz.registry import NOW, as_json, as_text, documented, in_pieces, parser
 from tests.support.tunnel_link import ENTROPY
 

@@ -2,9 +2,9 @@
 
 import time
 
-from relay_client.control.state import ClientId, Connection, Ended, Node, Port, Status, Target
+from relay_client.control.state import ClientId, Ended, Node, Port, Status, Target
 from relay_client.control.status_text import status_text
-from relay_client.ports.connection_state import StopReport
+from relay_client.ports.connection_state import Connection, StopReport
 from relay_client.ui.text import clock
 
 NOW = time.time()

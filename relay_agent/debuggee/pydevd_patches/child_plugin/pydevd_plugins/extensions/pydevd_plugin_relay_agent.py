@@ -10,8 +10,6 @@ import sys
 
 from _pydevd_bundle.pydevd_extension_api import DebuggerEventHandler
 
-__all__ = ["Fixes"]
-
 
 class Fixes(DebuggerEventHandler):  # type: ignore[misc] # pydevd has no types
     """Event handler that pydevd finds by its base class and then calls."""
