@@ -403,8 +403,8 @@ UNATTACHED_AGENT = Feature(
 )
 UNREACHED = Feature(
     "no line reports that breakpoints are not hit because of another tool, in child processes that are not followed, "
-    "in modules that were loaded from other files, or in functions that torch.compile has compiled, or that their "
-    "conditions or log messages raise",
+    "in modules that were loaded from other files, in lines that have run, or in functions that torch.compile has "
+    "compiled, or that their conditions or log messages raise",
     Internal(
         "_pydevd_bundle.pydevd_api:PyDevdAPI.notify_configuration_done",
         "replaced",

@@ -1,11 +1,11 @@
 """Patch that reports, when an editor has attached, which code its breakpoints do not reach.
 
 debugpy verifies a breakpoint if its file exists. It cannot be hit if another tool has taken the debugger's trace
-function, in a child process that is not followed, if the job has loaded the module from another file or not at all, or
-if torch.compile has compiled the function; in the last case, the breakpoint is no longer verified. It does not stop the
-thread if its condition raises. Each such fact is one line in the job's log and in the debug console. Nothing is
-examined before an editor has attached, and nothing after it has left. Jobs that use gevent are not examined: with its
-locks, pydevd's reader could wait for the examination.
+function, in a child process that is not followed, if the job has loaded the module from another file or not at all, if
+its line has already run, or if torch.compile has compiled the function; in the last case, the breakpoint is no longer
+verified. It does not stop the thread if its condition raises. Each such fact is one line in the job's log and in the
+debug console. Nothing is examined before an editor has attached, and nothing after it has left. Jobs that use gevent
+are not examined: with its locks, pydevd's reader could wait for the examination.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Examination(threading.Thread):
         """Show what is found, until the editor has left or nothing more can be found."""
         with UNREACHED.guarded():
             _Examination.latest = self
-            checks = [self._tracers(), self._children(), self._files(), self._compiled()]
+            checks = [self._tracers(), self._children(), self._files(), self._passed(), self._compiled()]
             while checks := [each for each in checks if self.is_current() and next(each, False)]:
                 time.sleep(INTERVAL)
         keep_thread()
@@ -188,13 +188,27 @@ class _Examination(threading.Thread):
                     if (line := breakpoints.describe_other_file(file)) is not None:
                         examined.add(file)
                         self.report(line)
-            checks.update(() if stopped_threads() else pending - examined)
-            for file in [file for file in pending if checks[file] == LOAD_CHECKS]:
-                checks[file] += 1
+            checks.update(pending - examined)
+            for file in [file for file, count in checks.items() if count == LOAD_CHECKS]:
+                if stopped_threads() or breakpoints.is_executed(file):
+                    checks[file] = 0
+                    continue
                 self.report(
                     f"no module of the job was loaded from {file} in {LOAD_CHECKS} s, so its breakpoints are not hit. "
                     "hint: check whether the job imports this file, and pathMappings in launch.json"
                 )
+            yield True
+
+    def _passed(self) -> Iterator[bool]:
+        seen: set[int] = set()
+        while True:
+            for key, place in self._places().items():
+                if key not in seen and breakpoints.has_run(place):
+                    self.report(
+                        f"line {place.line} of {Path(place.file).name} ran before its breakpoint was set. hint: let "
+                        "the job wait for a debugger above that line or, with relay-agent run, before the first one"
+                    )
+                seen.add(key)
             yield True
 
     def _compiled(self) -> Iterator[bool]:

@@ -1,4 +1,4 @@
-"""Finds breakpoints that are not hit: in other files, in compiled functions, or because of another tracer."""
+"""Finds breakpoints that are not hit: in other files, in compiled functions, behind, or because of another tracer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, ClassVar, NamedTuple
 
-from relay_agent.gevent_originals import time
+from relay_agent.gevent_originals import threading, time
 
 # Finds modules that were loaded from another place than the file with the breakpoints.
 #
@@ -286,6 +286,33 @@ def _find(roots: list[CodeType], places: Mapping[int, Place]) -> dict[int, str]:
     for file in {place.file for place in places.values()}:
         functions += (each for each in _functions_in(file) if _is_compiled(each, compiled))
     return {key: _name(found) for key, place in places.items() if (found := _at(place, functions)) is not None}
+
+
+def is_executed(file: str) -> bool:
+    """Return whether a thread executes code of a file, which need not be a module: `runpy.run_path` makes none."""
+    return any(_file(frame.f_code) == file for each in sys._current_frames().values() for frame in _stack(each))  # noqa: SLF001 - it has no public name
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def has_run(place: Place) -> bool:
+    """Return whether a line of the script, outside of functions, has been executed and will not be executed again."""
+    import dis  # noqa: PLC0415 - needed only if an editor attaches
+
+    frames = _stack(sys._current_frames().get(threading.main_thread().ident or 0))  # noqa: SLF001 - as above
+    frame = next(
+        (each for each in frames if each.f_code.co_name == "<module>" and _file(each.f_code) == place.file), None
+    )
+    if frame is None or frame.f_lineno == place.line:
+        return False
+    code, now = frame.f_code, frame.f_lasti
+    end = max((end for _, end, line in code.co_lines() if line == place.line), default=now + 1)
+    jumps = (each for each in dis.get_instructions(code) if each.opcode in {*dis.hasjrel, *dis.hasjabs})
+    return end <= now and not any(each.offset >= now and each.argval < end for each in jumps)
 
 
 def describe_compiled(names: list[str]) -> str:

@@ -219,3 +219,15 @@ async def test_a_file_that_is_not_loaded_is_reported(tmp_path: Path) -> None:
     assert line.startswith(
         f"no module of the job was loaded from {file} in 10 s, so its breakpoints are not hit. hint:"
     )
+
+
+async def test_a_line_that_has_run_is_reported(tmp_path: Path) -> None:
+    """A breakpoint above the line that the script is executing is one line, with the way out."""
+    script = tmp_path / "train.py"
+    script.write_text("first = 1\nwhile True:\n    time.sleep(0.01)\n")
+    run = "\n    exec(compile(open(sys.argv[1]).read(), sys.argv[1], 'exec'))\n"
+    code = (
+        ARM + "\n    threading.Thread(target=lambda: debugger.wait_for_attach(3600, threading.Event())).start()" + run
+    )
+    (line,) = await shown(code, str(script), breakpoints=str(script))
+    assert line.startswith("line 1 of train.py ran before its breakpoint was set. hint: let the job wait")
