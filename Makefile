@@ -3,7 +3,7 @@
 # make test    sets everything up and runs all tests;  make test-unit  runs those that need no other program
 # make flaky   runs the tests with processes several times on a busy machine, and prints which failed how often
 # make lint    style, types, spelling, import layers, language, documentation
-# make bench   prints the figures of docs/benchmarks.md as a table and JSON
+# make bench   prints the figures of docs/benchmarks.md as a table and JSON;  make size  prints the lines of code
 # make vsix    packs the extension for VS Code;  make dist  builds the wheel and the source distribution
 # make soak    runs the long stress tests;  make fuzz  sends hostile input to the parsers
 # make pictures  makes the pictures of README and the guides from the real programs
@@ -30,7 +30,7 @@ PYTEST_FLAGS ?= -n 6 --dist loadgroup
 # The tests start hundreds of interpreters. Without stored bytecode, each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults gpu gpu-wheels rehearse-azure pictures bench extras mpi neovim tmux vsix dist test-pythons clean
+.PHONY: demo check format test test-unit flaky test-lowest coverage lint soak fuzz faults gpu gpu-wheels rehearse-azure pictures bench size extras mpi neovim tmux vsix dist test-pythons clean
 
 # The environment of the demo is one for users, without the tools for development, which take a minute longer to install.
 demo: $(DEMO_VENV)/.ready
@@ -160,6 +160,10 @@ pictures: $(READY) vsix
 # Takes a quarter of an hour; BENCH=--quick takes fewer measurements, BENCH="--only stepping" runs one benchmark.
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(BENCH)
+
+# SINCE=COMMIT also prints the change since then.
+size: $(READY)
+	@$(BIN)/python .ci/size.py $(SINCE)
 
 # What some tests and samples need and nobody should have to download for the rest: torch, data frames, gevent, Azure ML's SDK,
 # MPI, Azure ML's inference server, MLflow, TensorBoard, the Azure CLI, a real VS Code in a browser, and what editors read and debug with.
