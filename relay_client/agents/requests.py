@@ -18,9 +18,6 @@ from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.foreign import printable
 from relay_core.records import encode, parse, parse_or_none
 
-MAX_RESPONSE = 32 * 1024 * 1024
-"""Maximum number of bytes in a response; the stacks of eight processes with a hundred threads each, including
-variables, take up a few MiB."""
 RESPONSE_MARGIN = 10.0
 """Seconds that an agent has to respond once the time limit of its processes has expired."""
 MAX_SENTENCE = 1000
@@ -49,7 +46,7 @@ async def send_request(
             if request.max_body:
                 await stream.write(json.dumps(encode(request)).encode())
             await stream.write_eof()
-            response = _decode(await stream.read_all(MAX_RESPONSE, "the agent's response"), request.name)
+            response = _decode(await stream.read_all(request.max_response, "the agent's response"), request.name)
     except TIMEOUT_ERRORS:
         stream.abort("no response in time")
         raise ConnectionLost(

@@ -173,20 +173,20 @@ async def run_controlled(
     from relay_client.control.server import ControlServer, client_id
     from relay_client.control.service import ControlService
     from relay_client.hang.waits import Waits
-    from relay_core.net.tasks import first_completed
+    from relay_core.net.tasks import TaskSet, first_completed
 
     with LogHistory() as logs:
         service = ControlService(client_id(command, tunnels.endpoint), tunnels, forwarder, logs)
         if watch is not None:
             await watch(service)
-        async with ControlServer(service), contextlib.AsyncExitStack() as page:
+        async with ControlServer(service), TaskSet() as background, contextlib.AsyncExitStack() as page:
             if ui_port is not None:
                 from relay_client.page.server import PageServer
 
                 server = await page.enter_async_context(PageServer(service, _print_link, ui_port))
                 forwarder.on_open = server.show_link
-            waits = Waits(tunnels).keep()
-            await first_completed(body, waits, _stop_on_request(service), _exit_when_idle(forwarder, idle_exit))
+            background.spawn(Waits(tunnels).keep(), name="find out which ranks wait")
+            await first_completed(body, _stop_on_request(service), _exit_when_idle(forwarder, idle_exit))
 
 
 async def _stop_on_request(service: ControlService) -> None:

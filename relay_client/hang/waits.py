@@ -20,7 +20,10 @@ from relay_core.agent_api.collectives import Progress
 from relay_core.agent_api.questions import ReadProgress
 
 INTERVAL = 2.0
-"""Seconds between two questions; in a healthy job, a rank waits less time for another one."""
+"""Seconds between two questions while a rank is held or waits; in a healthy job, a rank waits less for another one."""
+IDLE_INTERVAL = 10.0
+"""Seconds otherwise: an idle client should cost little. If ranks have begun different numbers, they are asked once more
+after `INTERVAL`."""
 
 
 class Waits:
@@ -39,9 +42,13 @@ class Waits:
 
     async def keep(self) -> NoReturn:
         """Look at intervals until cancelled."""
+        is_soon = False
         while True:
             await self.look()
-            await asyncio.sleep(INTERVAL)
+            is_held = any(target.is_held for agent in self._tunnels.roster for target in agent.targets)
+            may_begin = not is_soon and any(map(may_wait, self._answers.values()))
+            is_soon = is_held or bool(self._found) or may_begin
+            await asyncio.sleep(INTERVAL if is_soon else IDLE_INTERVAL)
 
     async def look(self, *, is_only: bool = False) -> None:
         """Ask all processes of jobs with several ranks, and examine the jobs that may wait.

@@ -31,6 +31,9 @@ class AgentRequest:
     """The fields that are the other parts of the name."""
     max_body: ClassVar[int] = 0
     """Maximum size in bytes of the JSON with the other fields, in the data of the stream; 0 if there are none."""
+    max_response: ClassVar[int] = 32 * 1024 * 1024
+    """Maximum number of bytes in a response; the stacks of eight processes with a hundred threads each, including
+    variables, take up a few MiB."""
 
     @classmethod
     def parse_body(cls: type[Asked], value: object, user: str = "") -> Asked:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
@@ -134,6 +137,8 @@ class ReadProgress(Question):
     """Return how many collective operations the process has begun; clients ask this at intervals."""
 
     name: ClassVar[str] = "progress"
+    max_response: ClassVar[int] = 256 * 1024
+    """Enough for 64 processes; more would take time of the client at each interval."""
 
     def log_line(self, user: str) -> str:  # noqa: ARG002 - as in Question
         """Return "", because the question is asked every few seconds."""
