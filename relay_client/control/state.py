@@ -78,6 +78,8 @@ class Target:
     """True while the holder's client has no connection; the process may be stopped until `release`."""
     is_consequence: bool = False
     """True if its exception is usually raised because another rank has crashed or ended."""
+    waits: bool = False
+    """True if it waits for other ranks in a collective operation, which `text` names."""
     local_ports: tuple[int, ...] = ()
     """Ports on this machine that lead to this process."""
     attached_here: bool = False

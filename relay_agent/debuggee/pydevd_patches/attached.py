@@ -200,15 +200,15 @@ class _Examination(threading.Thread):
             yield True
 
     def _passed(self) -> Iterator[bool]:
-        seen: set[int] = set()
+        seen: set[breakpoints.Place] = set()
         while True:
-            for key, place in self._places().items():
-                if key not in seen and breakpoints.has_run(place):
+            for place in {*self._places().values()} - seen:
+                seen.add(place)
+                if breakpoints.has_run(place):
                     self.report(
                         f"line {place.line} of {Path(place.file).name} ran before its breakpoint was set. hint: let "
                         "the job wait for a debugger above that line or, with relay-agent run, before the first one"
                     )
-                seen.add(key)
             yield True
 
     def _compiled(self) -> Iterator[bool]:

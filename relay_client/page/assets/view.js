@@ -5,6 +5,7 @@ export const STATES = {
   abandoned: ['⊘', 'stopped, client gone'],
   stopped: ['‖', 'stopped'],
   waiting: ['…', 'waiting for a debugger'],
+  blocked: ['⧗', 'waiting for other ranks'],
   debugged: ['◉', 'running, attached'],
   running: ['▸', 'running'],
   unknown: ['·', 'state not announced'],
@@ -42,13 +43,14 @@ export const isClientGone = (target) => target.is_away;
 export function kindOf(node, target) {
   if (node.link !== 'connected') return 'lost';
   if (target.kind === 'stopped' && isClientGone(target)) return 'abandoned';
+  if (target.kind === 'running' && target.waits) return 'blocked';
   return target.kind === 'running' && target.holder ? 'debugged' : target.kind;
 }
 
 /** Returns the state of a rank as text. */
 export function describe(node, target) {
   if (node.link !== 'connected') return `no connection to its node (${node.link})`;
-  const holder = ['abandoned', 'debugged'].includes(kindOf(node, target)) ? `, held by ${target.holder}` : '';
+  const holder = (target.holder && ['abandoned', 'debugged', 'blocked'].includes(kindOf(node, target))) ? `, held by ${target.holder}` : '';
   const reason = target.kind === 'stopped' && target.stop ? ` (${target.stop.reason})` : '';
   return `${target.text || STATES.unknown[1]}${reason}${holder}`;
 }
