@@ -18,6 +18,7 @@ from relay_client.hang.verdict import MIN_AGE, POINT_TO_POINT, JobVerdict
 from relay_client.ui.text import format_ranks
 from relay_core.agent_api.collectives import Progress
 from relay_core.agent_api.questions import ReadProgress
+from relay_core.foreign import printable
 
 INTERVAL = 2.0
 """Seconds between two questions while a rank is held or waits; in a healthy job, a rank waits less for another one."""
@@ -85,4 +86,4 @@ def waits_of(verdict: JobVerdict) -> Iterator[tuple[int, str]]:
             found.append((rank, name, {*group.missing, *group.unknown}))
     for rank, name, others in found:
         awaited = f", waiting for {format_ranks(sorted(others))}" if others else ""
-        yield verdict.job.base_port + rank, f"in {name}{awaited}"
+        yield verdict.job.base_port + rank, printable(f"in {name}{awaited}")

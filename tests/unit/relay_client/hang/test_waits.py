@@ -4,11 +4,12 @@ from relay_client.hang.reports import Job, RankReport
 from relay_client.hang.verdict import JobVerdict
 from relay_client.hang.waits import may_wait, waits_of
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives, Progress
+from relay_core.foreign import MAX_TEXT
 
 
-def report(rank: int, begun: int) -> RankReport:
+def report(rank: int, begun: int, name: str = "all_reduce") -> RankReport:
     """Return the report of one of three ranks that has begun so many operations, of which five are complete."""
-    operations = tuple(Operation(number, "all_reduce", age=12.0) for number in range(1, begun + 1))
+    operations = tuple(Operation(number, name, age=12.0) for number in range(1, begun + 1))
     record = GroupRecord("0", "default_pg", "other", (0, 1, 2), begun, 5, operations)
     return RankReport(rank, collectives=ProcessCollectives(5678 + rank, "2.13.0", rank, 3, (record,)))
 
@@ -25,3 +26,11 @@ def test_state_of_waiting_ranks() -> None:
     found = {rank: report(rank, begun) for rank, begun in enumerate((6, 5, 6))}
     wait = "in all_reduce, waiting for rank 1"
     assert {5678: wait, 5680: wait} == dict(waits_of(JobVerdict.of(Job(5678, found))))
+
+
+def test_name_from_the_job() -> None:
+    """The name of an operation, which comes from the job, is shown as printable text of limited length."""
+    found = {rank: report(rank, begun, "all\n\x1b[31m" + "x" * 100_000) for rank, begun in enumerate((6, 5, 6))}
+    (text,) = {*dict(waits_of(JobVerdict.of(Job(5678, found)))).values()}
+    assert text.isprintable()
+    assert len(text) == MAX_TEXT
