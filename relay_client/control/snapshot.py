@@ -126,7 +126,7 @@ def _target(
         held_since=found.attachment.since if found.attachment else None,
         is_away=found.attachment is not None and found.attachment.is_away,
         is_consequence=is_consequence(found.detail),
-        waits=bool(found.waits),
+        waits=found.waits,
         local_ports=tuple(port.port for port in ports if not port.is_editor),
         attached_here=any(connection.state == Connection.CONNECTED for connection in mine),
         stop=stop,

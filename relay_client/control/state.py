@@ -78,8 +78,8 @@ class Target:
     """True while the holder's client has no connection; the process may be stopped until `release`."""
     is_consequence: bool = False
     """True if its exception is usually raised because another rank has crashed or ended."""
-    waits: bool = False
-    """True if it waits for other ranks in a collective operation, which `text` names."""
+    waits: str = ""
+    """The collective operation in which it waits for others: `in all_reduce, waiting for rank 2`; "" if in none."""
     local_ports: tuple[int, ...] = ()
     """Ports on this machine that lead to this process."""
     attached_here: bool = False

@@ -124,11 +124,9 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str 
         return RankView(Kind.CRASHED, f"crashed{f': {why}' if why else ''}", place if is_stopped else "", since)
     if is_stopped:
         return RankView(Kind.STOPPED, f"stopped{f' at {place}' if place else ''}", place, since)
-    if attached is not None:
-        return RankView(Kind.RUNNING, target.waits or "running", "", None if target.waits else since)
-    if target.state is State.WAITING:
+    if attached is None and target.state is State.WAITING:
         detail = f" ({target.detail})" if target.detail else ""
         return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", since)
-    is_running = target.state is State.RUNNING
-    text = target.waits or "running" if is_running else ""
-    return RankView(Kind.RUNNING if is_running else Kind.UNKNOWN, text, "", None if target.waits else since)
+    if attached is not None or target.state is State.RUNNING:
+        return RankView(Kind.RUNNING, target.waits or "running", "", None if target.waits else since)
+    return RankView(Kind.UNKNOWN, "", "", since)

@@ -68,7 +68,7 @@ export interface Target {
   held_since?: number;
   is_away: boolean;
   is_consequence: boolean;
-  waits: boolean;
+  waits: string;
   local_ports: number[];
   attached_here: boolean;
   stop?: StopReport;

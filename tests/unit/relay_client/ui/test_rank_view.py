@@ -50,6 +50,15 @@ def test_attached_debugger(attachment: Attachment, view: RankView) -> None:
     assert view == rank_view(replace(WAITING, attachment=attachment))
 
 
+@pytest.mark.parametrize("attachment", [None, RESUMED])
+def test_rank_that_waits_for_others(attachment: Attachment | None) -> None:
+    """It is running, with the operation as its text and without an age; a stop, a crash and a wait precede."""
+    waits = "in all_reduce, waiting for rank 2"
+    assert RankView(Kind.RUNNING, waits) == rank_view(replace(RUNNING, attachment=attachment, waits=waits))
+    for other in (replace(RUNNING, attachment=STOPPED), CRASHED, WAITING):
+        assert rank_view(other) == rank_view(replace(other, waits=waits))
+
+
 @pytest.mark.parametrize("attachment", [BOB, STOPPED, RESUMED])
 def test_crashed_target_with_a_debugger(attachment: Attachment) -> None:
     """It stays crashed, with the place if the debugger has stopped it."""
