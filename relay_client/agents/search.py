@@ -194,12 +194,18 @@ class AgentSearch:
                     raise
                 await asyncio.sleep(RETRY_DELAYS[-1])
 
-    async def wait_for(self, found: Callable[[], T | None], on_waiting: Callable[[RelayDebugError], None]) -> T:
+    async def wait_for(
+        self,
+        found: Callable[[], T | None],
+        on_waiting: Callable[[RelayDebugError], None],
+        describe: Callable[[RelayDebugError], str] = str,
+    ) -> T:
         """Search repeatedly, without a time limit, until `found` returns a result, and return it.
 
         Args:
             found: Returns the result, or None.
-            on_waiting: Called with each new reason for waiting.
+            on_waiting: Called with the reason for waiting, each time `describe` returns another text for it.
+            describe: Returns what the user is shown, which may contain more than the reason, such as other targets.
 
         Raises:
             RelayDebugError: waiting cannot help.
@@ -211,9 +217,9 @@ class AgentSearch:
             except RelayDebugError as error:
                 if not error.retryable:
                     raise
-                if str(error) != last_reported:
+                if (text := describe(error)) != last_reported:
                     on_waiting(error)
-                    last_reported = str(error)
+                    last_reported = text
             if (result := found()) is not None:
                 return result
             await first_completed(self.changed.wait(), timeout=delay)

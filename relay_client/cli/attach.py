@@ -28,7 +28,7 @@ from relay_client.cli.common import (
 from relay_client.cli.running import only_client, running
 from relay_client.ui.text import format_ranks, parse_ranks
 from relay_client.verbs.targets import table_rows
-from relay_core.errors import ConfigurationError, NoListener, UsageError
+from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, UsageError
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.program.options import access_settings, argument_type
 from relay_core.value_parsers import named, parse_port
@@ -267,9 +267,11 @@ async def _attach(
         wake,
     )
 
+    def describe(why: RelayDebugError) -> str:
+        return waiting_for_rank(rank, registered_targets(tunnels), why, command="attach")
+
     claims = await tunnels.search.wait_for(
-        lambda: claims_of(tunnels, rank=rank) or None,
-        lambda why: logger.info("%s", waiting_for_rank(rank, registered_targets(tunnels), why, command="attach")),
+        lambda: claims_of(tunnels, rank=rank) or None, lambda why: logger.info("%s", describe(why)), describe
     )
     claim = single_claim(claims)
     target, host = claim.target, claim.agent.host

@@ -141,21 +141,22 @@ async def _wait_for_claims(tunnels: Tunnels, wanted: _Wanted) -> list[Claim]:
 
     is_waiting = False
 
+    def describe(why: RelayDebugError) -> str:
+        registered = registered_targets(tunnels)
+        if wanted.port is None:
+            return waiting_for_rank(wanted.rank, registered, why, command="pdb")
+        return waiting_for_port(wanted.port, registered, why)
+
     def show(why: RelayDebugError) -> None:
         nonlocal is_waiting
         is_waiting = True
-        registered = registered_targets(tunnels)
-        if wanted.port is None:
-            text = waiting_for_rank(wanted.rank, registered, why, command="pdb")
-        else:
-            text = waiting_for_port(wanted.port, registered, why)
-        print(escape_controls(text), file=sys.stderr, flush=True)
+        print(escape_controls(describe(why)), file=sys.stderr, flush=True)
 
     def find() -> list[Claim] | None:
         return claims_of(tunnels, rank=wanted.rank, port=wanted.port) or None
 
     try:
-        claims = await tunnels.search.wait_for(find, show)
+        claims = await tunnels.search.wait_for(find, show, describe)
         if wanted.port is None:  # another job may have the same rank
             with contextlib.suppress(RelayDebugError):
                 await tunnels.discover_all()

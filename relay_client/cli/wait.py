@@ -155,8 +155,11 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
         targets[:] = found
         return not missing()
 
+    def describe(why: RelayDebugError) -> str:
+        return waiting_text(missing(), targets, state, why)
+
     def show_waiting(why: RelayDebugError) -> None:
-        logger.info("%s", waiting_text(missing(), targets, state, why))
+        logger.info("%s", describe(why))
 
     async with contextlib.AsyncExitStack() as stack:
         client = await find_client(arguments, stack)
@@ -167,7 +170,9 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
                     await _wait_in(client, is_reached, show_waiting)
                 if tunnels is not None:
                     claims, search = tunnels.reachable_targets, tunnels.search
-                    await search.wait_for(lambda: is_reached(claim.target for claim in claims()) or None, show_waiting)
+                    await search.wait_for(
+                        lambda: is_reached(claim.target for claim in claims()) or None, show_waiting, describe
+                    )
         except TIMEOUT_ERRORS:
             raise TimedOut(
                 f"{format_ranks(missing())} did not {_verb_for(state)} within {within:g} s",

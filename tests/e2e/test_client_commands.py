@@ -221,7 +221,7 @@ async def test_attach_to_a_rank_that_somebody_holds(relay: LocalRelay, env: dict
 
 @pytest.mark.parametrize("command", ["attach", "pdb"])
 async def test_rank_that_is_not_there(relay: LocalRelay, env: dict[str, str], tmp_path: Path, command: str) -> None:
-    """Both say at once which ranks there are, and end at Ctrl-C."""
+    """Both say at once which ranks there are, and again when that changes, and end at Ctrl-C."""
     alone = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "own")}
     async with (
         node_of(relay, free_port(), rank=0),
@@ -229,6 +229,9 @@ async def test_rank_that_is_not_there(relay: LocalRelay, env: dict[str, str], tm
         program("relay_client", command, "--rank", "7", env=alone) as client,
     ):
         assert "waiting for rank 7; registered: rank" in await client.line("waiting for ")
+        async with node_of(relay, free_port(), name="third", rank=3):
+            await client.line("waiting for rank 7; registered: ranks 0-1,3")
+        await client.line("waiting for rank 7; registered: ranks 0-1\n")
         client.process.send_signal(signal.SIGINT)
         assert (130 if command == "pdb" else 0) == (await client.finish()).status
 

@@ -104,3 +104,30 @@ async def test_agent_that_leaves_at_the_end_of_a_search(
         tasks.spawn(AgentSearch(searches, tasks).repeat(roster), name="search")
         await asyncio.wait_for(searches.searched.wait(), DEADLINE)
     assert ["no agent is listening on 'myhc'; waiting for a job"] == caplog.messages
+
+
+class Nothing:
+    """Stands for a Discovery that finds nothing, always for the same reason."""
+
+    async def search(self, _wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
+        """Return the reason."""
+        return NoListener("no other agent")
+
+
+async def test_reasons_for_waiting() -> None:
+    """A waiting caller receives a reason again only if what it shows for that reason has changed."""
+    shown: list[str] = []
+    registered = iter(["rank 0", "rank 0", "ranks 0-1", "ranks 0-1", "rank 1"])
+    current = ""
+
+    def describe(why: RelayDebugError) -> str:
+        nonlocal current
+        asyncio.get_running_loop().call_soon(search.announce_change)
+        current = next(registered, "")
+        return f"{why.sentence}; registered: {current}"
+
+    async with TaskSet() as tasks:
+        search = AgentSearch(Nothing(), tasks)
+        waiting = search.wait_for(lambda: current == "rank 1" or None, lambda _why: shown.append(current), describe)
+        assert await asyncio.wait_for(waiting, DEADLINE)
+    assert ["rank 0", "ranks 0-1", "rank 1"] == shown
