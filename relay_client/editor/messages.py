@@ -63,6 +63,8 @@ CANNOT_FOLLOW = (
     '"subProcess": true is set, but this editor does not report support for debugging child processes, so each of them '
     'would wait for a debugger that never attaches. hint: remove "subProcess" from the attach configuration'
 )
+IN_C_CODE = "is running C code and will stop when it returns to Python"
+"""What follows the name of a target that has not stopped although it should pause."""
 NOT_FOLLOWED = (
     "breakpoints in child processes will not be hit, because this editor does not report support for debugging child "
     "processes"

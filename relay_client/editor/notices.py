@@ -8,6 +8,7 @@ from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import (
     CONSOLE,
     IMPORTANT,
+    IN_C_CODE,
     back_text,
     interrupted_text,
     make_event,
@@ -30,6 +31,9 @@ MAX_PAUSE = 600.0
 """Maximum seconds between two lines."""
 INTERRUPTION = 1.0
 """Seconds without a connection before a line is shown; replacing a transport takes less time."""
+
+PAUSE_TIMEOUT = 2.0
+"""Seconds to wait for a pause; Python code stops within milliseconds, and a tunnel adds its round trips."""
 
 Notice = tuple[str, str]
 """Text and category of an output event."""
@@ -135,6 +139,29 @@ class PeerTimeoutNotices:
         del self._due_at[0]
         is_last = not self._due_at
         return [(timed_out_text(view) if is_last else peer_timeout_text(view, view.peer_timeout / 4), IMPORTANT)]
+
+
+class PauseNotices:
+    """One line for each pause that has not taken effect after `PAUSE_TIMEOUT`."""
+
+    def __init__(self) -> None:
+        self.next_deadline: float | None = None
+        """When the line is due."""
+
+    def requested(self, now: float) -> None:
+        """Begin to wait for the stop."""
+        self.next_deadline = now + PAUSE_TIMEOUT
+
+    def ended(self) -> None:
+        """Show nothing, because the target has stopped."""
+        self.next_deadline = None
+
+    def due(self, view: JobView, now: float) -> list[Notice]:
+        """Return the line if it is due now, unless the request may not have arrived."""
+        if self.next_deadline is None or now < self.next_deadline:
+            return []
+        self.next_deadline = None
+        return [] if view.away_reason else [(f"{view.name} {IN_C_CODE}", CONSOLE)]
 
 
 # Holds messages from relay-client to an editor until they can be sent between two messages from the debugger.

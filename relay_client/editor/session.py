@@ -26,7 +26,7 @@ from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.ending import DisconnectGuard, SessionEnd
 from relay_client.editor.job_view import FindRoot, JobView
 from relay_client.editor.messages import IMPORTANT, child_ended_text
-from relay_client.editor.notices import InterruptionNotices, Outbox, PeerTimeoutNotices, WaitingNotices
+from relay_client.editor.notices import InterruptionNotices, Outbox, PauseNotices, PeerTimeoutNotices, WaitingNotices
 from relay_core.dap.messages import Arguments, Event, Request, arguments_of, with_short_description
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
@@ -60,7 +60,7 @@ class EditorSession(Layer):
     """
 
     longest_local = longest_peer = MAX_PARSED
-    local_names = _COMMANDS | {"evaluate"}
+    local_names = _COMMANDS | {"evaluate", "pause"}
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class EditorSession(Layer):
         self._waiting = WaitingNotices(now)
         self._interruption = InterruptionNotices()
         self._peer_timeout = PeerTimeoutNotices()
+        self._pause = PauseNotices()
 
     def __repr__(self) -> str:
         return f"<EditorSession {self._state.value}{'' if self.has_stream else ', no stream'}>"
@@ -164,10 +165,12 @@ class EditorSession(Layer):
         """Begin with the messages that were queued between two streams."""
         return self._outbox.take()
 
-    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
+    def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Take a message from the editor."""
         self.is_finished |= piece.is_foreign
         request = piece.request()
+        if request and request["command"] == "pause":
+            self._pause.requested(now)
         passed = self._received(request, piece) if request else [piece]
         ends = [EndLocal(), EndPeer()] if self._disconnect_guard.has_begun and not self.has_stream else []
         return [*passed, *self._outbox.take(), *ends]
@@ -202,7 +205,12 @@ class EditorSession(Layer):
     def next_deadline(self) -> float | None:
         """Return when to show that the connection is waiting or interrupted, or when to stop delaying its end."""
         notices = self._notices
-        deadlines = (self._end.deadline, self._peer_timeout.next_deadline, notices.next_deadline if notices else None)
+        deadlines = (
+            self._end.deadline,
+            self._peer_timeout.next_deadline,
+            notices.next_deadline if notices else None,
+            self._pause.next_deadline if self._is_open else None,
+        )
         return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self, now: float) -> list[Output]:
@@ -210,6 +218,8 @@ class EditorSession(Layer):
         if notices := self._notices:
             self._outbox.show_all(notices.due(self._view, now))
         self._outbox.show_all(self._peer_timeout.due(self._view, now))
+        if self._is_open:
+            self._outbox.show_all(self._pause.due(self._view, now))
         return [*self._outbox.take(), *self._due_end(now)]
 
     def _received(self, request: Request, piece: ToPeer) -> list[Output]:
@@ -244,6 +254,8 @@ class EditorSession(Layer):
             return [*self._outbox.take(), piece]
         if piece.name in {"stopped", "continued"}:
             self._is_stopped = piece.name == "stopped"
+            if self._is_stopped:
+                self._pause.ended()
         if piece.name == "stopped" and (event := piece.event()) is not None:
             return [_with_short_description(piece, event)]
         if (response := piece.response()) is None:

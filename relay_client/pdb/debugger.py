@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 
 from relay_client.dap import DapClient, RequestFailed, readable
+from relay_client.editor.messages import IN_C_CODE
+from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb.breakpoints import Breakpoints, parse_spec
 from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
 from relay_core.dap.messages import exception_of
@@ -231,8 +233,6 @@ async def release_child(connect: Connect, pid: int) -> None:
         logger.debug("process %d was not released: %s", pid, error)
 
 
-PAUSE_TIMEOUT = 2.0
-"""Seconds to wait for a pause; Python code stops within milliseconds, and a tunnel adds its round trips."""
 CRASH_TIMEOUT = 15.0
 """Seconds to wait for the `stopped` event from a process that is held at an exception and polls for its debugger."""
 
@@ -389,10 +389,7 @@ class Debugger:
 
     async def show_still_running(self) -> None:
         """Show that a pause has not taken effect yet, and the innermost frame of the main thread."""
-        self.screen.show(
-            "the job is running C code and will stop when it returns to Python; enter 'c' to wait for the stop, or 'w' "
-            "to show the stack"
-        )
+        self.screen.show(f"the job {IN_C_CODE}; enter 'c' to wait for the stop, or 'w' to show the stack")
         try:
             frames = (await self.session.main_stack())[:1]
             self.screen.show("\n".join(await self.describe(frames)))

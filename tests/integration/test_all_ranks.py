@@ -148,3 +148,19 @@ async def test_the_session_ends_with_the_job(relay: LocalRelay, tmp_path: Path) 
         await editor.line("ended")
         await editor.dap.wait_for_event("terminated", within=DEADLINE)
         assert [0, 0] == [await job.process.wait() for job in ranks.jobs.values()]
+
+
+async def test_a_pause_of_ranks_that_run_c_code(relay: LocalRelay, tmp_path: Path) -> None:
+    """Each pause that has no effect for 2 s is one line with the names of all ranks, which stop when they return."""
+    script, wakes = tmp_path / "train.py", tmp_path / "wakes"
+    os.mkfifo(wakes)
+    script.write_text(f"for number in range(1_000_000):\n    open({str(wakes)!r}).close()\n")
+    async with Ranks(relay, script, 2), all_ranks_editor(relay) as editor:
+        await editor.dap.attach({}, within=DEADLINE)
+        thread = next(iter(await editor.until_listed(2)))
+        for _ in range(2):
+            await editor.dap.request("pause", {"threadId": thread}, within=DEADLINE)
+            line = await editor.line("C code")
+            assert "ranks 0-1 are running C code and will stop when it returns to Python" == line
+        wakes.open("w").close()
+        assert {"rank 0", "rank 1"} == set(await editor.stops(2))

@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 from relay_client.editor.job_view import JobView
-from relay_client.editor.notices import MAX_PAUSE, InterruptionNotices, PeerTimeoutNotices, WaitingNotices
+from relay_client.editor.notices import (
+    MAX_PAUSE,
+    PAUSE_TIMEOUT,
+    InterruptionNotices,
+    PauseNotices,
+    PeerTimeoutNotices,
+    WaitingNotices,
+)
 
 VIEW = JobView(5678, "myhc")
 
@@ -62,3 +69,19 @@ def test_how_long_other_ranks_wait_for_a_stopped_one() -> None:
     assert ([], None) == (lines.update(running, 2002), lines.next_deadline)
     for silent in replace(stopped, peer_timeout=None), replace(stopped, is_alone=True):
         assert [] == PeerTimeoutNotices().update(silent, 0)
+
+
+def test_a_pause_without_effect_is_one_line() -> None:
+    """The line comes after two seconds, once for each pause; none if the target stops, or if the tunnel is down."""
+    lines, away = PauseNotices(), replace(VIEW, away_reason="lost")
+    for start in (0, 100):
+        lines.requested(start)
+        assert (start + PAUSE_TIMEOUT, []) == (lines.next_deadline, lines.due(VIEW, start + 1))
+        text = "port 5678 is running C code and will stop when it returns to Python"
+        assert [(text, "console")] == lines.due(VIEW, start + PAUSE_TIMEOUT)
+        assert (None, []) == (lines.next_deadline, lines.due(VIEW, start + 9))
+    lines.requested(200)
+    lines.ended()
+    assert (None, []) == (lines.next_deadline, lines.due(VIEW, 300))
+    lines.requested(400)
+    assert [] == lines.due(away, 402)

@@ -133,6 +133,37 @@ def test_an_editor_that_stops_waiting_is_answered() -> None:
     assert [EndLocal(), EndPeer()] == editor.ends
 
 
+PAUSE = {"seq": 9, "type": "request", "command": "pause", "arguments": {"threadId": 1}}
+STOPPED = {"seq": 60, "type": "event", "event": "stopped", "body": {"reason": "pause", "threadId": 1}}
+
+
+def test_a_pause_in_c_code_is_explained() -> None:
+    """A rank that has not stopped two seconds after a pause is reported, once for each pause."""
+    editor = attached()
+    for start in (0.0, 100.0):
+        editor.wait(start)
+        editor.send(PAUSE)
+        editor.wait(start + 1.9)
+        assert [] == editor.lines()
+        editor.wait(start + 50)
+        line = "console: rank 0 on node is running C code and will stop when it returns to Python"
+        assert [line] == editor.lines()
+    assert [PAUSE, PAUSE] == editor.debugger
+
+
+@pytest.mark.parametrize(
+    "following", [STOPPED, {"seq": 10, "type": "request", "command": "disconnect", "arguments": {}}]
+)
+def test_a_pause_that_has_an_effect_is_not_explained(following: dict[str, object]) -> None:
+    """Nothing is shown if the rank stops, or if the editor leaves."""
+    editor = attached()
+    editor.send(PAUSE)
+    (editor.answer if following is STOPPED else editor.send)(following)
+    editor.received.clear()
+    editor.wait(50)
+    assert (None, []) == (editor.session.next_deadline(), editor.lines())
+
+
 # The tunnel:
 
 
