@@ -15,6 +15,7 @@ from typing import Any
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient, RequestFailed, function_of, readable
 from relay_client.editor.ending import END_PATIENCE, EXIT_PATIENCE
+from relay_client.editor.messages import IMPORTANT
 from relay_client.ui.rank_view import how_ended
 from relay_core.agent_api.announcement import AgentId, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -35,6 +36,9 @@ MAIN_THREAD_GRACE = 0.5
 stop."""
 AGENT_CODE = ({"path": "**/relay_agent/**", "include": False},)
 """Rule that makes debugpy hide and step over the frames of relay_agent, as it does with its own frames."""
+SKIPPED = "Frame skipped from debugging during step-in."
+"""Start of debugpy's remark on a step past a frame that `AGENT_CODE` hides, such as the step out of the code that waits
+for a debugger."""
 MAX_CHILD_SESSIONS = 8
 """Maximum number of children that are connected to at the same time; the others wait."""
 MAX_CHILDREN = 10_000
@@ -305,8 +309,10 @@ class Session:
             self._end(error.sentence)
 
     def _handle_event(self, name: str, body: Body) -> None:
-        if name == "output" and body.get("category") != "telemetry":
-            self._on_output(str(body.get("output", "")))
+        if name == "output":
+            category, text = body.get("category"), str(body.get("output", ""))
+            if category != "telemetry" and not (category == IMPORTANT and text.startswith(SKIPPED)):
+                self._on_output(text)
         elif name == "stopped":
             self.running, self.reason = False, body
             self._notify()

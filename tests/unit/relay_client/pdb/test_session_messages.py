@@ -49,6 +49,18 @@ async def attached(*events, on_child=ignore):
         yield found
 
 
+@pytest.mark.parametrize(("category", "is_shown"), [("important", False), ("stdout", True)])
+async def test_a_skipped_frame_is_not_shown(category, is_shown):
+    """Debugpy's remark on a step past hidden frames is not shown; output of the job with the same text is."""
+    shown = []
+    body = {"category": category, "output": f"{session.SKIPPED}\nNote: more"}
+    found = Session(Adapter({"event": "output", "body": body}, STOPPED), shown.append, ignore, ignore)
+    async with found:
+        await found.attach({}, pause=False)
+        assert await found.wait()
+        assert shown == [body["output"]] * is_shown
+
+
 def child(pid):
     """Return the event that announces a child."""
     return {"event": "debugpyAttach", "body": {"subProcessId": pid}}
