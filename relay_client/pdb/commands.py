@@ -76,6 +76,11 @@ def split(line: str) -> tuple[str, str]:
     return word, argument.strip()
 
 
+def is_quit(line: str) -> bool:
+    """Return whether a line is the command that detaches."""
+    return COMMANDS.get(split(line)[0]) is COMMANDS["quit"]
+
+
 async def execute(debugger: Debugger, line: str) -> None:
     """Execute a line; show the error if it fails."""
     name, argument = split(line)

@@ -7,7 +7,9 @@ import contextlib
 import functools
 import linecache
 import logging
+import os
 import posixpath
+import select
 import stat
 import sys
 import threading
@@ -131,6 +133,8 @@ def _function_at(lines: Sequence[str], line: int) -> ast.FunctionDef | ast.Async
 _CLEAR_LINE = "\r\x1b[K"
 MAX_UNFINISHED = 64 * 1024
 """Maximum number of characters of output without a line break; then a line break is added."""
+MAX_TYPED = 64 * 1024
+"""Maximum number of bytes that are read at once while no line is being read; a terminal holds 4 KiB."""
 
 
 class Screen:
@@ -146,7 +150,8 @@ class Screen:
         """The prompt on the last line while a line is being read; None otherwise."""
         self._unfinished = ""
         """Output of the job since its last line break."""
-        self._readline = _find_readline() if sys.stdin.isatty() else None
+        self.is_terminal = sys.stdin is not None and sys.stdin.isatty()
+        self._readline = _find_readline() if self.is_terminal else None
 
     def __repr__(self) -> str:
         return f"<Screen {'reading' if self._prompt is not None else 'not reading'}>"
@@ -158,7 +163,9 @@ class Screen:
             EOFError: stdin has ended, or the user has pressed Ctrl-D.
             KeyboardInterrupt: the user has pressed Ctrl-C.
         """
-        if not sys.stdin.isatty():
+        if sys.stdin is None:  # it was closed before this program started
+            raise EOFError
+        if not self.is_terminal:
             prompt = ""
         with self._lock:
             self._flush()
@@ -168,6 +175,15 @@ class Screen:
         finally:
             with self._lock:
                 self._prompt = None
+
+    def typed(self) -> list[str]:
+        """Return the lines that were typed at the terminal while no line was being read; the last is "" for Ctrl-D."""
+        found = ["\n"]
+        with contextlib.suppress(OSError):  # Windows cannot ask; there, they are the answers to the next prompts
+            while self.is_terminal and found[-1] and select.select([sys.stdin], [], [], 0)[0]:
+                data = os.read(sys.stdin.fileno(), MAX_TYPED).decode(errors="replace")
+                found += data.splitlines(keepends=True) or [""]
+        return found[1:]
 
     def show(self, text: str) -> None:
         """Show text from the debugger, starting on a new line; what the job put into it cannot control the terminal."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import math
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import FrameType
@@ -18,12 +20,16 @@ from typing import Any, NamedTuple, TypeVar
 from relay_client.dap import DapClient
 from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb import commands  # noqa: F401 - importing them registers their commands
-from relay_client.pdb.commands import execute, split
+from relay_client.pdb.commands import execute, is_quit, split
 from relay_client.pdb.debugger import Connect, Debugger, Screen
 from relay_client.pdb.session import HowEnded
 from relay_core.net.tasks import cancel_and_wait
 
 T = TypeVar("T")
+TYPED_AHEAD = 1.0
+"""Seconds for which a command may run before what is typed is an answer to it; before, it is for the next prompt."""
+READ_INTERVAL = 0.1
+"""Seconds between checks whether something was typed while the job runs."""
 REPEATABLE = frozenset({"n", "next", "s", "step", "u", "up", "d", "down", "l", "list", "unt", "until"})
 """Commands that an empty line repeats; none of them evaluates an expression."""
 
@@ -79,7 +85,7 @@ def run_pdb(
         RelayDebugError: attaching failed, or the connection was lost.
     """
     screen = Screen()
-    lost = None
+    lost, why = None, ""
 
     async def begin(debugger: Debugger) -> None:
         await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=list(breakpoints))
@@ -91,19 +97,22 @@ def run_pdb(
             after = "lets the crashed job exit" if loop.crashed else "leaves the job running"
             screen.show(f"attaching to {title}; h shows the commands, q or Ctrl-D {after}")
             prompt.run(begin(loop.debugger))
-            prompt.read_lines()
+            why = prompt.read_lines()
+        except _Terminated as ended:
+            why = f"received {ended}; "
+            raise
         finally:
             lost = session.lost
             if session.attached and not session.end_reason:
                 loop.call(session.detach()).result()
-                screen.show(f"detached; {title} {'exits with its exception' if loop.crashed else 'continues'}")
+                screen.show(f"{why}detached; {title} {'exits with its exception' if loop.crashed else 'continues'}")
     if lost is not None:
         raise lost
     return 0
 
 
 class _Terminated(BaseException):
-    """This program has received SIGTERM, or SIGHUP because the terminal was closed."""
+    """This program has received SIGTERM, or SIGHUP because the terminal was closed; the text is the signal's name."""
 
 
 class _Prompt:
@@ -115,8 +124,8 @@ class _Prompt:
         self._prompt = prompt
         self._last = ""
 
-    def read_lines(self) -> None:
-        """Read and execute lines until the user quits or the job has ended."""
+    def read_lines(self) -> str:
+        """Read and execute lines until the user quits or the job has ended; return why, if it is neither of these."""
         session = self._debugger.session
         while session.attached and not session.end_reason and not self._debugger.quit_requested:
             try:
@@ -124,7 +133,8 @@ class _Prompt:
             except KeyboardInterrupt:  # discards the line that is being typed
                 self._debugger.screen.show("")
             except (EOFError, OSError):  # Ctrl-D, the end of piped input, or a closed terminal
-                return
+                return "" if self._debugger.screen.is_terminal else "no more input; "
+        return ""
 
     def _read_line(self) -> None:
         line = self._debugger.screen.ask(self._prompt).strip() or self._last
@@ -133,25 +143,40 @@ class _Prompt:
             self.run(execute(self._debugger, line))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a command and wait for it; Ctrl-C pauses a running job, or cancels the wait if the job is stopped."""
-        future, limit = self._loop.call(work), None
-        while True:
-            try:
-                return future.result(limit)
-            except KeyboardInterrupt:
-                self._debugger.screen.show("")  # the terminal has shown ^C
-                if not self._debugger.session.running or limit is not None:
-                    future.cancel()
-                    self._debugger.screen.show("stopped waiting; the job may still be executing the command")
-                    return None
-                limit = PAUSE_TIMEOUT
-                self._loop.call(self._debugger.session.pause())
-            except concurrent.futures.TimeoutError:
-                if future.done():
-                    raise
-                future.cancel()
-                self._loop.call(self._debugger.show_still_running()).result()
-                return None
+        """Run a command and wait for it; Ctrl-C pauses a running job, or cancels the wait if the job is stopped.
+
+        While the job runs, `q` and Ctrl-D end the wait and detach. Other lines from a terminal are refused, because
+        they were not typed for the place where the job stops next; those from a pipe are kept for it.
+        """
+        future, began, deadline = self._loop.call(work), time.monotonic(), math.inf
+        try:
+            while not self._debugger.quit_requested:
+                try:
+                    if concurrent.futures.wait([future], READ_INTERVAL).done:
+                        return future.result()
+                    if time.monotonic() >= deadline:
+                        future.cancel()
+                        self._loop.call(self._debugger.show_still_running()).result()
+                        return None
+                    if self._debugger.session.running and time.monotonic() >= began + TYPED_AHEAD:
+                        self._answer_typed()
+                except KeyboardInterrupt:
+                    self._debugger.screen.show("")  # the terminal has shown ^C
+                    if not self._debugger.session.running or deadline < math.inf:
+                        self._debugger.screen.show("stopped waiting; the job may still be executing the command")
+                        return None
+                    deadline = time.monotonic() + PAUSE_TIMEOUT
+                    self._loop.call(self._debugger.session.pause())
+        finally:
+            future.cancel()  # otherwise, it would report the end of a session that is being detached as the job's end
+
+    def _answer_typed(self) -> None:
+        """Detach if the user has typed so while the job is running; show why any other line is not executed."""
+        typed = self._debugger.screen.typed()
+        if any(not line or is_quit(line) for line in typed):
+            self._debugger.quit_requested = True
+        elif typed:
+            self._debugger.screen.show("not executed: the job is running; Ctrl-C pauses it, q or Ctrl-D detaches")
 
 
 class _LoopThread:
@@ -228,8 +253,8 @@ def _termination_signals() -> Iterator[None]:
     Otherwise, the job could remain stopped until somebody notices.
     """
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        raise _Terminated
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise _Terminated(signal.Signals(number).name)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, end) for number in numbers}

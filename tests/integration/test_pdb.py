@@ -1,5 +1,8 @@
 """Facts about the terminal debugger: a real debugpy, on a real terminal or with commands from a pipe."""
 
+import pytest
+
+from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, debuggee
 from tests.support.pdb_jobs import PROMPT, looping, pdb, scripted
 from tests.support.terminal import CTRL_C, CTRL_D
@@ -56,6 +59,48 @@ async def test_keys_at_the_prompt(tmp_path):
         assert status == 0
         assert "detached; rank 0 continues" in rest
         await found.runs_on()
+
+
+@pytest.mark.parametrize("leave", ["q\n", CTRL_D])
+async def test_lines_typed_while_the_job_runs(tmp_path, leave):
+    """A line typed while the job runs is refused and not executed later; q and Ctrl-D detach without a stop."""
+    async with looping(tmp_path) as found, pdb(found.port) as terminal:
+        await terminal.expect(PROMPT)
+        terminal.type("c\n")
+        await found.runs_on()
+        terminal.type("print('late')\n")
+        shown = await terminal.expect("q or Ctrl-D detaches\n")
+        assert shown.splitlines()[-1] == "not executed: the job is running; Ctrl-C pauses it, q or Ctrl-D detaches"
+        assert "late" not in await terminal.interrupt(PROMPT)
+        assert await terminal.ask("p 'prompt'", PROMPT) == "'prompt'\n"
+        terminal.type("c\n")
+        await found.runs_on()
+        terminal.type(leave)
+        status, rest = await terminal.finish()
+        assert (status, rest.splitlines()[-1]) == (0, "detached; rank 0 continues")
+        assert "the job has ended" not in rest
+        await found.runs_on()
+
+
+async def test_leaving_before_the_first_stop(tmp_path):
+    """A debugger that waits for a breakpoint detaches at q."""
+    async with looping(tmp_path) as found, pdb(found.port, stop=False) as terminal:
+        await terminal.expect("leaves the job running\n")
+        terminal.type("q\n")
+        status, rest = await terminal.finish()
+        assert (status, rest.splitlines()[-1]) == (0, "detached; rank 0 continues")
+        await found.runs_on()
+
+
+async def test_lines_typed_ahead(tmp_path):
+    """Lines that are pasted behind a step are executed where the step ends."""
+    async with looping(tmp_path) as found, pdb(found.port, typed_ahead=DEADLINE) as terminal:
+        await terminal.expect(PROMPT)
+        terminal.type("tbreak looping.py:9\nc\nn\np 'pasted'\n")
+        assert "(10)work()" in await terminal.expect("\n'pasted'\n")
+        await terminal.expect(PROMPT)
+        terminal.type(CTRL_D)
+        assert (await terminal.finish())[0] == 0
 
 
 async def test_counting_program(tmp_path):

@@ -68,6 +68,7 @@ async def test_job_that_waits(tmp_path):
         assert len(places) == 4
         assert places == sorted(places, key=own.index)
         assert {"1", "counted", "the job has ended"} <= set(lines)
+        assert "Frame skipped" not in out
 
 
 async def test_held_crash(tmp_path):
@@ -121,9 +122,9 @@ async def test_job_that_is_killed(tmp_path):
         assert (await terminal.finish())[0] == 0
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "hang up", "SIGTERM while it runs"])
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "hang up", "SIGTERM while it runs", "SIGHUP while it runs"])
 async def test_program_that_is_ended(tmp_path, how):
-    """A debugger that is ended by a signal, or whose terminal is closed, lets the job run on first."""
+    """A debugger that is ended by a signal, or whose terminal is closed, lets the job run on, and shows the reason."""
     async with looping(tmp_path) as found, pdb(found.port) as terminal:
         await terminal.expect(PROMPT)
         if how.endswith("it runs"):
@@ -133,7 +134,19 @@ async def test_program_that_is_ended(tmp_path, how):
             terminal.hang_up()
         else:
             await terminal.kill(getattr(signal, how.split()[0]))
-        assert (await terminal.finish())[0] == 0
+        status, rest = await terminal.finish()
+        assert status == 0
+        if how != "hang up":
+            assert rest.splitlines()[-1] == f"received {how.split()[0]}; detached; rank 0 continues"
+        assert "the job has ended" not in rest
+        await found.runs_on()
+
+
+async def test_commands_that_end_before_the_job(tmp_path):
+    """When a script of commands has ended, the debugger detaches and states the reason."""
+    async with looping(tmp_path) as found:
+        status, out, _ = await scripted(found.port, "p 'last'")
+        assert (status, out.splitlines()[-2:]) == (0, ["'last'", "no more input; detached; rank 0 continues"])
         await found.runs_on()
 
 

@@ -11,11 +11,12 @@ from tests.support.terminal import on_terminal
 
 PROMPT = "(rank 0) "
 PDB = """
-from relay_client.pdb import local_session, run_pdb
+from relay_client.pdb import local_session, prompt, run_pdb
 from relay_core.program.console import run_program
 
 def main(arguments):
     options = eval(arguments[1])
+    prompt.TYPED_AHEAD = options.pop("typed_ahead", prompt.TYPED_AHEAD)
     about = {name: options.pop(name) for name in ("crashed", "cwd") if name in options}
     job = local_session("127.0.0.1", int(arguments[0]), **about)
     return run_pdb(job, title="rank 0", **options)
