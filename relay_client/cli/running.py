@@ -227,7 +227,15 @@ def _run_release(arguments: argparse.Namespace) -> int:
         closed = f"{count} connection{'' if count == 1 else 's'} closed"
         print(f"{f'port {port}' if rank is None else format_ranks([rank])} is released: {closed}")
 
-    return _run_with_clients(arguments, release)
+    try:
+        return _run_with_clients(arguments, release)
+    except NoClient as error:
+        chosen = f"--port {port}" if rank is None else f"{rank}"
+        raise NoClient(
+            error.sentence,
+            hint=f"{error.hint}; then repeat 'relay-client release {chosen}'. Or run 'relay-client --hc NAME pdb "
+            f"{chosen}', and then enter q",
+        ) from None
 
 
 # `relay-client group`: chooses the ranks that move together in an editor's session of all ranks.
