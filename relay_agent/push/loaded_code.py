@@ -33,8 +33,6 @@ from relay_agent.push.new_file import qualified_codes
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
 
-_OWN = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120 - as the paths of modules
-
 
 class Running(NamedTuple):
     """A frame, or a suspended generator or coroutine, that executes a code object."""
@@ -102,7 +100,7 @@ def functions_beside_users(names: set[str]) -> dict[int, str]:
     Returns:
         The qualified names of the functions, by the id of their code.
     """
-    own = {id(each.__code__): each for each in _all_functions().values() if not _is_foreign(each.__code__.co_filename)}
+    own = {id(each.__code__): each for each in _all_functions().values() if not is_library(each.__code__.co_filename)}
     files = {each.__code__.co_filename for each in own.values() if _uses(each.__code__, names)}
     beside = [each for each in own.values() if each.__code__.co_filename in files]
     return {code: name for code, name in _qualified_names(beside).items() if not name.endswith(">")}
@@ -110,10 +108,6 @@ def functions_beside_users(names: set[str]) -> dict[int, str]:
 
 def _all_functions() -> dict[int, FunctionType]:
     return {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
-
-
-def _is_foreign(file: str) -> bool:
-    return is_library(file) or file.startswith(_OWN)
 
 
 def _uses(code: CodeType, names: set[str]) -> bool:
@@ -177,7 +171,7 @@ def _suspended(value: object) -> FrameType | None:
 
 def _not_loaded(file: str, directories: Container[str], loaded: Iterable[str]) -> ConfigurationError:
     alike = (path for path in loaded if _stem(path) == PurePath(file).stem)
-    others = sorted(path for path in alike if not _is_foreign(path))
+    others = sorted(path for path in alike if not is_library(path))
     binary = next((PurePath(path) for path in others if not path.endswith(".py")), None)
     if binary is not None and str(binary.parent) in directories:
         return ConfigurationError(f"{binary.name} is a C extension, which cannot be replaced")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from relay_agent.gevent_originals import json, threading
 from relay_agent.own_descriptor import OwnDescriptor, above_streams
-from relay_core.agent_api.stacks import Frame, ThreadStack, is_library
+from relay_core.agent_api.stacks import Frame, ThreadStack, is_library, public_name
 
 MAX_FRAMES = 100
 """Maximum number of innermost frames per thread; the same as faulthandler's limit, so that both methods return equal
@@ -150,7 +150,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 def _describe(frame: FrameType, line: int | None, values: Mapping[str, str]) -> Frame:
     code = frame.f_code
     # The line number is None for instructions that belong to no line.
-    return Frame(code.co_filename, line or code.co_firstlineno, code.co_name, values)
+    return Frame(public_name(code.co_filename), line or code.co_firstlineno, code.co_name, values)
 
 
 class _Registered(NamedTuple):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from relay_agent.stacks.in_process import is_helper
-from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, ThreadStack
+from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, ThreadStack, public_name
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 
@@ -239,7 +239,11 @@ def _name(ident: int, main: bool) -> str:
 def _in_order(threads: list[ThreadStack]) -> list[ThreadStack]:
     """Return the job's own threads, the main thread first."""
     jobs = [thread for thread in threads if thread.main or not is_helper([frame.file for frame in thread.frames])]
-    return sorted(jobs, key=lambda thread: not thread.main)
+    return [_with_public_names(thread) for thread in sorted(jobs, key=lambda thread: not thread.main)]
+
+
+def _with_public_names(thread: ThreadStack) -> ThreadStack:
+    return thread._replace(frames=tuple(frame._replace(file=public_name(frame.file)) for frame in thread.frames))
 
 
 # py-spy

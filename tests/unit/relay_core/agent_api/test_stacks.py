@@ -5,7 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_agent import collective_timeouts
+from relay_client import stacks
+from relay_core import records
+from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack, is_library, public_name
 from relay_core.records import encode, parse
 from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS
 
@@ -77,3 +80,14 @@ def test_texts_are_cleaned() -> None:
     )
     assert "HELPER THREAD" == parse(ProcessStacks, WIRE, str.upper).how
     assert "MAINTHREAD" == parse(ProcessStacks, WIRE, str.upper).threads[0].name
+
+
+def test_own_code_is_not_the_users() -> None:
+    """In a checkout too, code of relay-debug in a job is library code, for other machines by the name that they get."""
+    shown = "<relay-debug>/relay_agent/collective_timeouts.py"
+    assert shown == public_name(collective_timeouts.__file__)
+    for file in (collective_timeouts.__file__, shown, records.__file__):
+        assert is_library(file)
+    for file in (__file__, stacks.__file__, "/home/alice/relay_agent/train.py"):
+        assert not is_library(file)
+        assert file == public_name(file)
