@@ -94,7 +94,8 @@ class Agent:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
         self._announcing = JoinedCalls(self._announce)
-        self._holders = Attachments(self.publish)
+        self._connections = TaskSet()
+        self._holders = Attachments(self.publish, self._connections)
         self._on_listening = on_listening
         self._on_retry = on_retry
         self._on_failure = on_failure
@@ -128,7 +129,6 @@ class Agent:
             settings=settings or tunnel_settings(grace=Grace().idle),
             grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
-        self._connections = TaskSet()
         self._admission = Admission()
         self._beginning: set[str] = set()
         """Clients whose first transport is being set up or is in use. Parallel connection attempts by one client must

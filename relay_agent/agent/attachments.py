@@ -18,6 +18,7 @@ from relay_core.agent_api.announcement import Attachment
 from relay_core.errors import ConnectionLost
 from relay_core.layers.stop_observer import ObservedStop
 from relay_core.net.session.driver import SessionDriver
+from relay_core.net.tasks import TaskSet
 
 # Stops of a target's processes, and when the agent announces them.
 #
@@ -59,9 +60,14 @@ class Stops:
         elif before is not None:
             self.resumed_since = time.time()
 
+    @property
+    def latest(self) -> _Stop | None:
+        """The latest stop."""
+        return next(reversed(self._of_streams.values()), None)
+
     def attachment(self, user: str, since: float) -> Attachment:
         """Return a user's attachment, with the latest stop."""
-        stop = next(reversed(self._of_streams.values()), None)
+        stop = self.latest
         if stop is None:
             return Attachment(user, since, is_stopped=False, resumed_since=self.resumed_since)
         return Attachment(
@@ -160,12 +166,14 @@ class Attachments:
     Args:
         on_change: Called when a target gets a holder or becomes free, and some time after its process has stopped or
             resumed.
+        tasks: Owns the tasks that ask processes where they are stopped.
     """
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None], tasks: TaskSet | None = None) -> None:
         self._on_change = on_change
+        self._tasks = tasks or TaskSet()
         self._holders: dict[Target, _Holder] = {}
-        self._stop_announcer = StopAnnouncer(on_change)
+        self._stop_announcer = StopAnnouncer(self._announce_stops)
 
     def __repr__(self) -> str:
         return f"<Attachments {sorted(target.logical_port for target in self._holders)}>"
@@ -217,6 +225,18 @@ class Attachments:
                 self._on_change()
             else:
                 self._stop_announcer.announce_later()
+
+    def _announce_stops(self) -> None:
+        """Announce the stops that last, and ask the processes for the places that no editor has requested."""
+        self._on_change()
+        for target, holder in self._holders.items():
+            if target.dap_only and (stop := holder.stops.latest) is not None and stop.observed.place is None:
+                self._tasks.spawn(self._find_place(target, stop.observed), name=f"place of the stop of {target}")
+
+    async def _find_place(self, target: Target, stop: ObservedStop) -> None:
+        if (place := await target.stopped_at()) is not None:
+            stop.found(place)
+            self._on_change()
 
     async def _acquire(self, target: Target, driver: SessionDriver, user: str) -> _Holder:
         while holder := self._holders.get(target):

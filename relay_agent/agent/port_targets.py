@@ -62,6 +62,9 @@ class PortTarget:
     async def is_running(self) -> None:
         """Return None: the agent cannot check the program behind the port."""
 
+    async def stopped_at(self) -> None:
+        """Return None, likewise."""
+
     def detached(self) -> None:
         """Do nothing: the program behind the port is not affected."""
 

@@ -13,6 +13,7 @@ from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import NodeRequest, Response
 from relay_core.errors import ConnectionLost
+from relay_core.layers.stop_observer import Place
 
 
 class TargetGone(ConnectionLost):
@@ -57,6 +58,9 @@ class Target(Protocol):
 
         False if the process does not answer, and None if the agent has no connection to it.
         """
+
+    async def stopped_at(self) -> Place | None:
+        """Return where the target shows that a debugger has stopped it; None if that is unknown."""
 
     def detached(self) -> None:
         """Called when the last client has disconnected."""

@@ -37,6 +37,7 @@ from relay_agent.debuggee.debugger import debugger, pydevd_debugger
 from relay_agent.debuggee.stopping import untraced
 from relay_agent.debugpy_internals.table import POST_MORTEM
 from relay_agent.stderr import describe_exception, write_line
+from relay_core.agent_api.stacks import is_library
 
 Hold = Callable[[str], bool]
 """Waits for a debugger and returns whether one is attached. The argument describes the exception in one line."""
@@ -63,6 +64,16 @@ _held: dict[int, TracebackType] = {}
 def tracebacks() -> Mapping[int, TracebackType]:
     """Return the tracebacks of held threads by ident; the stacks of these threads lack the frames that raised."""
     return dict(_held)
+
+
+def crash_place() -> str:
+    """Return where the user's code has raised this thread's held exception, as in `train.py:41`; "" if it has not."""
+    place, traceback = "", _held.get(threading.get_ident())
+    while traceback is not None:
+        if not is_library(file := traceback.tb_frame.f_code.co_filename):
+            place = f"{os.path.basename(file)}:{traceback.tb_lineno}"  # noqa: PTH119 - pathlib costs 10 ms
+        traceback = traceback.tb_next
+    return place
 
 
 def install(

@@ -217,11 +217,13 @@ class DebuggedProcess:
 
         The process is announced as crashed until `end_hold`, including while a debugger is attached.
         """
-        hold = self.settings.hold
+        from relay_agent.debuggee.post_mortem import crash_place  # noqa: PLC0415 - imported already, by the caller
+
+        hold, place = self.settings.hold, crash_place()
         if debugger.is_attached():
             self.log(f"crashed: {exception}; a debugger is attached")
             self._agent_of_hold = self.node_client.connections
-            self.node_client.set_state("crashed", exception)
+            self.node_client.set_state("crashed", exception, place=place)
             return True
         self._is_held = True
         self.attaching.decided.wait(AGENT_TIME)
@@ -230,7 +232,7 @@ class DebuggedProcess:
             return False
         where = self._where_and_when
         self.log(f"crashed: {exception}; held for up to {hold:g} s; a debugger can attach on {where}")
-        self.node_client.set_state("crashed", exception, until=time.time() + hold)
+        self.node_client.set_state("crashed", exception, time.time() + hold, place=place)
         if debugger.wait_for_attach(hold, self.attaching.futile):
             self._is_held = False
             self._agent_of_hold = self.node_client.connections

@@ -2,7 +2,8 @@
 
     process -> agent                                     agent -> process
     {"register": {...}, "access": {...}, ...}  first     {"registered": PORT, "agent": PID}
-    {"state": "waiting", "detail": "", "until": SECONDS} {"refused": SENTENCE, "hint": ...}   the socket is then closed
+    {"state": "waiting", "detail": "", "place": "", "until": SECONDS}
+                                                         {"refused": SENTENCE, "hint": ...}   the socket is then closed
     {"answer": ID, "result": RESULT}                     {"ask": NAME, "id": ID, "body": {...}}
     {"answer": ID, "error": SENTENCE, "hint": ...}       {"listening": true}
     {"leave": true, "error": ""}            last         {"unreachable": SENTENCE, "hint": ...}  the agent keeps trying
@@ -53,6 +54,7 @@ class TargetRecord(TypedDict, total=False):
     cwd: str
     state: str
     detail: str
+    place: str
     since: float
     until: float | None
 
@@ -93,6 +95,7 @@ class StateChange(TypedDict):
 
     state: str
     detail: str
+    place: str
     until: float | None
     """Unix seconds."""
 

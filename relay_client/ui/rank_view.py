@@ -93,7 +93,7 @@ class RankView:
     """`crashed: ValueError: no`, `stopped at train.py:41`, `waiting for a debugger`, `running`, `in all_reduce, waiting
     for rank 2`, `unreachable: port 5678 leads to node-0 pid 12`, or "" if unknown."""
     place: str = ""
-    """File name and line of a stop, as in `train.py:41`; "" if the target is running or the place is unknown."""
+    """File name and line of a stop or crash, as in `train.py:41`; "" if the target is running or it is unknown."""
     since: float | None = None
     """Unix time, by the node's clock, when this began."""
 
@@ -115,13 +115,14 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str 
         return RankView(Kind.UNREACHABLE, f"unreachable: port {target.port} leads to {port_owner}")
     attached, is_held = target.attachment, target.state is State.CRASHED
     is_stopped = stop is not None or (attached is not None and attached.is_stopped)
-    place = (stop.place if stop is not None else "") or (attached.stopped_at if attached is not None else "")
+    announced = (attached.stopped_at if attached is not None else "") or target.place
+    place = (stop.place if stop is not None else "") or announced
     reported = attached if stop is None else stop
     uncaught = reported.uncaught if reported is not None else ""
     since = stop.since if stop is not None and not is_held else target.activity_since
     if is_held or uncaught:
         why = target.detail if is_held else uncaught
-        return RankView(Kind.CRASHED, f"crashed{f': {why}' if why else ''}", place if is_stopped else "", since)
+        return RankView(Kind.CRASHED, f"crashed{f': {why}' if why else ''}", place, since)
     if is_stopped:
         return RankView(Kind.STOPPED, f"stopped{f' at {place}' if place else ''}", place, since)
     if attached is None and target.state is State.WAITING:

@@ -180,6 +180,8 @@ class TargetInfo:
     pushes: int = 0
     """Number of times that code of the process has been replaced; when this number changes, a client compares its files
     again."""
+    place: str = ""
+    """Where it has crashed: file name and line, as in `train.py:41`; "" if unknown."""
 
     @property
     def label(self) -> str:

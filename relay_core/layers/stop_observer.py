@@ -84,6 +84,10 @@ class ObservedStop:
                 self._answered(response)
         return self._place
 
+    def found(self, place: Place) -> None:
+        """Take the place from the process itself, if no editor has requested it."""
+        self._place = self.place or place
+
     def requested(self, request: Request) -> None:
         """Take a request for a stack."""
         match arguments_of(request):

@@ -85,6 +85,30 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
                 pass
 
 
+async def test_place_that_no_editor_has_requested(relay: LocalRelay, tmp_path: Path) -> None:
+    """The stop of an editor that does not ask for the stack has a place, and so has a crash that nobody debugs yet."""
+    stopping, crashing = tmp_path / "train.py", tmp_path / "other" / "crash.py"  # with an agent of its own
+    crashing.parent.mkdir()
+    stopping.write_text(SCRIPT)
+    crashing.write_text(CRASH)
+    (crashing.parent / "crash").touch()
+    port, other = free_port(), free_port()
+    send = access(relay, tmp_path, "send")
+    async with (
+        running_job(relay, stopping, "--port", str(port), "--wait", "0"),
+        running_job(relay, crashing, "--port", str(other), "--wait", "0", "--debug-on-crash", cwd=crashing.parent),
+        running_client(relay, tmp_path, "--ports", str(port)),
+        await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
+    ):
+        await editor.attach({str(stopping): [{"line": LINE}]}, within=DEADLINE)
+        await editor.wait_for_event("stopped", within=DEADLINE)
+        expected, places = {port: f"train.py:{LINE}", other: "crash.py:4"}, {}
+        async with timeout(DEADLINE):
+            while expected != places:
+                found = json.loads((await run("relay_client", "status", "--json", env=send)).stdout)
+                places = {one["port"]: one["place"] for node in found[0]["nodes"] for one in node["targets"]}
+
+
 async def test_another_client_sees_the_crash(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank that a debugger holds at an uncaught exception is shown as crashed, with the exception."""
     script = tmp_path / "train.py"

@@ -27,6 +27,7 @@ from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.agent_api.usage import AllocatorUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
+from relay_core.layers.stop_observer import Place
 from relay_core.records import parse, parse_or_none
 
 logger = logging.getLogger(__name__)
@@ -170,6 +171,7 @@ class RegisteredProcess:
             self.info,
             state=State(change["state"]),
             detail=change.get("detail", ""),
+            place=change.get("place", ""),
             until=change.get("until"),
             since=time.time(),
         )
@@ -273,6 +275,14 @@ class RegisteredProcess:
             return not await self.ask("check", within=CHECK_TIMEOUT)
         except RelayDebugError:
             return False
+
+    async def stopped_at(self) -> Place | None:
+        """Return the innermost frame of the thread that a debugger has stopped on its own; None if there is none."""
+        with contextlib.suppress(RelayDebugError):
+            threads = await self.ask("stacks", {"locals": False}, within=CHECK_TIMEOUT)
+            stopped = (thread for thread in (parse(ThreadStack, each) for each in threads) if thread.stopped)
+            return next((Place(*thread.frames[-1][:3]) for thread in stopped if thread.frames), None)
+        return None
 
     def detached(self) -> None:
         """Let the process run at full speed again, because its debugger has disconnected."""

@@ -179,13 +179,15 @@ class NodeClient:
             is_sent = self.is_connected
         return is_sent
 
-    def set_state(self, state: str, detail: str = "", until: float | None = None) -> None:
+    def set_state(self, state: str, detail: str = "", until: float | None = None, *, place: str = "") -> None:
         """Announce a state of this process to the agent and thus to the clients; `until` is Unix time."""
-        self.prepare_state(state, detail, until)()
+        self.prepare_state(state, detail, until, place)()
 
-    def prepare_state(self, state: str, detail: str = "", until: float | None = None) -> Callable[[], None]:
+    def prepare_state(
+        self, state: str, detail: str = "", until: float | None = None, place: str = ""
+    ) -> Callable[[], None]:
         """Return a function that announces a state without executing code in which a debugger could stop."""
-        change: StateChange = {"state": state, "detail": detail, "until": until}
+        change: StateChange = {"state": state, "detail": detail, "place": place, "until": until}
         line = encode(change)
 
         def announce() -> None:

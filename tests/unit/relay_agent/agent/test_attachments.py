@@ -10,6 +10,7 @@ from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost
 from relay_core.layers.stop_observer import ObservedStop, Place
+from relay_core.net.tasks import TaskSet
 from tests.support.deadline import DEADLINE
 
 
@@ -147,6 +148,25 @@ async def test_a_stop_is_announced_once_it_lasts(monkeypatch: pytest.MonkeyPatch
         resumed = await asyncio.wait_for(announced.get(), DEADLINE)
         assert resumed.is_stopped is False
         assert stop.stopped_since <= resumed.resumed_since <= time.time()
+
+
+class StoppedTarget(PortTarget):
+    """A target that knows where it is stopped."""
+
+    async def stopped_at(self):
+        return Place("/src/train.py", 7)
+
+
+async def test_the_place_of_a_stop_comes_from_the_process(monkeypatch: pytest.MonkeyPatch):
+    """If a stop lasts and no editor has requested its stack, the process is asked; the place is announced."""
+    monkeypatch.setattr(module, "ANNOUNCE_DELAY", 0.05)
+    announced, target = asyncio.Queue(), StoppedTarget(5678, 1, dap_only=True)
+    async with TaskSet() as tasks:
+        attachments = Attachments(lambda: announced.put_nowait(attachments.attachment(target)), tasks)
+        async with attachments.holding(target, Driver(), "ann@a") as stream:
+            stream.stopped(ObservedStop("breakpoint", 1))
+            found = [await asyncio.wait_for(announced.get(), DEADLINE) for _ in range(3)]
+            assert ["", "", "train.py:7"] == [attachment.stopped_at for attachment in found]
 
 
 async def test_the_latest_stop_is_announced():

@@ -81,6 +81,15 @@ async def test_debugger_stands_at_the_raising_frame(older):
     assert err.count("ZeroDivisionError: division by zero") == 1
 
 
+async def test_place_of_the_crash(tmp_path):
+    """It is the innermost line of the job's own code, as long as the exception is held."""
+    (tmp_path / "train.py").write_text("import json\njson.loads('{')\n")
+    hold = "def hold(what):\n    print(post_mortem.crash_place())\npost_mortem.install(hold)\n"
+    code = f"from relay_agent.debuggee import post_mortem\n{hold}hold('')\nsys.path.append(sys.argv[1])\nimport train"
+    _, out, _ = await run_job(code, str(tmp_path))
+    assert ["", "train.py:2"] == out
+
+
 async def test_developer_continues():
     """When the developer continues, the process ends as it would have ended, and is not announced as running."""
     code = HOLD.format(seconds=3600) + "post_mortem.install(hold, lambda: print('running'))\n" + CRASH + "divide(21)\n"

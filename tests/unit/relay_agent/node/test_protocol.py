@@ -45,6 +45,7 @@ def test_what_a_process_registers_as_is_what_clients_see():
         "cwd": "/job",
         "state": "waiting",
         "detail": "train.py:5",
+        "place": "train.py:7",
         "since": 100.0,
         "until": 700.0,
     }

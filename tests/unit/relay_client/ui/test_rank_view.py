@@ -26,6 +26,7 @@ RESUMED = replace(BOB, is_stopped=False, resumed_since=950.0)
             RankView(Kind.WAITING, "waiting for a debugger (breakpoint() at a.py:1)", "", 700.0),
         ),
         (CRASHED, RankView(Kind.CRASHED, "crashed: ValueError: no", "", 700.0)),
+        (replace(CRASHED, place="a.py:7"), RankView(Kind.CRASHED, "crashed: ValueError: no", "a.py:7", 700.0)),
         (replace(CRASHED, detail=""), RankView(Kind.CRASHED, "crashed", "", 700.0)),
         (TargetInfo(5999), RankView(Kind.UNKNOWN)),
     ],

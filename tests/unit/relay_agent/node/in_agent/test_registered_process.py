@@ -15,7 +15,10 @@ from relay_agent.stacks.out_of_process import Dump
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.questions import Question, Reply
+from relay_core.agent_api.stacks import Frame, ThreadStack
 from relay_core.errors import RelayDebugError
+from relay_core.layers.stop_observer import Place
+from relay_core.records import encode
 from tests.support.deadline import DEADLINE
 from tests.support.node_process import connection
 
@@ -122,6 +125,23 @@ async def test_replies_to_a_question() -> None:
     assert "runs another version of relay-debug" in replies[2].error
     assert Reply(5678, 0, error="no answer within 0.001 s", is_silent=True) == late
     assert gone.is_silent
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_place_of_a_stop(is_stopped: bool) -> None:
+    """It is the innermost frame of the thread that has stopped; without one, or without an answer, it is unknown."""
+    frames = [Frame("/job/train.py", 9, "main"), Frame("/job/data.py", 7, "load")]
+    threads = [ThreadStack("MainThread", 1, True, ()), ThreadStack("loader", 2, False, tuple(frames), is_stopped)]
+    async with connection() as (writer, far):
+        process = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678}})
+        asking = asyncio.ensure_future(process.stopped_at())
+        await asyncio.sleep(0)
+        asked = json.loads(far.recv(4096))
+        process.answer_received({"answer": asked["id"], "result": [encode(thread) for thread in threads]})
+        assert ("stacks", {"locals": False}) == (asked["ask"], asked["body"])
+        assert (Place("/job/data.py", 7, "load") if is_stopped else None) == await asking
+        process.left()
+        assert await process.stopped_at() is None
 
 
 async def test_process_that_reads_nothing(caplog: pytest.LogCaptureFixture) -> None:
