@@ -16,15 +16,19 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.hang.examine import examine_once
 from relay_client.hang.verdict import MIN_AGE, POINT_TO_POINT, JobVerdict
 from relay_client.ui.text import format_ranks
+from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.collectives import Progress
 from relay_core.agent_api.questions import ReadProgress
 from relay_core.foreign import printable
+from relay_core.net.tasks import first_completed
 
 INTERVAL = 2.0
 """Seconds between two questions while a rank is held or waits; in a healthy job, a rank waits less for another one."""
 IDLE_INTERVAL = 10.0
 """Seconds otherwise: an idle client should cost little. If ranks have begun different numbers, they are asked once more
 after `INTERVAL`."""
+SETTLING = 0.5
+"""Seconds from the first new agent to a look, so that the agents of all nodes, found in a row, are asked only once."""
 
 
 class Waits:
@@ -42,14 +46,26 @@ class Waits:
         """The waits, by base port, of jobs that have been examined and have not moved since."""
 
     async def keep(self) -> NoReturn:
-        """Look at intervals until cancelled."""
-        is_soon = False
+        """Look at intervals, and as soon as agents become known, until cancelled."""
+        is_soon, known = False, frozenset[AgentId]()
         while True:
-            await self.look()
+            before, known = known, self._agents()
+            await self.look(is_only=not known <= before)
             is_held = any(target.is_held for agent in self._tunnels.roster for target in agent.targets)
             may_begin = not is_soon and any(map(may_wait, self._answers.values()))
             is_soon = is_held or bool(self._found) or may_begin
-            await asyncio.sleep(INTERVAL if is_soon else IDLE_INTERVAL)
+            await self._until_due(known, INTERVAL if is_soon else IDLE_INTERVAL)
+
+    async def _until_due(self, known: frozenset[AgentId], seconds: float) -> None:
+        """Wait `seconds`, or until shortly after an agent that is not `known` has become known."""
+        time = asyncio.get_running_loop().time
+        ends = time() + seconds
+        while (left := ends - time()) > 0 and self._agents() <= known:
+            await first_completed(self._tunnels.search.changed.wait(), timeout=left)
+        await asyncio.sleep(min(max(ends - time(), 0.0), SETTLING))
+
+    def _agents(self) -> frozenset[AgentId]:
+        return frozenset(agent.id for agent in self._tunnels.roster)
 
     async def look(self, *, is_only: bool = False) -> None:
         """Ask all processes of jobs with several ranks, and examine the jobs that may wait.
@@ -66,7 +82,7 @@ class Waits:
         if new := still - self._found.keys():
             verdicts = await examine_once(self._tunnels, [port for base in new for port in self._answers[base]])
             found = {verdict.job.base_port: dict(waits_of(verdict)) for verdict in verdicts}
-            self._found |= {base: found.get(base, {}) for base in new}
+            self._found |= {base: found.get(base, {}) for base in new if found.get(base) or not is_only}
         self._tunnels.set_waits({port: text for waits in self._found.values() for port, text in waits.items()})
 
 

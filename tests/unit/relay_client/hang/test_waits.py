@@ -1,10 +1,20 @@
 """Facts about the ranks that wait in a collective operation, from what their processes have answered."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from relay_client.hang import waits
 from relay_client.hang.reports import Job, RankReport
 from relay_client.hang.verdict import JobVerdict
-from relay_client.hang.waits import may_wait, waits_of
+from relay_client.hang.waits import Waits, may_wait, waits_of
+from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives, Progress
 from relay_core.foreign import MAX_TEXT
+from relay_core.net.tasks import TaskSet
+from tests.support.deadline import DEADLINE
 
 
 def report(rank: int, begun: int, name: str = "all_reduce") -> RankReport:
@@ -34,3 +44,25 @@ def test_name_from_the_job() -> None:
     (text,) = {*dict(waits_of(JobVerdict.of(Job(5678, found)))).values()}
     assert text.isprintable()
     assert len(text) == MAX_TEXT
+
+
+async def test_new_agents_are_asked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents that become known one by one are asked together, at once instead of at the next interval."""
+    monkeypatch.setattr(waits, "IDLE_INTERVAL", 2 * DEADLINE)
+    search, agents = SimpleNamespace(changed=asyncio.Event()), list[AgentInfo]()
+    tunnels: Any = SimpleNamespace(roster=agents, search=search)
+    looks = asyncio.Queue[tuple[bool, int]]()
+
+    class Counted(Waits):
+        async def look(self, *, is_only: bool = False) -> None:
+            looks.put_nowait((is_only, len(agents)))
+
+    async with TaskSet() as tasks:
+        tasks.spawn(Counted(tunnels).keep(), name="keep")
+        assert (False, 0) == await looks.get()
+        for number in range(2):
+            agents.append(AgentInfo(AgentId(f"{number}")))
+            search.changed.set()
+            search.changed = asyncio.Event()
+            await asyncio.sleep(0)
+        assert (True, 2) == await asyncio.wait_for(looks.get(), DEADLINE)
