@@ -365,7 +365,8 @@ def _locked(port: int, owner: PortOwner | None) -> LocalPortInUse:
         return _in_use(port, "another relay-client")
     return LocalPortInUse(
         f"port {port} on this machine is in use by another relay-client ({owner})",
-        hint=f"run 'relay-client stop --client {owner.pid}' to stop it, or choose other ports with --ports",
+        hint=f"if 'relay-client status' lists it, 'relay-client stop --client {owner.pid}' stops it; otherwise, choose "
+        "other ports with --ports",
     )
 
 

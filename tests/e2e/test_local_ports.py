@@ -107,8 +107,8 @@ async def test_two_clients_cannot_have_one_port(relay: LocalRelay, env: dict[str
         pid = client.process.pid
         assert f"in use by another relay-client (pid {pid}, user alice, since " in finished.stderr
         assert (
-            f" hint: run 'relay-client stop --client {pid}' to stop it, or choose other ports with --ports"
-            in finished.stderr
+            f" hint: if 'relay-client status' lists it, 'relay-client stop --client {pid}' stops it; otherwise, choose "
+            "other ports with --ports" in finished.stderr
         )
         assert 0 == (await run("relay_client", "stop", "--client", str(pid), env=env)).status
 
