@@ -208,6 +208,8 @@ def _with_task(text: str, name: str, arguments: argparse.Namespace, entries: Seq
 
     settings, places = access_settings(arguments), Places(folder, Path.home(), Path.cwd())
     task = access_arguments(settings, places)
+    if settings.hc and not (settings.namespace or settings.connection_string_secret):
+        _check_name(settings.hc, settings.connection_string_file)
     for variable, option in missing_secrets(settings, os.environ).items():
         logger.warning(
             "%s is a secret, so it is not written to tasks.json: set it in VS Code's environment, or use %s",
@@ -217,6 +219,21 @@ def _with_task(text: str, name: str, arguments: argparse.Namespace, entries: Seq
     ports = [entry.port for entry in entries if not entry.is_job]
     task += ["--ports", format_ranges(ports), "--reuse", *_other_options(arguments)]
     return tasks_json(text, _program(places), task, task_environ(settings, os.environ, places), name)
+
+
+def _check_name(hc: str, file: str | None) -> None:
+    """Check that the connection string which the task will use, if there is one yet, is for this hybrid connection.
+
+    Raises:
+        ConfigurationError: it is for another one.
+    """
+    from relay_core.auth import find_connection_string
+
+    try:
+        find_connection_string(file=file)
+    except ConfigurationError:
+        return  # there is none, or relay-client will report that it is invalid
+    find_connection_string(file=file, hc=hc)
 
 
 def _other_options(arguments: argparse.Namespace) -> list[str]:

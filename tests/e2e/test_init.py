@@ -143,6 +143,17 @@ async def test_from_targets(relay: LocalRelay, env: dict[str, str], tmp_path: Pa
     secrets.check(*(text.decode() for text in files_of(tmp_path).values()))
 
 
+async def test_name_and_connection_string(env: dict[str, str], tmp_path: Path) -> None:
+    """A --hc that is not that of the connection string is the same error as that of relay-client."""
+    init = ("relay_client", "init", "vscode", "--folder", str(tmp_path))
+    refused = await run(*init, "--hc", "other", "--write", env=env)
+    assert (3, True) == (refused.status, is_empty(tmp_path))
+    assert "connection string is for hybrid connection 'myhc', not for 'other'. hint: use --hc myhc" in refused.stderr
+    assert refused.stderr in (await run("relay_client", "--hc", "other", env=env)).stderr
+    for others in ({}, {"RELAY_CONNECTION_STRING_FILE": str(tmp_path / "missing")}):
+        assert 0 == (await run(*init, "--hc", "other", env=others)).status
+
+
 async def test_without_targets(env: dict[str, str], tmp_path: Path) -> None:
     """Without an agent, --from-targets is the usual error."""
     finished = await run("relay_client", "init", "vscode", "--from-targets", "--folder", str(tmp_path), env=env)
