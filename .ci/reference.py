@@ -173,7 +173,7 @@ A setting is an argument of a job (`python train.py --is-debug true --debug-port
 an environment variable, or a parameter of `relay_agent.start_remote_debugging`. It has the same meaning in all of them.
 
 - In a job's arguments and in variables, a flag has a value: `true`, `1`, `yes` or `on`, or `false`, `0`, `no`, `off`,
-  `none` or an empty value. As options of `relay-agent run`, flags have no value.
+  `none` or an empty value. A flag without a value is true; `relay-agent run --debug-on-crash true` is accepted too.
 - `relay-agent run` and `python -m relay_agent` read the variables. A script that starts debugging in its own code, with
   `start_remote_debugging_from_args()` or `start_remote_debugging()`, reads only its arguments or the call's parameters.
 - Durations are in seconds unless a unit is given: `90`, `90s`, `10m`, `1.5h`.

@@ -59,15 +59,19 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         _add_option(parser, setting)
     add_access_options(parser)
     parser.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to run, such as torchrun ..."
+        "program",
+        nargs=argparse.REMAINDER,
+        action=_ProgramAction,
+        metavar="-- COMMAND",
+        help="the command to run, such as torchrun ...",
     )
-    parser.set_defaults(command=run, typed={})
+    parser.set_defaults(command=run, typed={}, last_flag="")
 
 
 def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
     """Add the option for a setting.
 
-    Flags take no value here, because argparse could mistake the command for the value.
+    For argparse, flags have no value, because it would take the command for one; `_ProgramAction` reads the value.
     """
     names = [setting.option, *([setting.alias] if setting.alias else [])]
     shown = f"{setting.help} (default: {setting.default})" if setting.default and not setting.is_flag else setting.help
@@ -92,6 +96,21 @@ class _StoreAction(argparse.Action):
         earlier = getattr(namespace, self.dest)
         setattr(namespace, self.dest, f"{earlier},{text}" if earlier and self._setting.is_list else text)
         namespace.typed = {**namespace.typed, self._setting.field: option_string}
+        namespace.last_flag = self.dest if self._setting.is_flag else ""
+
+
+class _ProgramAction(argparse.Action):
+    """Stores the command; if it begins with the value of a flag, stores the value, and parses the rest."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: object = None
+    ) -> None:
+        flag, namespace.last_flag = namespace.last_flag, ""
+        if flag and values and read_flag(values[0]) is not None:
+            setattr(namespace, flag, values[0])
+            parser.parse_args(values[1:], namespace)
+        else:
+            namespace.program = values
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -134,13 +153,6 @@ def _program(rest: list[str]) -> list[str]:
     program = rest[1:] if rest[:1] == ["--"] else rest
     if not program:
         raise UsageError("no command given", hint="add a command: relay-agent run --hc myhc -- python train.py")
-    if program is rest and "--" in rest and read_flag(program[0]) is not None:
-        # On a job's own command line, flags have values. Here, `--debug-on-crash true -- python train.py` would run
-        # /bin/true.
-        raise UsageError(
-            f"unexpected '{program[0]}' before '--': it would be run as the command",
-            hint="omit the value, as in: relay-agent run --debug-on-crash -- python train.py",
-        )
     return program
 
 

@@ -48,6 +48,8 @@ ALWAYS = {"RELAY_DEBUG": "wait", "RELAY_DEBUG_HC": "myhc"}
         ("--wait 1 -- python -c pass --", ["python", "-c", "pass", "--"]),
         ("--debug-timeouts -- python -m x", ["python", "-m", "x"]),
         ("--debug-on-crash python -m x", ["python", "-m", "x"]),
+        ("--debug-on-crash True --wait 1 python -m x", ["python", "-m", "x"]),
+        ("--debug-on-crash false -- true --debug-on-crash true", ["true", "--debug-on-crash", "true"]),
         ("-- -- x", ["--", "x"]),
     ],
 )
@@ -203,10 +205,12 @@ def test_a_run_within_a_run_is_one_of_its_own():
     assert "RELAY_DEBUG_REGISTERED" not in environment(environ={"RELAY_DEBUG_REGISTERED": "1 single"})
 
 
-def test_the_value_of_a_flag_is_not_taken_for_the_command():
-    """A job's own command line may say `--debug-on-crash true`; /bin/true is not what should run."""
-    with pytest.raises(UsageError, match="unexpected 'true' before '--': it would be run as the command"):
-        run(parse("--hc", "myhc", "--debug-on-crash", "true", "--", "python", "train.py"))
+@pytest.mark.parametrize(("value", "text"), [([], "true"), (["true"], "true"), (["False"], "False")])
+def test_the_value_of_a_flag(value: list[str], text: str):
+    """A flag may have a value, as on a job's own command line; the options behind it count too."""
+    expected = {"RELAY_DEBUG_ON_CRASH": text, "RELAY_DEBUG_FOLLOW_CHILDREN": "true"}
+    found = changes("--debug-on-crash", *value, "--debug-follow-children", "--", "python", "train.py")
+    assert {**ALWAYS, **expected} == found
 
 
 def test_a_command_is_needed():
