@@ -107,8 +107,10 @@ def clients_named(clients: Sequence[ControlClient], name: str) -> list[ControlCl
 
 
 def _no_client(name: str) -> NoClient:
-    which = f"no relay-client named '{name}' is running" if name else "no relay-client is running"
-    return NoClient(which, hint="to start one, run: relay-client --hc NAME --ports 5678")
+    if name:
+        hint = "run 'relay-client status' to list those that are running"
+        return NoClient(f"no relay-client named '{name}' is running", hint=hint)
+    return NoClient("no relay-client is running", hint="to start one, run: relay-client --hc NAME --ports 5678")
 
 
 def only_client(clients: Sequence[ControlClient]) -> ControlClient:
