@@ -275,6 +275,8 @@ own function is called, and the job logs one line on stderr that names the effec
 which the name has changed (`tests/unit/relay_agent/debugpy_internals/test_feature.py`).
 
 {features}
+[Six of the patches](../upstream.md) mend problems of debugpy, and leave when a release of it has the change.
+
 All other functions that relay-debug uses are public: `debugpy.listen`, `connect`, `configure`, `is_client_connected`,
 `breakpoint` and `trigger_exception_handler`.
 
