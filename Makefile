@@ -101,6 +101,8 @@ lint: $(READY) $(EXTENSION_READY) $(WORKFLOWS_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	for platform in win32 darwin; do \
+	$(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform -p relay_client -p relay_core || exit 1; done
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python .ci/language

@@ -134,7 +134,7 @@ def _connect() -> int:
     """
     if not hasattr(socket, "AF_NETLINK"):
         raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG) as kernel:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", RESPONSE_TIMEOUT, 0))
         kernel.connect((0, 0))  # only the kernel may respond
         kernel.setblocking(True)
@@ -419,6 +419,8 @@ class SocketTables:
         if name not in self._files:
             self._files[name] = os.open(self._directory / name, os.O_RDONLY)
         descriptor, content = self._files[name], b""
+        if not hasattr(os, "pread"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         while piece := os.pread(descriptor, READ_SIZE, len(content)):
             content += piece
         return content

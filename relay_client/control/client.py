@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
+import os
 import secrets
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -59,8 +61,10 @@ class ControlClient:
         if isinstance(address, TcpAddress):
             token = address.token
             reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
-        else:
+        elif hasattr(asyncio, "open_unix_connection"):
             reader, writer = await asyncio.open_unix_connection(str(address.path))
+        else:  # the file of a program with another Python
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         client = cls(reader, writer, ClientProtocol(token=token, nonce=secrets.token_hex(16)))
         try:
             async with timeout(HELLO_TIMEOUT):

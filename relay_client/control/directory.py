@@ -156,6 +156,8 @@ def _has_unix_sockets(path: Path) -> bool:
 
 def _is_listening(path: Path) -> bool:
     """Return whether a program is listening on a Unix socket; True if that is unknown."""
+    if not hasattr(socket, "AF_UNIX"):
+        return True
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -169,6 +171,8 @@ def _is_listening(path: Path) -> bool:
 
 def _listen_unix(path: Path) -> tuple[socket.socket, Address]:
     new, final = path.with_suffix(".sock.new"), path.with_suffix(".sock")
+    if not hasattr(socket, "AF_UNIX"):
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(new))

@@ -84,7 +84,7 @@ class ControlServer:
         if isinstance(self._address, TcpAddress):
             peers = PeerCheck(frozenset({own_user(), ROOT}), lambda why: logger.warning("control port: %s", why))
             self._server = await LocalServer.serve(listener, self._stream_protocol, peers.admits)
-        else:
+        elif hasattr(asyncio, "start_unix_server"):  # `listen` does not choose Unix sockets otherwise
             self._server = await asyncio.start_unix_server(self._accepted, sock=listener)
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import importlib
 import json
 import os
 import re
@@ -191,7 +192,7 @@ def _lock(path: Path) -> int | None:
         PortLocked: another process holds the lock.
     """
     try:
-        import fcntl  # noqa: PLC0415 - does not exist on Windows
+        fcntl = importlib.import_module("fcntl")  # does not exist on Windows
     except ImportError:
         return None
     while True:
@@ -204,7 +205,7 @@ def _lock(path: Path) -> int | None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            owner = PortOwner.decode(os.pread(descriptor, MAX_OWNER, 0))
+            owner = PortOwner.decode(os.read(descriptor, MAX_OWNER))
             os.close(descriptor)
             if isinstance(error, BlockingIOError):
                 raise PortLocked(owner) from None
@@ -220,7 +221,7 @@ def _write_owner(descriptor: int) -> None:
     """Write the lock's owner to its file; a full disk leaves the file empty."""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)  # it may name a relay-client that was killed
-        os.pwrite(descriptor, PortOwner.this_process().encode(), 0)
+        os.write(descriptor, PortOwner.this_process().encode())
 
 
 def _open(path: Path) -> int:
@@ -231,4 +232,4 @@ def _open(path: Path) -> int:
         OSError: the directory or the file cannot be created or opened, or other users can enter the directory.
     """
     make_private(path.parent)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)

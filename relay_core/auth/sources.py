@@ -133,7 +133,7 @@ def read_config_file(path: Path) -> tuple[str, str | None]:
 
 
 def _check_owner(path: Path, facts: os.stat_result) -> None:
-    if os.name != "posix":
+    if not hasattr(os, "getuid"):
         return
     # In a world-writable directory, another user's file could redirect the program to their relay.
     if facts.st_uid not in {os.getuid(), 0}:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -82,7 +83,7 @@ LOG_INTERVAL = 60.0
 def raise_descriptor_limit() -> None:
     """Raise the limit of open descriptors as far as possible without privileges."""
     try:
-        import resource  # noqa: PLC0415 - Windows has neither the module nor such a limit
+        resource = importlib.import_module("resource")  # Windows has neither the module nor such a limit
     except ImportError:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -176,7 +177,8 @@ async def _run(coroutine: Coroutine[Any, Any, Any], closing: str, force: Callabl
     with contextlib.suppress(NotImplementedError):  # Windows
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop, False)
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # after `nohup`, it is ignored
+        # After `nohup`, the signal is ignored.
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
             loop.add_signal_handler(signal.SIGHUP, stop, True)
     try:
         await task

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.control.client import running_clients
-from relay_client.control.directory import ControlDirectory, TcpAddress
+from relay_client.control.client import ControlClient, running_clients
+from relay_client.control.directory import ControlDirectory, TcpAddress, UnixAddress
 
 
 async def test_files_of_killed_programs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,3 +31,10 @@ async def test_files_of_killed_programs_are_removed(tmp_path: Path, monkeypatch:
         assert [] == await running_clients(directory)
     assert address.token.encode() not in received[0]
     assert not (tmp_path / "own").exists()
+
+
+async def test_a_unix_socket_on_a_system_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An asyncio without Unix sockets, as on Windows, reaches nobody there."""
+    monkeypatch.delattr("asyncio.open_unix_connection")
+    with pytest.raises(ConnectionRefusedError):
+        await ControlClient.connect(UnixAddress(tmp_path / "control-1a2b3c4d.sock"))

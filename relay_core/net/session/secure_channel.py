@@ -126,7 +126,7 @@ def _context(role: Role, key: Ed25519PrivateKey, certificate: bytes, peer_certif
 def _private_file(content: bytes) -> Iterator[Path]:
     """Provide content as a file, because `ssl` loads keys only from files: a memfd, or else a file with mode 0600."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
-        fd = os.memfd_create("relay-debug", os.MFD_CLOEXEC)
+        fd = os.memfd_create("relay-debug")
         path, on_disk = Path(f"/proc/self/fd/{fd}"), False
     else:
         fd, name = tempfile.mkstemp(prefix="relay-debug-")

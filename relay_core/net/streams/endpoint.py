@@ -11,6 +11,7 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 
 from relay_core.net.memory import READ_BUFFER_SIZE, shared_read_buffer
@@ -87,7 +88,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         """Set when the local program has ended its direction, or the connection is closed."""
         self._on_connected = on_connected
         self._transport = cast("asyncio.Transport", None)  # set by connection_made, before anything else is called
-        self._quick: socket.socket | None = None
+        self._quick: Callable[[], None] | None = None
         """The socket, if it supports TCP_QUICKACK."""
         self._is_acknowledged = False
         """Whether bytes were sent since the last read: their packets acknowledge that read."""
@@ -180,8 +181,9 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         """Store the transport. asyncio has disabled Nagle's algorithm, so small messages are sent without delay."""
         self._transport = cast("asyncio.Transport", transport)
         connection: socket.socket | None = transport.get_extra_info("socket")
-        if hasattr(socket, "TCP_QUICKACK") and connection is not None and connection.family != socket.AF_UNIX:
-            self._quick = connection
+        is_tcp = connection is not None and connection.family in {socket.AF_INET, socket.AF_INET6}
+        if connection is not None and is_tcp and hasattr(socket, "TCP_QUICKACK"):
+            self._quick = partial(connection.setsockopt, socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         self._on_connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
@@ -200,7 +202,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         # this machine acknowledges this one, which the kernel delays by 40 ms unless TCP_QUICKACK is set (tcp(7)). The
         # option is not permanent, so it is set after each read.
         with contextlib.suppress(OSError):
-            self._quick.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            self._quick()
 
     def eof_received(self) -> bool:
         """Handle the end of the local program's direction; return True to keep the other direction open."""

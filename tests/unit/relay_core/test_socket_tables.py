@@ -276,3 +276,11 @@ def test_another_form_of_table_is_an_error(bad: str) -> None:
     """A table of an unknown form shows nothing about owners."""
     with pytest.raises(ValueError):  # noqa: PT011 - of several kinds
         list(parse_table(HEADER + bad, 5678))
+
+
+def test_tables_on_a_system_without_pread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner of a socket counts as unknown, as on a system without tables."""
+    (tmp_path / "tcp").write_text(HEADER)
+    monkeypatch.delattr("os.pread")
+    with SocketTables(tmp_path) as tables, pytest.raises(OwnersNotShown):
+        tables.listener_owners(5678)

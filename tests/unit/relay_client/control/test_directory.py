@@ -119,3 +119,13 @@ def test_socket_from_before_a_name_was_free(tmp_path: Path, monkeypatch: pytest.
             assert [second, address] == list(ControlDirectory().addresses())
     (tmp_path / "state" / "relay-debug").chmod(0o755)
     assert [second] == list(ControlDirectory().addresses())
+
+
+def test_a_unix_socket_on_a_system_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can connect to it, so its address is not listed, and the file stays."""
+    directory = ControlDirectory(tmp_path / "own")
+    first = closed(directory.listen("1a2b3c4d"))
+    monkeypatch.delattr("socket.AF_UNIX")
+    second = closed(directory.listen("5e6f7a8b"))
+    assert [second] == list(directory.addresses())
+    assert first.path.exists()

@@ -1,6 +1,7 @@
 """Facts about the locks that relay-clients take on their local ports."""
 
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,17 @@ def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = PortOwner.this_process()
     assert owner == PortOwner.decode(owner.encode())
     assert ("", f"pid {owner.pid}, since ") == (owner.user, str(owner)[:-5])
+
+
+def test_a_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `fcntl`, as on Windows, ports are used without locks."""
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # its import raises ImportError
+    assert [False, False] == [PortLock(5678, tmp_path / "locks").is_held for _ in range(2)]
+
+
+def test_a_system_that_follows_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without O_NOFOLLOW, a port is locked as well: only this user can put a link into the directory."""
+    monkeypatch.delattr("os.O_NOFOLLOW")
+    lock = PortLock(5678, tmp_path / "locks")
+    assert lock.is_held
+    lock.release()

@@ -127,3 +127,11 @@ def test_findings_hold_no_secret(secret_file: Path) -> None:
     sources = local_sources(settings, environ)
     secrets.check(repr(settings), *(source.finding for source in sources))
     assert ["given", "/no/such/file", "set", str(secret_file)] == [source.finding for source in sources[:4]]
+
+
+def test_an_old_file_on_a_system_without_owners(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where files have no owners, as on Windows, the file is used without a check."""
+    path = private(directory / ".azrelay.json", f'{{"AZRELAY_CONNECTION_STRING": "{connection_string("old")}"}}')
+    path.chmod(0o644)
+    monkeypatch.delattr("os.getuid")
+    assert find_connection_string(environ={}).host == "old"

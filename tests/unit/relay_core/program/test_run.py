@@ -78,3 +78,11 @@ sys.exit(status)
 """
     async with job(code) as running:
         assert (0, [], "") == await running.finish()
+
+
+async def test_without_sighup() -> None:
+    """A system without SIGHUP, such as Windows, has Ctrl-C."""
+    async with job("import signal; del signal.SIGHUP\n" + ORDERLY, RELAY_EVENT_LOOP="asyncio") as running:
+        assert "ready in asyncio" == await running.line()
+        running.process.send_signal(signal.SIGINT)
+        assert (0, ["cancelled"], "") == await running.finish()

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import resource
+import sys
 
 import pytest
 
@@ -37,3 +38,11 @@ def test_the_soft_limit_is_raised() -> None:
         assert 256 < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no such limit: nothing is changed."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setitem(sys.modules, "resource", None)  # its import raises ImportError
+    raise_descriptor_limit()
+    assert before == resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -205,3 +205,13 @@ async def test_bytes_after_the_end_are_dropped() -> None:
         endpoint.write_eof()
         endpoint.write(b"too late")
         assert b"last" == await asyncio.wait_for(reader.read(), DEADLINE)
+
+
+async def test_without_quick_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only Linux has TCP_QUICKACK; elsewhere, bytes are pushed as well."""
+    monkeypatch.delattr("socket.TCP_QUICKACK")
+    async with connection() as (endpoint, _, program):
+        handler = Handler()
+        endpoint.deliver_to(handler)
+        program.write(b"x")
+        await handler.until_size(1)
