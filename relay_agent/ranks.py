@@ -340,8 +340,7 @@ def logical_port(debug_port: int, rank: int) -> int:
 #
 #     identify({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8"})                      rank 3/8   Open MPI
 #     identify({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "j"}) rank 3/8   torchrun
-#     identify({"RANK": "1", "WORLD_SIZE": "2"})                                                node 1/2   RANK of a
-#     node
+#     identify({"RANK": "1", "WORLD_SIZE": "2"})                                                node 1/2   a node's RANK
 #     identify({})                                                                              single     no launcher
 #
 # The first valid row of `relay_agent.ranks` is used. Values are untrusted text: a row with a value that is

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 # The client then probes again, with several simultaneous probes:
 #
 #     n agents, all but one known     a probe finds the last one with probability 1/n
-#     `rounds` * n misses in a row    the search is over; it has missed an agent with probability e ** -rounds (8:
-#     1/3000)
+#     `rounds` * n misses in a row    the search is over; it has missed an agent with probability e ** -rounds
+#                                     (8: 1/3000)
 #
 # A 421 from an agent that the headers excluded shows that the relay ignores them.
 #

@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 # Log lines about changes to agents and targets, derived from two consecutive announcements of an agent.
 #
-# Examples: found an agent: node-1/1a2b3c4d serves ports 5680-5681 (rank 2 running, rank 3 waiting for a debugger) rank
-# 3 on node-1 is held by bob@laptop rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 to attach to
-# port 5681 within 30 min
+#     found an agent: node-1/1a2b3c4d serves ports 5680-5681 (rank 2 running, rank 3 waiting for a debugger)
+#     rank 3 on node-1 is held by bob@laptop
+#     rank 3 on node-1 crashed: ZeroDivisionError: division by zero; press F5 to attach to port 5681 within 30 min
 
 MANY = 8
 """Maximum number of targets that are listed individually. If there are more, only the ports, the ranks, and the targets

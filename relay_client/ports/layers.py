@@ -113,8 +113,7 @@ class EarlyBytes(Layer):
 #     successful responses                  passed on, without paths of other machines; like events, those that are
 #                                           parsed are written again, because in some editors (Emacs) the first of
 #                                           two equal fields counts, not the last
-#     bytes that an editor might            the connection is aborted, because these bytes might contain a request
-#     interpret differently
+#     bytes that editors read differently   the connection is aborted, because these bytes might contain a request
 #
 # This layer applies only to local programs that use DAP; other connections pass unchanged. To an editor that listens,
 # no child process is offered: the adapter beside the editor does that.

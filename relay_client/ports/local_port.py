@@ -79,8 +79,7 @@ def _parse(text: str) -> LocalPort:
 
 # Locks on the local ports that this user's relay-clients use: one locked file for each port.
 #
-#     /tmp/relay-client-1000/           mode 0700; independent of RELAY_CLIENT_DIR, because a port exists once per
-#     machine
+#     /tmp/relay-client-1000/           mode 0700; not in RELAY_CLIENT_DIR, because a machine has each port once
 #         5678.lock                     locked (flock) by a relay-client while it uses port 5678
 #
 # The lock distinguishes a port that another relay-client uses (an error) from a port on which an editor is listening

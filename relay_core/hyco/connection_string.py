@@ -42,11 +42,10 @@ def parse_tunnel_key(text: str, subject: str) -> bytes:
 #     Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=<key>;EntityPath=myhc
 #     Endpoint=sb://localhost:8443;SharedAccessSignature=SharedAccessSignature sr=...;EntityPath=myhc
 #     Endpoint=sb://contoso.servicebus.windows.net/;EntityPath=myhc;Authentication=Managed Identity
-#     ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      field of relay-debug, 32 bytes, never sent to the
-#     relay
+#     ...;EntityPath=myhc;TunnelKey=<44 characters of base64>      field of relay-debug, 32 bytes, not sent to the relay
 #     ...;SharedAccessKey=<key>;EntityPath=myhc:3                  a family with one key; see relay_core.hyco.address
-#     ...;SharedAccessKey=<key>;EntityPath=myhc;FamilyKeys=<key of myhc-1>,<key of myhc-2>      a family with several
-#     keys
+#     ...;SharedAccessKey=<key>;EntityPath=myhc;FamilyKeys=<key of myhc-1>,<key of myhc-2>
+#                                                                  a family with several keys
 #
 # Field names are case-insensitive and may come in any order. Invalid: no `Endpoint`; a key name without a key; a key
 # and a signature; an unknown field; a repeated field; family keys that do not match the size. Error messages never

@@ -19,8 +19,7 @@ logger = logging.getLogger(__name__)
 #
 #     TaskSet            independent tasks of one owner; an error is logged and does not affect the others
 #     run_together       tasks that succeed or fail together: the first error cancels the others and is raised
-#     first_completed    a race: the winner's result is returned or its error is raised, and the other coroutines are
-#     cancelled
+#     first_completed    a race: the winner's result is returned or its error is raised; the others are cancelled
 #     first_success      the same attempt again while the first one has not ended; the others are cancelled
 #
 # `run_together` replaces asyncio.TaskGroup, which requires Python 3.11. It is simpler, because all tasks are known at

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ else:
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("relay_core", "relay_agent", "relay_client", "relay_server")
 MAX_LINES = 600
+MAX_WIDTH = 120
+ROW = re.compile(r"# {4,}(?=\S.* {3,}\S)")
+"""The start of a row of a table in a comment."""
 GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 """Between two cells of a table."""
 PICTURE = set("|^+<={}#")
@@ -208,6 +212,30 @@ def test_no_file_is_long() -> None:
         if "node_modules" not in path.parts and (lines := len(path.read_text().splitlines())) > MAX_LINES
     }
     assert {} == long
+
+
+def test_tables_in_comments_are_not_filled() -> None:
+    """No row of a table in a comment is wrapped to the start of the next line, as text of a paragraph is."""
+    files = {path.relative_to(ROOT): path.read_text() for path in source_files(*PACKAGES, "samples", "tests")}
+    assert [] == [f"{file}: {row.strip()}" for file, text in files.items() for row in _wrapped_rows(text)]
+
+
+def test_wrapped_rows_are_found() -> None:
+    """A row that continues under its first cell, or further to the left, is reported; under its last cell is right."""
+    row = "#     " + "name".ljust(20) + "x" * (MAX_WIDTH - 26)
+    assert [row, row] == list(_wrapped_rows(f"{row}\n#     wrapped\n#\n{row}\n# wrapped\n"))
+    assert [] == list(_wrapped_rows(f"{row}\n#{' ' * 25}continued\n#     name    other\n{row}\n#\n# text\n"))
+
+
+def _wrapped_rows(source: str) -> Iterator[str]:
+    lines = [line.strip() for line in source.splitlines()]
+    for row, wrapped in pairwise(lines):
+        indent, text = ROW.match(row), wrapped.lstrip("# ")
+        is_picture = "--" in text or PICTURE & set(text)
+        if indent and wrapped.startswith("#") and text and not is_picture and not GAP.search(text):
+            is_full = len(row) + 1 + len(text.split()[0]) > MAX_WIDTH
+            if len(wrapped) - len(text) < len(indent[0]) or (is_full and len(wrapped) - len(text) == len(indent[0])):
+                yield row
 
 
 def test_tables_have_columns() -> None:
