@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from relay_client.demo.chaos import ChaosProxy
+from relay_client.demo.chaos import CutProxy
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import first_completed
@@ -189,7 +189,7 @@ class DemoEnvironment:
         epochs: Number of training epochs.
         wait: Seconds that the job waits for a debugger.
         port: The preferred local port to attach to; a free port is used if this one is 0 or in use.
-        chaos: Whether to put a ChaosProxy between the client and the relay.
+        chaos: Whether to put a CutProxy between the client and the relay.
 
     Raises:
         DemoFailed: on entering: a program does not start.
@@ -206,7 +206,7 @@ class DemoEnvironment:
         self._wait = wait
         self._variables = _environment_variables()
         self._with_chaos = chaos
-        self.chaos: ChaosProxy | None = None
+        self.chaos: CutProxy | None = None
         """The proxy between client and relay, if requested."""
         self.children: list[Child] = []
         self.job: Child
@@ -282,7 +282,7 @@ class DemoEnvironment:
     async def _start_chaos(self, files: _Files) -> None:
         """Start the proxy, and put its address into the client's connection string."""
         host, _, port = self.relay_address.removeprefix("wss://").rpartition(":")
-        self.chaos = await ChaosProxy(host, int(port)).__aenter__()
+        self.chaos = await CutProxy(host, int(port)).__aenter__()
         files.change_client_address(f"{host}:{port}", f"{host}:{self.chaos.port}")
 
     async def _start(self, name: str, module: str, *arguments: str) -> Child:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from relay_client.demo.chaos import ChaosProxy
+from relay_client.demo.chaos import CutProxy
 from relay_client.demo.environment import DemoEnvironment, Sample, expect, find_sample
 from relay_client.demo.walkthrough import BREAKPOINT_CONDITION, run_walkthrough
 from relay_core.errors import RelayDebugError
@@ -116,7 +116,7 @@ The job continues when you disconnect. Press Ctrl-C to stop the demo.
     print(f"the job has ended; its last line of output: {running.job.lines()[-1]}", flush=True)
 
 
-async def _keep_cutting(chaos: ChaosProxy, report: Callable[[str], None]) -> None:
+async def _keep_cutting(chaos: CutProxy, report: Callable[[str], None]) -> None:
     while True:
         await asyncio.sleep(CUT_INTERVAL)
         if chaos.cut():

@@ -152,7 +152,7 @@ class Stage:
         if not self.delays:
             return Way(port)
         proxy = await self.programs.python(
-            "far", "relay_client.demo.chaos", "--to", f"127.0.0.1:{port}", "--latency", str(ONE_WAY)
+            "far", "tests.support.chaos", "--to", f"127.0.0.1:{port}", "--latency", str(ONE_WAY)
         )
         line = await lines_of(proxy, lambda text: "listening on" in text)
         (listening,) = re.findall(r"127\.0\.0\.1:(\d+), ", line)

@@ -15,12 +15,12 @@ import pytest
 
 from relay_agent.agent.port_targets import PortTarget
 from relay_client.agents.tunnels import Tunnels
-from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
 from relay_server.config.model import Limits, TlsSettings
+from tests.support.chaos import ChaosProxy
 from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import program

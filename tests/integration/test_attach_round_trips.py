@@ -10,9 +10,9 @@ import pytest
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient, RequestFailed
-from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint
+from tests.support.chaos import ChaosProxy
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay

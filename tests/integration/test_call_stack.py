@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from relay_client.demo.chaos import ChaosProxy
 from relay_core.tunnel.limits import Settings
+from tests.support.chaos import ChaosProxy
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, debuggee_in_thread
 from tests.support.relay import LocalRelay

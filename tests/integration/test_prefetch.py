@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.agents.tunnels import Tunnels
-from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
 from relay_client.prefetch import ResponseCache
 from relay_core.dap.framing import Message, MessageDecoder, encode
@@ -22,7 +21,7 @@ from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET
 from relay_core.hyco.address import Endpoint
 from relay_core.layers.piece import MAX_PARSED
 from relay_core.tunnel.limits import Settings
-from tests.support.chaos import CutSchedule
+from tests.support.chaos import ChaosProxy, CutSchedule
 from tests.support.deadline import DEADLINE
 from tests.support.debuggee import LINE, PROGRAM, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.layers import Alone

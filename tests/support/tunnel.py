@@ -13,13 +13,13 @@ from relay_agent.agent.agent import Agent
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.agent.targets import TargetProvider
 from relay_client.agents.tunnels import Tunnels
-from relay_client.demo.chaos import ChaosProxy
 from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.sas import Credential
 from relay_core.net.session.agent import Grace
 from relay_core.net.tasks import TaskSet
 from relay_core.tunnel.limits import Settings
+from tests.support.chaos import ChaosProxy
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.demo.chaos import ChaosProxy
+from tests.support.chaos import ChaosProxy
 from tests.support.relay import LocalRelay
 from tests.support.vscode.editor import Editor
 from tests.support.vscode.sessions import stopped_at_a_breakpoint

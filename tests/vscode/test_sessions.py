@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.demo.chaos import ChaosProxy
+from tests.support.chaos import ChaosProxy
 from tests.support.deadline import DEADLINE
 from tests.support.ports import consecutive_ports
 from tests.support.relay import LocalRelay

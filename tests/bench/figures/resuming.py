@@ -11,10 +11,10 @@ import asyncio
 import random
 import time
 
-from relay_client.demo.chaos import ChaosProxy
 from tests.bench.programs import load
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
+from tests.support.chaos import ChaosProxy
 from tests.support.ports import free_port
 
 __all__ = ["resuming"]

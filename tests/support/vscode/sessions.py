@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from relay_client.demo.chaos import ChaosProxy
+from tests.support.chaos import ChaosProxy
 from tests.support.ports import free_port
 from tests.support.programs import Program, program
 from tests.support.relay import HC, LocalRelay

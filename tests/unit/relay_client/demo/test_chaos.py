@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from relay_client.demo.chaos import ChaosProxy
+from relay_client.demo.chaos import CutProxy
+from tests.support.chaos import ChaosProxy
+from tests.support.deadline import DEADLINE
 from tests.support.streams import echo, local_server
 
 
@@ -110,3 +112,19 @@ async def test_new_connections_can_be_refused() -> None:
         async with connected(proxy) as (reader, _):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
+
+
+async def test_the_proxy_of_the_demo() -> None:
+    """Bytes and the end pass in both directions; a cut closes all connections, and is counted."""
+    async with local_server(echo) as (port, _), CutProxy("127.0.0.1", port) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"bytes")
+        assert b"bytes" == await asyncio.wait_for(reader.readexactly(5), DEADLINE)
+        assert 1 == proxy.cut()
+        assert b"" == await asyncio.wait_for(reader.read(), DEADLINE)
+        writer.close()
+        again, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"again")
+        writer.write_eof()
+        assert b"again" == await asyncio.wait_for(again.read(), DEADLINE)
+        writer.close()
