@@ -143,9 +143,6 @@ class _WithoutRetries:
     def __init__(self, credential: Credential) -> None:
         self._credential = credential
 
-    def __repr__(self) -> str:
-        return repr(self._credential)
-
     async def token(self, endpoint: Endpoint) -> Token:
         return await self._credential.token(endpoint)
 

@@ -69,10 +69,6 @@ class RelayServer:
         self._buffer = memoryview(bytearray(READ_BYTES))
         keep_freed_memory()
 
-    def __repr__(self) -> str:
-        state = "serving" if self._acceptor is not None else "stopped"
-        return f"<RelayServer {self.config.namespace}:{self._port} {state} connections={len(self._connections)}>"
-
     # Addresses:
 
     @property

@@ -87,9 +87,6 @@ class TokenSource:
         """
         return cls(choose_identities(side, requested=requested, environ=os.environ), tls=tls, deadline=deadline)
 
-    def __repr__(self) -> str:
-        return f"<TokenSource {' '.join(identity.name for identity in self._identities)}>"
-
     async def token(self, scope: str, *, within: float | None = None, **options: Any) -> IssuedToken:
         """Return a token from the first identity that provides one.
 
@@ -173,9 +170,6 @@ class EntraCredential:
         self._last: Token | None = None
         self._fetched_at = 0.0
         self._request_lock = asyncio.Lock()
-
-    def __repr__(self) -> str:
-        return f"<EntraCredential {self.source!r}>"
 
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - one audience for all relays
         """Return a token for any hybrid connection; concurrent calls share one request.

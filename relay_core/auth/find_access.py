@@ -25,7 +25,7 @@ import re
 import ssl
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -104,13 +104,9 @@ class Access:
 
     endpoint: Endpoint
     credential: Credential
-    tunnel_key: bytes | None
+    tunnel_key: bytes | None = field(repr=False)
     source: str
     """Name of the source, for logs."""
-
-    def __repr__(self) -> str:
-        sealed = "tunnel key" if self.tunnel_key else "no tunnel key"
-        return f"<Access {self.endpoint} {self.credential!r} {sealed} from {self.source}>"
 
 
 async def find_access(

@@ -34,9 +34,6 @@ class SasKeyCredential:
         self._lifetime = lifetime
         self._keys = dict(keys or {})
 
-    def __repr__(self) -> str:
-        return f"<SasKeyCredential rule={self._key_name!r}>"
-
     def __str__(self) -> str:
         return f"key of rule '{self._key_name}'"
 
@@ -71,9 +68,6 @@ class SasTokenCredential:
         self._token = Token(text, float(parsed.expires_at))
         self._key_name = parsed.key_name
 
-    def __repr__(self) -> str:
-        return f"<SasTokenCredential rule={self._key_name!r}>"
-
     def __str__(self) -> str:
         return f"signature of rule '{self._key_name}'"
 
@@ -89,9 +83,6 @@ class AnonymousCredential:
     """No token, for hybrid connections that do not require client authorization."""
 
     role_grace = 0.0
-
-    def __repr__(self) -> str:
-        return "<AnonymousCredential>"
 
     def __str__(self) -> str:
         return "no key"

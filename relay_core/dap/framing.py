@@ -49,10 +49,6 @@ class MessageDecoder:
         self._expected: int | None = None
         """Length of the body that comes next, or None if a header comes next."""
 
-    def __repr__(self) -> str:
-        expected = "a header" if self._expected is None else f"a body of {self._expected} bytes"
-        return f"<MessageDecoder {len(self._buffer)} bytes buffered, expecting {expected}>"
-
     def receive_data(self, data: bytes) -> list[Message]:
         """Take bytes and return the messages that they complete.
 

@@ -91,9 +91,6 @@ class StopIds:
         self._frame: int | None = None
         self._scopes: list[int] = []
 
-    def __repr__(self) -> str:
-        return f"<StopIds thread={self._thread} frame={self._frame} scopes={self._scopes}>"
-
     def template_for(self, command: str, arguments: Arguments) -> RequestTemplate | None:
         """Return the template that matches a request, or None if the request is for another thread, frame or object."""
         if command not in PREFETCHABLE:

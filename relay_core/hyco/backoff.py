@@ -55,9 +55,6 @@ class Backoff:
         """How many of these failures were followed by a prompt delay. Such failures do not lengthen the calm delays."""
         self._random = random
 
-    def __repr__(self) -> str:
-        return f"<Backoff failures={self.failures}>"
-
     def is_healthy(self, lived: float) -> bool:
         """Return True if a connection that lasted `lived` seconds counts as healthy."""
         return lived >= HEALTHY_AFTER
@@ -102,9 +99,6 @@ class AttemptBudget:
         self._rate = rate
         self._burst = self._tokens = burst
         self._counted_at: float | None = None
-
-    def __repr__(self) -> str:
-        return f"<AttemptBudget {self._tokens:.1f} of {self._burst:g}>"
 
     def take(self, now: float) -> bool:
         """Take a token for one attempt; return False if none is left.
@@ -152,9 +146,6 @@ class NewRoleGrace:
         self.until: float | None = None
         """Time of the last attempt; None while the identity is not refused."""
         self._seconds = seconds
-
-    def __repr__(self) -> str:
-        return f"<NewRoleGrace {self._seconds:g} s {'idle' if self.until is None else 'retrying'}>"
 
     def concerns(self, error: RelayDebugError) -> bool:
         """Return True if `error` is the relay's refusal of an identity whose role may be new."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from relay_core.errors import ConfigurationError
@@ -81,23 +81,18 @@ class ConnectionString:
     entity_path: str | None = None
     """Hybrid connection name, or None for a namespace-level string."""
     key_name: str | None = None
-    key: str | None = None
-    signature: str | None = None
+    key: str | None = field(default=None, repr=False)
+    signature: str | None = field(default=None, repr=False)
     """A signed token (`SharedAccessSignature sr=...`), given instead of a key."""
     operation_timeout: str | None = None
     """Unparsed, because .NET writes hh:mm:ss and Java seconds."""
     managed_identity: bool = False
-    tunnel_key: bytes | None = None
+    tunnel_key: bytes | None = field(default=None, repr=False)
     """32 bytes shared by agent and client, unknown to the relay."""
     family_size: int | None = None
     """Number of hybrid connections in the family, or None if the string does not give it."""
-    family_keys: tuple[str, ...] = ()
+    family_keys: tuple[str, ...] = field(default=(), repr=False)
     """The keys of the second and all further hybrid connections of a family, where each has its own rule."""
-
-    def __repr__(self) -> str:
-        how = "key" if self.key else "signature" if self.signature else "identity" if self.managed_identity else "none"
-        sealed = ", tunnel key" if self.tunnel_key else ""
-        return f"<ConnectionString {self.host}:{self.port}/{self.entity_path or ''} auth={how}{sealed}>"
 
     @classmethod
     def parse(cls, text: str) -> ConnectionString:

@@ -87,9 +87,6 @@ class ListenerStateMachine:
         self._refusals = 0
         self._role_grace = NewRoleGrace(role_grace)
 
-    def __repr__(self) -> str:
-        return f"<ListenerStateMachine {self.state.value} failures={self._backoff.failures}>"
-
     def dialling(self) -> None:
         """Record that a connection attempt starts."""
         self.state = ListenerState.CONNECTING

@@ -42,9 +42,6 @@ class Credential(Protocol):
     def refused(self) -> None:
         """Record that the relay refused the last token; `token` then returns a new one, if possible."""
 
-    def __repr__(self) -> str:
-        """Describe the source of the tokens without secrets."""
-
 
 # Shared access signatures (SAS): creating, parsing and verifying tokens.
 #

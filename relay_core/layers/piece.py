@@ -205,9 +205,6 @@ class MessageSplitter(Generic[PieceType]):
         self._has_messages = False
         """True if at least one DAP message was recognized."""
 
-    def __repr__(self) -> str:
-        return f"<MessageSplitter {len(self._buffer)} bytes buffered{' foreign' if self._is_foreign else ''}>"
-
     def feed(self, data: bytes, longest: int = MAX_PARSED) -> list[PieceType]:
         """Take bytes and return the pieces that can be passed on.
 

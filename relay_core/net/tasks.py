@@ -41,9 +41,6 @@ class TaskSet:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def __repr__(self) -> str:
-        return f"<TaskSet {sorted(task.get_name() for task in self._tasks)}>"
-
     def spawn(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Start a task and keep a reference to it until it is done."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
@@ -213,9 +210,6 @@ class Deferred:
         self._callback = callback
         self._is_requested = False
 
-    def __repr__(self) -> str:
-        return f"<Deferred {'requested' if self._is_requested else 'not requested'}>"
-
     def request(self) -> None:
         """Call the function in the next iteration."""
         if not self._is_requested:
@@ -288,9 +282,6 @@ class DeadlineTimer:
         """When the timer fires. Stored here, because uvloop's timer handle cannot report the time after the timer has
         fired.
         """
-
-    def __repr__(self) -> str:
-        return f"<DeadlineTimer {'not set' if self._handle is None else f'at {self._due:.3f}'}>"
 
     def set(self, deadline: float | None) -> None:
         """Call the function at `deadline` (of the loop's clock) or earlier; None changes nothing."""

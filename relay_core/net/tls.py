@@ -74,10 +74,6 @@ class TlsMachine:
             self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname
         )
 
-    def __repr__(self) -> str:
-        closes = "".join(f" close-{what}" for what in ("sent", "received") if getattr(self, f"close_{what}"))
-        return f"<TlsMachine {'open' if self.is_open else 'handshake'}{closes}>"
-
     @property
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate (DER), if it has sent one."""
@@ -178,9 +174,6 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         """True if the protocol above has paused reading."""
         self._is_waiting_for_others = False
         """True until other connections have had their turn."""
-
-    def __repr__(self) -> str:
-        return f"<TlsTransport {self._machine!r}{' closing' if self._is_closing else ''}>"
 
     @property
     def peer_certificate(self) -> bytes | None:

@@ -111,9 +111,6 @@ class FrameDecoder:
         self._wanted = HEADER_SIZE
         """Length that `_partial` must reach: first that of the header, then that of the frame."""
 
-    def __repr__(self) -> str:
-        return f"<FrameDecoder {len(self._partial)} of {self._wanted}>"
-
     def feed(self, data: Buffer) -> Iterator[Frame]:
         """Yield the frames that `data` completes. No reference to `data` is kept.
 

@@ -111,9 +111,6 @@ class FirstFrame:
     def __init__(self) -> None:
         self._buffer = b""
 
-    def __repr__(self) -> str:
-        return f"<FirstFrame {len(self._buffer)} bytes>"
-
     @property
     def empty(self) -> bool:
         """True if no bytes have been received."""
@@ -135,9 +132,6 @@ class ClientHandshake:
     def __init__(self, attempt: _Attempt) -> None:
         self._attempt = attempt
         self._first = FirstFrame()
-
-    def __repr__(self) -> str:
-        return f"<ClientHandshake {self._attempt!r} {self._first!r}>"
 
     @classmethod
     def hello(cls, settings: Settings, info: JsonObject | None = None) -> ClientHandshake:
@@ -196,9 +190,6 @@ class _Hello:
         self.request = Greeting(settings.limits, info).encode()
         self._settings = settings
 
-    def __repr__(self) -> str:
-        return "hello"
-
     def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.WELCOME)
         welcome = Welcome.decode(frame.payload)
@@ -229,9 +220,6 @@ class _Resume:
             session.secret, session.id, epoch=session.next_epoch(), received=session.received, nonce=nonce
         )
         self.request = self._resume.encode()
-
-    def __repr__(self) -> str:
-        return f"resume epoch={self._resume.epoch}"
 
     def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.RESUMED)

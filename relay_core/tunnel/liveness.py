@@ -41,9 +41,6 @@ class Liveness:
         self._nonce = 0
         self._sent_at = now
 
-    def __repr__(self) -> str:
-        return f"<Liveness last_received={self._last_received:.3f} probe_until={self._probe_until}>"
-
     @property
     def deadline(self) -> float:
         """Time of the next call of `check`."""

@@ -53,9 +53,6 @@ class ReplayBuffer:
         self._to_resend: deque[SentFrame] = deque()
         """The frames of `_kept` that have not been sent on the current transport."""
 
-    def __repr__(self) -> str:
-        return f"<ReplayBuffer {self.acked}..{self.last_sent} {self.size} bytes>"
-
     def add(self, kind: int, stream: int, payload: Buffer) -> SentFrame:
         """Assign the next sequence number to a frame, and keep the frame until it is acknowledged."""
         self.last_sent += 1
@@ -114,9 +111,6 @@ class Receipts:
         self._settings = settings
         self._bytes = 0
         self._acked = 0
-
-    def __repr__(self) -> str:
-        return f"<Receipts {self._acked}..{self.received} {self._bytes} bytes>"
 
     @property
     def pending(self) -> bool:
@@ -216,9 +210,6 @@ class InFlight:
         self._sample: tuple[int, float, int] | None = None
         """Sequence number of the frame that is being measured, time at which it was sent, and bytes in flight at that
         time."""
-
-    def __repr__(self) -> str:
-        return f"<InFlight {self.limit} bytes, {1000 * self._delay:.1f} ms>"
 
     @property
     def is_short(self) -> bool:
@@ -324,10 +315,6 @@ class Scheduler:
         self._framed: list[Stream] = []
         self._goaway: bytes | None = None
         self._goaway_seq: int | None = None
-
-    def __repr__(self) -> str:
-        ready = len(self._first) + len(self._ready)
-        return f"<Scheduler control={len(self._control)} credit={len(self._credit)} ready={ready}>"
 
     @property
     def control_full(self) -> bool:

@@ -96,13 +96,6 @@ class Session:
             frames.STATUS: self._on_status,
         }
 
-    def __repr__(self) -> str:
-        state = self.over.reason.name.lower() if self.over else "attached" if self.attached else "detached"
-        return (
-            f"<Session {self.role.value} {self.id.hex()[:8]} {state} epoch={self.epoch} "
-            f"streams={len(self.streams)} received={self._receipts.received} {self._scheduler.replay!r}>"
-        )
-
     # --- transports -------------------------------------------------------------------------------------------
 
     @property

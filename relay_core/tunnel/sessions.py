@@ -63,10 +63,6 @@ class SessionTable:
         self._replaced: deque[bytes] = deque(maxlen=MAX_REPLACED)
         """Ids of sessions that ended to make room for another client."""
 
-    def __repr__(self) -> str:
-        attached = sum(session.attached for session in self)
-        return f"<SessionTable {attached} attached of {len(self)} refused={self.counters.total()}>"
-
     def __len__(self) -> int:
         return len(self._sessions)
 
@@ -162,9 +158,6 @@ class AgentHandshake:
         self._table = table
         self._entropy = entropy
         self._first = FirstFrame()
-
-    def __repr__(self) -> str:
-        return f"<AgentHandshake {self._first!r}>"
 
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
         """Process received bytes; return None until the first frame is complete."""

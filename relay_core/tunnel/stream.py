@@ -151,14 +151,6 @@ class Stream:
         self._return_size = window / 2
         self._queue_limit = queue_limit
 
-    def __repr__(self) -> str:
-        sending = "ended" if self.eof_sent else "ending" if self.eof_queued else "open"
-        receiving = "ended" if self.eof_received else "open"
-        return (
-            f"<Stream {self.id} sending={sending} receiving={receiving} "
-            f"credit={self.credit} queued={self.queue.size} unread={self.unread}>"
-        )
-
     @property
     def writable(self) -> int:
         """Number of bytes that `write` accepts now."""

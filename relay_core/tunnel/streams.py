@@ -42,9 +42,6 @@ class StreamTable:
     def __len__(self) -> int:
         return len(self._live)
 
-    def __repr__(self) -> str:
-        return f"<StreamTable {len(self._live)} live, {self._incoming} of them incoming>"
-
     def get(self, stream_id: int) -> Stream | None:
         """Return a live stream, or None if it is closed.
 
@@ -169,9 +166,6 @@ class Streams:
 
     def __len__(self) -> int:
         return len(self._table)
-
-    def __repr__(self) -> str:
-        return f"<Streams {len(self._table)} live{' closed' if self.closed else ''}>"
 
     # --- operations of the owner ----------------------------------------------------------------------------------
 

@@ -119,9 +119,6 @@ class FrameDecoder:
         self._fin = False
         self._mask = b""  # rotated so that its first byte applies to the next payload byte; empty for a server's frames
 
-    def __repr__(self) -> str:
-        return f"<FrameDecoder {'finished' if self._finished else f'{self._remaining} bytes of payload missing'}>"
-
     def feed(self, data: bytes | memoryview) -> list[Event]:
         """Return the events that `data` completes; they own their bytes, so the caller may overwrite `data` later."""
         if self._finished:  # after a Close the peer must not send anything (section 5.5.1)

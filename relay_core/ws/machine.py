@@ -93,10 +93,6 @@ class WebSocketMachine:
         self._pong_pending: bytes | None = None
         """Payload of the pong to send."""
 
-    def __repr__(self) -> str:
-        closes = "".join(f" close-{what}" for what in ("sent", "received") if getattr(self, f"close_{what}"))
-        return f"<WebSocketMachine {'dead' if self.is_dead else 'closing' if closes else 'open'}{closes}>"
-
     def receive_data(self, data: bytes | memoryview, now: float) -> Received:
         """Decode bytes from the peer; call `data_to_send` after that. The caller may overwrite `data` later."""
         self._received_at = self._silent_since = now  # any data proves that the peer is alive, so pongs are ignored

@@ -63,9 +63,6 @@ class Unauthenticated:
     def __len__(self) -> int:
         return self._count
 
-    def __repr__(self) -> str:
-        return f"<Unauthenticated {self._count} of {self._total}, {len(self._places)} sources>"
-
     def add(self, source: str, drop: Callable[[], object]) -> Place:
         """Return a slot for a new connection, after dropping an old connection if all slots are taken."""
         if len(self._places.get(source, ())) >= self._per_source:
@@ -166,11 +163,6 @@ class Connection(asyncio.BufferedProtocol):
         self.remote: tuple[str, int] = ("", 0)
         self.reading_paused = False
         self.writing_paused = False
-
-    def __repr__(self) -> str:
-        state = "ended" if self._ended else "open"
-        paused = "".join(f" {what}-paused" for what in ("reading", "writing") if getattr(self, f"{what}_paused"))
-        return f"<Connection {self.remote[0]}:{self.remote[1]} {state}{paused}>"
 
     # Called by the handler:
 

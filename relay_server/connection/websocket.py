@@ -70,10 +70,6 @@ class WebSocket:
         self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)
         connection.handler = self
 
-    def __repr__(self) -> str:
-        closes = "".join(f" close-{what}" for what in ("sent", "received") if getattr(self, f"close_{what}"))
-        return f"<WebSocket {self.connection!r}{closes}>"
-
     # Called by the owner:
 
     @property

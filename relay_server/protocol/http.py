@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import formatdate
 
 import h11
@@ -35,16 +35,13 @@ class RequestHead:
     """A request without its body."""
 
     method: str
-    target: str
+    target: str = field(repr=False)
     """Path and query, as received."""
-    headers: tuple[tuple[str, str], ...]
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
     """In order, with names as received and values decoded as latin-1."""
     content_length: int | None = 0
     """Length of the body; None if it is chunked."""
     http_version: str = "1.1"
-
-    def __repr__(self) -> str:
-        return f"<RequestHead {self.method}>"  # target and headers may contain tokens
 
     @property
     def has_body(self) -> bool:

@@ -81,9 +81,6 @@ class ControlChannel:
         self._expires_at = grant.expires_at
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def __repr__(self) -> str:
-        return f"<ControlChannel {self.hybrid_connection.path} {self.id} {'ended' if self._is_ended else 'open'}>"
-
     @property
     def remote(self) -> tuple[str, int]:
         """The listener's address and port."""

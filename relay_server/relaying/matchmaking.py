@@ -48,10 +48,6 @@ class Registry(Generic[L]):
         """Listeners by lower-case path, including those of hybrid connections that have been removed."""
         self.replace_connections(connections)
 
-    def __repr__(self) -> str:
-        counts = {item.path: len(self._listeners[item.path.lower()]) for item in self._connections.values()}
-        return f"<Registry {counts}>"
-
     def replace_connections(self, connections: Iterable[HybridConnection]) -> None:
         """Replace the hybrid connections; listeners stay with the hybrid connection of the same path."""
         self._connections = {tuple(item.path.lower().split("/")): item for item in connections}

@@ -362,12 +362,6 @@ async def test_an_abort_is_not_taken_for_an_end(relay: LocalRelay) -> None:
     assert caught.value.code == 1006
 
 
-async def test_repr_is_a_state_description(relay: LocalRelay) -> None:
-    """A listener's repr shows its state."""
-    async with listening(relay) as listener:
-        assert f"<HybridConnectionListener sb://localhost:{relay.server.port}/myhc listening>" == repr(listener)
-
-
 async def until_found(relay: LocalRelay, listener: HybridConnectionListener) -> None:
     """Connect until the relay finds the listener again."""
     sender, receiver = await until_met(relay, listener)

@@ -87,7 +87,6 @@ async def test_a_request_has_method_path_query_headers_and_address(relay: LocalR
     assert ("1", None) == (request.header("x-app"), request.header("ServiceBusAuthorization"))
     assert request.remote_endpoint is not None
     assert "127.0.0.1" == request.remote_endpoint.address
-    assert f"<HttpRequest {request.id} PUT>" == repr(request)
 
 
 @pytest.mark.parametrize("size", [0, 1, 64 * KIB, 64 * KIB + 1, 3 * KIB * KIB])

@@ -36,9 +36,6 @@ class HttpRequest:
         self._message = message
         self._body = body
 
-    def __repr__(self) -> str:
-        return f"<HttpRequest {self.id} {self.method}>"  # target and headers may contain secrets
-
     @property
     def id(self) -> str:
         """The relay's tracking id, `GUID_Gn`."""

@@ -45,9 +45,6 @@ class Offer:
         self._endpoint = endpoint
         self._tls = tls
 
-    def __repr__(self) -> str:
-        return f"<Offer {self.id} on {self._endpoint.path}>"
-
     @property
     def id(self) -> str:
         """The relay's tracking id, `GUID_Gn`."""
@@ -174,9 +171,6 @@ class HybridConnectionListener:
         self._tasks = TaskSet()
         self._http = HttpService(handler, tls=self._tls, tasks=self._tasks)
         self._runner: asyncio.Task[None] | None = None
-
-    def __repr__(self) -> str:
-        return f"<HybridConnectionListener {self.endpoint} {self._machine.state.value}>"
 
     @property
     def state(self) -> ListenerState:

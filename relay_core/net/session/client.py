@@ -155,9 +155,6 @@ class ClientTunnel:
         """Value of `received` in the session when the last transport ended."""
         self._tasks = TaskSet()
 
-    def __repr__(self) -> str:
-        return f"<ClientTunnel {self.status.state.value} {self._session!r}>"
-
     @staticmethod
     async def begin(
         websocket: WebSocket, identity: TunnelIdentity | None, *, settings: Settings, info: Mapping[str, object]

@@ -198,9 +198,6 @@ class SessionDriver:
         self._timer = DeadlineTimer(self._tick)
         self._timer.set(self.session.next_deadline())
 
-    def __repr__(self) -> str:
-        return f"<SessionDriver {self.session!r}>"
-
     @property
     def streams(self) -> int:
         """Number of streams in use."""

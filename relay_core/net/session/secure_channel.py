@@ -79,9 +79,6 @@ class TunnelIdentity:
         """DER; the only certificate that is accepted."""
         self.context = _context(role, key, self.certificate, self.peer_certificate)
 
-    def __repr__(self) -> str:
-        return f"<TunnelIdentity {self.role.value}>"
-
 
 def _derive_key(tunnel_key: bytes, role: Role) -> Ed25519PrivateKey:
     info = _INFO + role.value.encode()
@@ -205,9 +202,6 @@ class SecureChannel:
         """True if the peer has sent application data, and so has accepted this side's certificate."""
         if identity.role is Role.CLIENT:
             self._do_handshake()
-
-    def __repr__(self) -> str:
-        return f"<SecureChannel {self._identity.role.value} {self.state.value}>"
 
     @property
     def is_closed(self) -> bool:

@@ -118,10 +118,6 @@ class SessionStream:
         self._flushed = asyncio.Event()
         """Set when nothing is unsent."""
 
-    def __repr__(self) -> str:
-        state = "broken" if self._broken else "closed" if self._closed else "open"
-        return f"<SessionStream {self.id} {state} waiting={sum(map(len, self._received))}>"
-
     # Pushing:
 
     def deliver_to(self, handler: PeerHandler) -> None:

@@ -107,10 +107,6 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._gone = asyncio.Event()
 
-    def __repr__(self) -> str:
-        state = "gone" if self._gone.is_set() else "ended" if self._eof_received else "open"
-        return f"<LocalEndpoint {state} unread={self._unread_size}{' paused' if self._reading_paused else ''}>"
-
     # Called by the owner:
 
     @property

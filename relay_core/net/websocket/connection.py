@@ -84,10 +84,6 @@ class WebSocket(asyncio.BufferedProtocol):
         if transport.is_closing():  # closed before `set_protocol`: asyncio will not call this
             self.connection_lost(None)
 
-    def __repr__(self) -> str:
-        closing = self._machine.close_sent or self._machine.close_received
-        return f"<WebSocket {'closed' if self._gone.is_set() else 'closing' if closing else 'open'}>"
-
     # Called by the owner:
 
     async def receive(self, *, limit: int = MAX_MESSAGE) -> str | bytes:

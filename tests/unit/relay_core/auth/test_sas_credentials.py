@@ -63,9 +63,9 @@ def test_the_string_decides(fields: str, kind: type) -> None:
     assert kind is type(credential_from_connection_string(parsed))
 
 
-def test_repr_shows_the_rule_only() -> None:
-    """A credential's repr names its rule and not its key."""
-    assert repr(SasKeyCredential("send", secrets.new_key())) == "<SasKeyCredential rule='send'>"
+def test_text_shows_the_rule_only() -> None:
+    """A credential's text names its rule and not its key."""
+    assert str(SasKeyCredential("send", secrets.new_key())) == "key of rule 'send'"
 
 
 async def test_each_hybrid_connection_of_a_family_has_its_key() -> None:

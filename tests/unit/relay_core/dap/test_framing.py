@@ -93,11 +93,3 @@ def test_end_inside_a_message(part):
     decoder.receive_data(encode({"type": "event"})[:part])
     with pytest.raises(ProtocolError, match="closed in the middle of a Debug Adapter Protocol message"):
         decoder.receive_eof()
-
-
-def test_repr():
-    """`repr` shows the state in one line."""
-    decoder = MessageDecoder()
-    assert repr(decoder) == "<MessageDecoder 0 bytes buffered, expecting a header>"
-    decoder.receive_data(b"Content-Length: 10\r\n\r\n{")
-    assert repr(decoder) == "<MessageDecoder 1 bytes buffered, expecting a body of 10 bytes>"

@@ -87,7 +87,7 @@ def test_health_starts_over() -> None:
     for _ in range(9):
         backoff.next_delay()
     assert backoff.next_delay(lived=HEALTHY_AFTER) == 0.0
-    assert repr(backoff) == "<Backoff failures=1>"
+    assert backoff.failures == 1
 
 
 @given(st.lists(st.floats(0, 60), min_size=1, max_size=500))
@@ -106,7 +106,6 @@ def test_a_budget_refills() -> None:
     while budget.take(0.0):
         pass
     assert [True, False] == [budget.take(1.01 / BUDGET_RATE), budget.take(1.01 / BUDGET_RATE)]
-    assert "<AttemptBudget 0.0 of 24>" == repr(budget)
     assert [True] * int(BUDGET_BURST) + [False] == [budget.take(60.0) for _ in range(int(BUDGET_BURST) + 1)]
 
 

@@ -50,11 +50,3 @@ def test_what_the_user_reads() -> None:
     assert expected == end.sentence
     assert REFUSED.hint == end.hint
     assert (401, 401) == (now.status, end.status)
-
-
-def test_repr_is_its_state() -> None:
-    """The repr is a one-line state description."""
-    grace = NewRoleGrace(300.0)
-    assert "<NewRoleGrace 300 s idle>" == repr(grace)
-    grace.allows_retry(now=0.0)
-    assert "<NewRoleGrace 300 s retrying>" == repr(grace)

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -95,9 +96,12 @@ def test_any_text_gives_a_value_or_a_configuration_error(text: str) -> None:
 
 
 def test_repr_shows_no_secret() -> None:
-    """The repr shows how it authenticates, without the key or the tunnel key."""
-    parsed = ConnectionString.parse(f"{FULL};TunnelKey={TUNNEL_KEY}")
-    assert "<ConnectionString contoso.servicebus.windows.net:443/myhc auth=key, tunnel key>" == repr(parsed)
+    """The repr shows address and rule, without keys, signature or tunnel key."""
+    given = ConnectionString.parse(f"{FULL};TunnelKey={TUNNEL_KEY}")
+    parsed = replace(given, signature="SharedAccessSignature sr=secret", family_keys=("secret",))
+    assert "host='contoso.servicebus.windows.net', port=443, entity_path='myhc', key_name=" in repr(parsed)
+    for secret in ("secret", KEY, repr(parsed.tunnel_key)):
+        assert secret not in repr(parsed)
 
 
 def test_with_entity_names_the_hybrid_connection() -> None:

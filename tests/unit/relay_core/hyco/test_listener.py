@@ -231,10 +231,3 @@ def test_tokens_without_expiry_are_not_renewed() -> None:
     listener = machine()
     listener.opened(now=0.0, token_lifetime=None)
     assert listener.renew_at is None
-
-
-def test_repr_is_its_state() -> None:
-    """The repr is a one-line state description."""
-    listener = machine()
-    listener.failed(RelayUnreachable("down"), now=0.0)
-    assert "<ListenerStateMachine waiting failures=1>" == repr(listener)

@@ -181,11 +181,3 @@ def test_an_agent_of_another_age_is_recognised():
     greeting = Greeting(Limits(), version=VERSION + 9, min_version=VERSION + 1)
     outcome = handshake.receive_data(Welcome(b"i" * 16, b"s" * 32, greeting).encode(), 0.0)
     assert outcome == NotAttached(Refusal.VERSION, f"the agent uses protocol version {VERSION + 9}")
-
-
-def test_a_handshake_describes_itself_in_one_line(link):
-    """repr() shows what was asked and how much of the answer has come."""
-    handshake = ClientHandshake.resume(link.client.session, NONCE)
-    handshake.receive_data(Refused(Refusal.BUSY, "").encode()[:5], link.now)
-    assert repr(handshake) == "<ClientHandshake resume epoch=2 <FirstFrame 5 bytes>>"
-    assert repr(ClientHandshake.hello(Settings())) == "<ClientHandshake hello <FirstFrame 0 bytes>>"

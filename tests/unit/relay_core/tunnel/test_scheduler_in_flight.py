@@ -97,9 +97,9 @@ def test_little_data_is_not_measured():
     assert 0 == in_flight.limit
 
 
-def test_repr():
-    """Limit and delay are shown."""
+def test_the_first_measurement_doubles_what_was_in_flight():
+    """The queue of the path was empty until then."""
     in_flight = InFlight()
     in_flight.sent(1, MIB, 1.0)
     in_flight.acknowledged(1, 1.25)
-    assert repr(in_flight) == "<InFlight 2097152 bytes, 250.0 ms>"
+    assert in_flight.limit == 2 * MIB

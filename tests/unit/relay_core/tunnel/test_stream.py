@@ -156,9 +156,10 @@ def test_more_than_was_received_cannot_be_consumed():
         stream.consumed(11)
 
 
-def test_a_stream_describes_itself_in_one_line():
-    """repr() shows both directions, credit and what waits."""
+def test_the_end_of_a_stream_waits_behind_its_data():
+    """Queued data uses up credit, and EOF is sent after it."""
     stream = a_stream()
     stream.write(b"abc")
     stream.end()
-    assert repr(stream) == "<Stream 1 sending=ending receiving=open credit=97 queued=3 unread=0>"
+    assert (stream.eof_queued, stream.eof_sent, stream.eof_received) == (True, False, False)
+    assert (stream.credit, stream.queue.size, stream.unread) == (97, 3, 0)

@@ -220,10 +220,3 @@ def test_unmasking_is_exclusive_or(payload, mask):
     from relay_core.ws.frames import apply_mask
 
     assert masked(payload, mask) == apply_mask(payload, mask)
-
-
-def test_repr_shows_what_is_to_come():
-    """The repr of a decoder inside a frame shows how much is missing."""
-    decoder = FrameDecoder()
-    decoder.feed(frame(BINARY, b"x" * 100)[:50])
-    assert "<FrameDecoder 56 bytes of payload missing>" == repr(decoder)

@@ -133,14 +133,6 @@ def test_a_peer_has_so_long_to_end_the_connection():
     assert machine.is_dead
 
 
-def test_repr():
-    """The repr shows which Close frames were sent and received."""
-    machine = server()
-    assert repr(machine) == "<WebSocketMachine open>"
-    machine.send_close(b"", 0.0)
-    assert repr(machine) == "<WebSocketMachine closing close-sent>"
-
-
 def test_a_message_of_a_client_may_be_sent_in_parts():
     """Each part is a frame, and only the last one ends the message; nothing follows a Close."""
     machine, relay = client(), server()

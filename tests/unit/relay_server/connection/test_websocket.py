@@ -94,9 +94,9 @@ async def test_a_peer_that_is_held_up_by_us_is_not_judged():
     assert encode_frame(PING, b"") == connection.written[0]
 
 
-async def test_repr_shows_the_state():
-    """Closes that happened are named."""
+async def test_a_close_ends_one_direction():
+    """A Close that was sent leaves the other direction open."""
     websocket = make()[2]
     websocket.send_close(b"")
-    assert repr(websocket).endswith(" close-sent>")
+    assert (True, False) == (websocket.close_sent, websocket.close_received)
     websocket.lost()

@@ -224,7 +224,7 @@ def test_answers_that_have_no_body_announce_none(status):
 
 def test_repr_shows_no_target():
     """A request's representation holds neither its URL nor its headers: both may carry tokens."""
-    assert "<RequestHead GET>" == repr(HEAD)
+    assert "RequestHead(method='GET', content_length=0, http_version='1.1')" == repr(HEAD)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=5), st.integers(1, 30), st.booleans())

@@ -70,8 +70,3 @@ def test_a_listener_has_room_in_place_of_its_own_channel():
     full = registry(other, old, new, max_listeners=3)
     assert old is full.check_room(A, "Same")
     assert registry(old, max_listeners=2).check_room(A, "same") is None
-
-
-def test_repr_counts_listeners():
-    """The state is one line."""
-    assert "<Registry {'a': 1, 'a/b': 0, 'Mixed/Case': 0}>" == repr(registry(Listener("x")))
