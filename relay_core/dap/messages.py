@@ -86,28 +86,11 @@ def parse(body: bytes) -> Message:
 
 
 @overload
-def parse_as(body: bytes, kind: Literal["request"]) -> Request | None: ...
-@overload
-def parse_as(body: bytes, kind: Literal["response"]) -> Response | None: ...
-@overload
-def parse_as(body: bytes, kind: Literal["event"]) -> Event | None: ...
-def parse_as(body: bytes, kind: Kind) -> Request | Response | Event | None:
-    """Return the message in `body`, or None if it is of another type or lacks a required field."""
-    try:
-        message = parse(body)
-    except ProtocolError:
-        return None
-    return message if is_message(message, kind) else None
-
-
-@overload
 def is_message(found: object, kind: Literal["request"]) -> TypeGuard[Request]: ...
 @overload
 def is_message(found: object, kind: Literal["response"]) -> TypeGuard[Response]: ...
 @overload
 def is_message(found: object, kind: Literal["event"]) -> TypeGuard[Event]: ...
-@overload
-def is_message(found: object, kind: Kind) -> TypeGuard[Request | Response | Event]: ...
 def is_message(found: object, kind: Kind) -> bool:
     """True if decoded JSON is a message of that type with its required fields."""
     if not isinstance(found, dict) or found.get("type") != kind:

@@ -238,33 +238,34 @@ WITHIN = 3.0
 """Timeout in seconds; a private endpoint is in this machine's network or in a peered one."""
 
 
-async def check_private_endpoint(
-    addresses: Sequence[str], *, listens: bool, ports: Sequence[int] = RENDEZVOUS_PORTS, within: float = WITHIN
-) -> str:
+async def check_private_endpoint(addresses: Sequence[str], *, listens: bool) -> str:
     """Return the finding: the private address of the namespace or, for a listener, that its rendezvous ports answer.
 
     Args:
         addresses: The relay's addresses; none behind a proxy.
         listens: Whether this side is a listener, which needs the ports.
-        ports: Ports to try.
-        within: Seconds for each; they are tried at the same time.
 
     Raises:
         Skipped: The relay has no private address here.
         RelayUnreachable: No port answered.
     """
-    private = next((each for each in addresses if _is_private(each)), None)
+    private = next((each for each in addresses if ipaddress.ip_address(each.partition("%")[0]).is_private), None)
     if private is None:
         raise Skipped("the relay has a public address" if addresses else "the proxy resolves the name")
     if ipaddress.ip_address(private).is_loopback:
         raise Skipped(f"{private} is an address of this machine")
     if not listens:
         return f"the relay has the private address {private}"
-    return await check_ports(private, ports, within=within)
+    return await check_ports(private, RENDEZVOUS_PORTS, within=WITHIN)
 
 
 async def check_ports(address: str, ports: Sequence[int], *, within: float) -> str:
     """Return the finding that an address answers on at least one port, with a connection or a refusal.
+
+    Args:
+        address: A private address of the relay.
+        ports: Ports to try.
+        within: Seconds for each; they are tried at the same time.
 
     Raises:
         RelayUnreachable: No port answered.
@@ -276,7 +277,3 @@ async def check_ports(address: str, ports: Sequence[int], *, within: float) -> s
             hint="allow outbound TCP 9400-9599 from this subnet to the private endpoint, in addition to 443",
         )
     return f"the private endpoint {address} answers on the rendezvous ports"
-
-
-def _is_private(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_private

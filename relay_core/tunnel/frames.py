@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_OPEN_METADATA, MAX_TARGET_NAME, MAX_TEXT
-from relay_core.tunnel.outcomes import Breach, ProtocolBreach, ResetCode
+from relay_core.tunnel.outcomes import Breach, ProtocolBreach
 
 # Frame encoding: a fixed header of 20 bytes and a payload.
 #
@@ -213,12 +213,6 @@ def decode_code(payload: bytes) -> tuple[int, str]:
     (code,) = unpack(_CODE, payload, 0)
     # Truncation may have split a character, which must not invalidate the frame, because the text is only for people.
     return code, payload[_CODE.size : _CODE.size + MAX_TEXT].decode(errors="ignore")
-
-
-def decode_reset(payload: bytes) -> tuple[ResetCode, str]:
-    """Decode a RST payload; raises the same error as `decode_code`."""
-    code, text = decode_code(payload)
-    return ResetCode(code), text
 
 
 def encode_u32(value: int) -> bytes:

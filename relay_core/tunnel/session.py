@@ -20,13 +20,7 @@ from collections.abc import Callable
 from relay_core.tunnel import frames
 from relay_core.tunnel.events import Event, RoundTrip, SessionOver, StatusReceived, TransportDead
 from relay_core.tunnel.frames import HEADER_SIZE, IGNORABLE, Buffer, Frame, FrameDecoder, JsonObject, encode_frame
-from relay_core.tunnel.limits import (
-    KIB,
-    MAX_CONTROL_PAYLOAD,
-    MAX_REPEATED_BREACHES,
-    UNCONFIRMED_GRACE,
-    Settings,
-)
+from relay_core.tunnel.limits import KIB, MAX_CONTROL_PAYLOAD, MAX_REPEATED_BREACHES, UNCONFIRMED_GRACE, Settings
 from relay_core.tunnel.liveness import Liveness
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach, Refusal, ResetCode, Role
@@ -62,7 +56,7 @@ class Session:
         self.counters: Counter[Breach | ResetCode] = Counter()
         """Number of protocol violations by the peer, and of streams refused to it, by kind."""
         self._settings = settings
-        self._transport = 0
+        self.transport_epoch = 0
         """Epoch of the transport that was attached last; 0 before the first one."""
         self._decoder = FrameDecoder(settings.limits.max_payload)
         self._liveness = Liveness(settings, now)
@@ -108,11 +102,6 @@ class Session:
         """Bytes, frame headers included, that the peer has not acknowledged and that a resume would send again."""
         return self._scheduler.replay.size
 
-    @property
-    def transport_epoch(self) -> int:
-        """Epoch of the transport that was attached last; 0 before the first one."""
-        return self._transport
-
     def next_epoch(self) -> int:
         """Return the number for a new attempt to attach a transport."""
         self.epoch += 1
@@ -137,10 +126,10 @@ class Session:
             now: Monotonic seconds.
         """
         if self.attached:
-            self._emit(TransportDead(self._transport, Death.SUPERSEDED, ""))
-        if self._transport:
+            self._emit(TransportDead(self.transport_epoch, Death.SUPERSEDED, ""))
+        if self.transport_epoch:
             self._confirmed = True  # only a client that has received WELCOME can resume
-        self.attached, self._transport = True, epoch
+        self.attached, self.transport_epoch = True, epoch
         self.epoch = max(self.epoch, epoch)
         # The previous transport may have ended inside a frame; the peer resends that frame from its start.
         self._decoder = FrameDecoder(self._settings.limits.max_payload)
@@ -334,7 +323,7 @@ class Session:
 
     def _give_up(self, death: Death, text: str, now: float) -> None:
         self._detach(now)
-        self._emit(TransportDead(self._transport, death, text))
+        self._emit(TransportDead(self.transport_epoch, death, text))
 
     def _detach(self, now: float) -> None:
         self.attached = False
@@ -351,7 +340,7 @@ class Session:
             self._emit(self.over)
 
     def _is_attached(self, epoch: int) -> bool:
-        return self.attached and epoch == self._transport
+        return self.attached and epoch == self.transport_epoch
 
     def _grace(self) -> float:
         # Otherwise each lost WELCOME would occupy one of the agent's sessions for the whole grace period.

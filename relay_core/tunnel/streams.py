@@ -333,11 +333,11 @@ class Streams:
 
     def _on_rst(self, frame: Frame, _now: float) -> None:
         # Never answered with a RST, because the peer has already removed the stream.
-        code, text = frames.decode_reset(frame.payload)
+        code, text = frames.decode_code(frame.payload)
         stream = self._table.get(frame.stream)
         if stream is not None:
             self._forget(stream)
-            self._emit(StreamReset(stream.id, code, text))
+            self._emit(StreamReset(stream.id, ResetCode(code), text))
 
     def _fault(self, stream: Stream, code: ResetCode, text: str) -> None:
         """Reset a stream whose rules the peer has violated; all other streams continue."""

@@ -18,13 +18,14 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.address import Endpoint, FamilyName
 from relay_core.hyco.connection_string import TUNNEL_KEY_BYTES
 from relay_server.config import certificates
 from relay_server.config.file import parse
-from relay_server.config.model import RelayConfig, is_loopback
+from relay_server.config.model import is_loopback
 
 _HEAD = """\
 # Created by `relay-server init`. This file contains keys; do not share it.
@@ -108,7 +109,8 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
             ignored.write_text("relay.toml\n*.connection\ntls/\n")
     except OSError as error:
         raise ConfigurationError(f"cannot write to {directory}: {error.strerror}") from error
-    return Provisioned(config_file, _make_certificates(config), tuple(files.values()))
+    ca_file = cast("Path", certificates.prepare(config.tls, config.hosts).ca)  # `_HEAD` names a directory for it
+    return Provisioned(config_file, ca_file, tuple(files.values()))
 
 
 def _siblings(path: str) -> list[str]:
@@ -116,13 +118,6 @@ def _siblings(path: str) -> list[str]:
     name = FamilyName.parse(path)
     # Without a size, the name is written as it was given, so that an invalid one is refused.
     return [path] if name.size is None else [one.path for one in Endpoint("", 0, name.path, name.size).siblings]
-
-
-def _make_certificates(config: RelayConfig) -> Path:
-    ca = certificates.prepare(config.tls, config.hosts).ca
-    if ca is None:
-        raise ConfigurationError("a certificate was supplied, so no CA is created")
-    return ca
 
 
 def _new_key() -> str:

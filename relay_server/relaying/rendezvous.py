@@ -82,11 +82,6 @@ class RelayedPair:
         self._ended = ended
         self._open = {self.sender, self.listener}
 
-    @property
-    def buffered(self) -> int:
-        """Bytes waiting in the relay for either side."""
-        return self.sender.connection.buffered + self.listener.connection.buffered
-
     def start(self, from_sender: bytes, from_listener: bytes) -> None:
         """Relay the bytes that were received before the 101 responses."""
         for websocket, early in ((self.sender, from_sender), (self.listener, from_listener)):

@@ -22,7 +22,6 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
@@ -49,31 +48,21 @@ from relay_core.tunnel.session import Session
 # Table of a session's open streams: passes the session's events to them, and their calls to the session.
 
 
-class SessionRunner(Protocol):
-    """The part of the session driver that `OpenStreams` calls after each call to the session."""
-
-    def follow_up(self) -> None:
-        """Dispatch events, send pending data, and set the timer."""
-
-    def send_soon(self) -> None:
-        """Send pending data."""
-
-
 class OpenStreams:
     """The streams of one session by number; a `StreamOwner` for them.
 
     Args:
         session: The session's state machine.
-        runner: Called after each call to the session.
+        driver: Called after each call to the session.
         now: The clock of the session.
         on_change: Called when the number of streams has changed.
     """
 
     def __init__(
-        self, session: Session, runner: SessionRunner, *, now: Callable[[], float], on_change: Callable[[], None]
+        self, session: Session, driver: SessionDriver, *, now: Callable[[], float], on_change: Callable[[], None]
     ) -> None:
         self._session = session
-        self._runner = runner
+        self._driver = driver
         self._now = now
         self._on_change = on_change
         self._streams: dict[int, SessionStream] = {}
@@ -120,19 +109,19 @@ class OpenStreams:
             ConnectionLost: the session no longer has this stream.
         """
         taken = self._session.streams.send(stream_id, data)
-        self._runner.follow_up()
+        self._driver.follow_up()
         return taken
 
     def send_eof(self, stream_id: int) -> None:
         """End a stream's sending direction; raises the same errors as `send`."""
         self._session.streams.send_eof(stream_id)
-        self._runner.follow_up()
+        self._driver.follow_up()
 
     def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
         """Reset a stream."""
         self.forget(stream_id)
         self._session.streams.reset(stream_id, code, text)
-        self._runner.follow_up()
+        self._driver.follow_up()
 
     def forget(self, stream_id: int) -> None:
         """Remove a stream after both directions have ended; its reader can still read the received bytes."""
@@ -143,7 +132,7 @@ class OpenStreams:
         """Return credit to the peer for bytes that were consumed."""
         # A credit frame is due only after a part of the window was consumed; no event can have followed.
         if self._session.streams.consumed(stream_id, size, self._now()):
-            self._runner.send_soon()
+            self._driver.send_soon()
 
 
 WRITE_SIZE = 128 * 1024

@@ -205,7 +205,7 @@ class SecureChannel:
 
     @property
     def is_closed(self) -> bool:
-        """Whether either side has ended the channel in an orderly way."""
+        """Whether a close_notify has ended the channel; without one, the end may be a truncation (RFC 8446, 6.1)."""
         return self.state is _CLOSED
 
     def data_to_send(self) -> bytes:
@@ -230,17 +230,6 @@ class SecureChannel:
         if self.state is _HANDSHAKE:
             self._do_handshake()
         return self._read() if self.state is _OPEN else b""
-
-    def feed_eof(self) -> None:
-        """Handle the end of the transport.
-
-        Raises:
-            ConnectionLost: the close_notify is missing, so data may have been truncated (RFC 8446, section 6.1).
-        """
-        if self.state is _OPEN or self.state is _HANDSHAKE:
-            during = " during the encryption handshake" if self.state is ChannelState.HANDSHAKE else ""
-            self.state = ChannelState.FAILED
-            raise ConnectionLost(f"the connection closed unexpectedly{during}")
 
     def seal(self, buffers: Iterable[Buffer]) -> bytes:
         """Encrypt buffers and return all bytes to send. The buffers are joined first to fill the TLS records.

@@ -2,7 +2,8 @@
 
 import pytest
 
-from relay_core.dap.messages import arguments_of, is_message, parse_as
+from relay_core.dap.messages import arguments_of, is_message, parse
+from relay_core.errors import ProtocolError
 
 REQUEST, RESPONSE, EVENT = (
     {"type": "request", "seq": 1, "command": "next"},
@@ -11,10 +12,11 @@ REQUEST, RESPONSE, EVENT = (
 )
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"type":"event"}', b"[" * 100_000])
-def test_invalid_requests(body):
-    """A body that is not a message of the requested type reads as None."""
-    assert parse_as(body, "request") is None
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"seq":1}', b"[" * 100_000])
+def test_invalid_bodies(body):
+    """A body that is not a JSON object with a type is a ProtocolError."""
+    with pytest.raises(ProtocolError, match="does not use the Debug Adapter Protocol"):
+        parse(body)
 
 
 @pytest.mark.parametrize("message", [REQUEST, RESPONSE, EVENT], ids=lambda message: message["type"])

@@ -33,7 +33,7 @@ def test_metadata_that_cannot_be_sent_is_refused_where_it_is_made(value):
         frames.encode_open(1, value)
 
 
-@pytest.mark.parametrize("decode", [frames.decode_open, frames.decode_reset, frames.decode_u32, frames.decode_u64])
+@pytest.mark.parametrize("decode", [frames.decode_open, frames.decode_code, frames.decode_u32, frames.decode_u64])
 @given(data=st.binary(max_size=80))
 def test_any_payload_is_a_value_or_malformed(decode, data):
     """Garbage is a breach and nothing else."""
@@ -56,8 +56,8 @@ def test_a_reset_keeps_its_code_and_the_beginning_of_its_sentence(code, text):
     """A long or unencodable sentence is cut or repaired and never a reason to fail."""
     payload = frames.encode_code(code, text)
     assert len(payload) <= 2 + MAX_TEXT
-    got_code, got_text = frames.decode_reset(payload)
-    assert got_code is code
+    got_code, got_text = frames.decode_code(payload)
+    assert ResetCode(got_code) is code
     assert text.encode(errors="replace").decode().startswith(got_text)
 
 

@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import ssl
 import tempfile
@@ -255,22 +256,14 @@ def test_ciphertext_of_another_transport_is_worthless():
 
 
 def test_a_close_notify_is_distinguished_from_a_truncation():
-    """After close() the peer's end is orderly; without it the end is a ConnectionLost."""
+    """Only close() closes the peer's end; what was cut off leaves it open."""
     client, agent = open_pair()
-    assert agent.feed(client.seal([b"last words"]) + client.close()) == b"last words"
+    last = client.seal([b"last words"])
+    assert agent.feed(last[:-1]) == b""
+    assert not agent.is_closed
+    assert agent.feed(last[-1:] + client.close()) == b"last words"
+    assert agent.is_closed
     assert agent.state is client.state is ChannelState.CLOSED
-    agent.feed_eof()
-    client, agent = open_pair()
-    with pytest.raises(ConnectionLost, match="closed unexpectedly"):
-        agent.feed_eof()
-    assert agent.state is ChannelState.FAILED
-
-
-def test_an_end_during_the_handshake():
-    """A cut is not a wrong key."""
-    client = SecureChannel(CLIENT)
-    with pytest.raises(ConnectionLost, match="during the encryption handshake"):
-        client.feed_eof()
 
 
 @pytest.mark.parametrize("end", ["before", "after"])
@@ -285,22 +278,19 @@ def test_nothing_is_sealed_outside_an_open_channel(end):
     assert client.state is (ChannelState.CLOSED if end == "after" else ChannelState.HANDSHAKE)
 
 
-def test_a_cut_at_any_byte_of_the_handshake_is_a_lost_connection():
+def test_a_cut_at_any_byte_of_the_handshake_leaves_it_incomplete():
     """An incomplete handshake is neither an open channel nor a wrong key."""
     client, agent = SecureChannel(CLIENT), SecureChannel(AGENT)
     first = client.data_to_send()
     for offset in range(len(first)):
         channel = SecureChannel(AGENT)
         channel.feed(first[:offset])
-        with pytest.raises(ConnectionLost):
-            channel.feed_eof()
+        assert channel.state is ChannelState.HANDSHAKE
     agent.feed(first)
     flight = agent.data_to_send()
     for offset in range(0, len(flight), 7):
         channel = SecureChannel(CLIENT)
         channel.data_to_send()
-        with pytest.raises(
-            (ConnectionLost, ProtocolError)
-        ):  # another client's flight: broken at the latest when complete
+        with contextlib.suppress(ProtocolError):  # another client's flight: broken at the latest when complete
             channel.feed(flight[:offset])
-            channel.feed_eof()
+        assert channel.state in {ChannelState.HANDSHAKE, ChannelState.FAILED}
