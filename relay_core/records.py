@@ -79,8 +79,8 @@ class _Field(NamedTuple):
     wire: Wire
 
 
-def as_is(value: str) -> str:
-    """Return a text unchanged."""
+def as_is(value: T) -> T:
+    """Return a value unchanged; as a `Clean`, for texts from this machine."""
     return value
 
 
@@ -122,7 +122,7 @@ def _built(kind: Any, value: Mapping[str, Any], clean: Clean) -> object:
 
 def fields_of(kind: Any) -> tuple[_Field, ...]:
     """Return how each field of a record is read and written."""
-    return _described(kind)
+    return _described(kind)  # mypy takes no class for hashable, which a cached function requires
 
 
 @functools.cache
@@ -138,11 +138,8 @@ def _described(kind: Any) -> tuple[_Field, ...]:
         defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING} | {
             field.name: field.default_factory() for field in fields if field.default_factory is not dataclasses.MISSING
         }
-    return tuple(_field(name, hints[name], defaults.get(name, MISSING)) for name in names if not _is_local(hints[name]))
-
-
-def _is_local(form: Any) -> bool:
-    return _wire_of(form).is_local
+    sent = (name for name in names if not _wire_of(hints[name]).is_local)
+    return tuple(_field(name, hints[name], defaults.get(name, MISSING)) for name in sent)
 
 
 def _wire_of(form: Any) -> Wire:
@@ -189,22 +186,14 @@ def _codec_of_container(kind: Any, wire: Wire) -> tuple[_Read, _Write]:
 
 def _codec_of_value(kind: Any, wire: Wire) -> tuple[_Read, _Write]:
     if kind is int:
-        return functools.partial(_read_count, MAX_COUNT if wire.most is None else wire.most), _same
+        return functools.partial(_read_count, MAX_COUNT if wire.most is None else wire.most), as_is
     if kind is float:
-        return _read_number, _same if wire.digits is None else functools.partial(_write_rounded, wire.digits)
+        return _read_number, as_is if wire.digits is None else functools.partial(round, ndigits=wire.digits)
     if kind in {str, bool}:
-        return _read_text if kind is str else _read_flag, _same
+        return _read_text if kind is str else _read_flag, as_is
     if issubclass(kind, enum.Enum):
         return functools.partial(_read_enum, kind), lambda value: value.value
     return functools.partial(_read_record, kind), _write_array if getattr(kind, "is_array", False) else encode
-
-
-def _same(value: object) -> object:
-    return value
-
-
-def _write_rounded(digits: int, value: float) -> float:
-    return round(value, digits)
 
 
 def _read_record(kind: type, value: object, clean: Clean) -> object:

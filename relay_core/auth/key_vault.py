@@ -140,7 +140,8 @@ class KeyVault:
 
     def _refused(self, error: HttpResponseError, name: str) -> RelayDebugError:
         """Return the error for a status other than 404; the vault's error code distinguishes several kinds of 403."""
-        status, code, identity = error.status_code, _inner_code(error), self._identity()
+        status, code, used = error.status_code, _inner_code(error), self._source.used
+        identity = used.label if used is not None else "this identity"
         if status == 401:
             return Unauthorized(
                 f"the Key Vault {self.host} refused the token of {identity} (401)",
@@ -206,9 +207,6 @@ class KeyVault:
             hint="check its name, HTTPS_PROXY and the network; a vault with a private endpoint can be reached only "
             "from its network, and a deleted vault cannot be reached at all",
         )
-
-    def _identity(self) -> str:
-        return self._source.used.label if self._source.used is not None else "this identity"
 
 
 class _Tokens:

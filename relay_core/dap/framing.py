@@ -75,7 +75,10 @@ class MessageDecoder:
             self._expected = self._next_length()
         if self._expected is None or len(self._buffer) < self._expected:
             return None
-        return self._take(self._expected)
+        body = bytes(self._buffer[: self._expected])
+        del self._buffer[: self._expected]
+        self._expected = None
+        return body
 
     def _next_length(self) -> int | None:
         found = find_body(self._buffer)
@@ -87,12 +90,6 @@ class MessageDecoder:
             raise ProtocolError(f"a message of {length} bytes exceeds the limit of {self._max_body}")
         del self._buffer[:start]
         return length
-
-    def _take(self, size: int) -> bytes:
-        taken = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        self._expected = None
-        return taken
 
 
 def find_body(data: bytearray) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay_core.access_settings import CA_FILE_VARIABLE, AccessSettings, Side
 from relay_core.auth import Access, EntraCredential, find_access
@@ -89,12 +89,7 @@ class Examination:
         return next((result.exit_code for result in self.results if result.status is Status.FAILED), 0)
 
     async def check(
-        self,
-        name: str,
-        run: Callable[[], Awaitable[str]],
-        *,
-        after: Sequence[str] = (),
-        limit: float | None = None,
+        self, name: str, run: Callable[[], Awaitable[str]], *, after: Sequence[str] = (), limit: float | None = None
     ) -> None:
         """Run a check and keep its result.
 
@@ -112,16 +107,8 @@ class Examination:
         result = await self._outcome(name, run, self._limit if limit is None else limit)
         if result.status is Status.FAILED:
             self._blocked.add(name)
-        self.results.append(
-            Result(
-                result.check,
-                result.status,
-                result.finding,
-                result.hint,
-                result.exit_code,
-                None if result.status is Status.SKIPPED else time.monotonic() - started,
-            )
-        )
+        seconds = None if result.status is Status.SKIPPED else time.monotonic() - started
+        self.results.append(replace(result, seconds=seconds))
 
     async def _outcome(self, name: str, run: Callable[[], Awaitable[str]], limit: float) -> Result:
         try:

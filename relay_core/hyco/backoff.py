@@ -175,7 +175,7 @@ def refused_for_now(error: RelayDebugError, until: str) -> Unauthorized:
     return Unauthorized(
         error.sentence,
         hint=f"a new role assignment takes up to 5 minutes to take effect; retrying until {until}",
-        status=_status(error),
+        status=getattr(error, "status", None),
     )
 
 
@@ -184,9 +184,5 @@ def refused_for_good(error: RelayDebugError) -> Unauthorized:
     return Unauthorized(
         f"{error.sentence}; still refused after 5 minutes, by which time a new role should have taken effect",
         hint=error.hint,
-        status=_status(error),
+        status=getattr(error, "status", None),
     )
-
-
-def _status(error: RelayDebugError) -> int | None:
-    return error.status if isinstance(error, Unauthorized) else None

@@ -104,13 +104,20 @@ class ListenerStateMachine:
         self.error = None
         self._has_listened = True
         self._opened_at = now
-        self._schedule_renewal(now, token_lifetime)
+        self.renewed(now=now, token_lifetime=token_lifetime)
 
     def renewed(self, *, now: float, token_lifetime: float | None) -> None:
-        """Record that a renewToken message was sent."""
-        # The relay confirms nothing: it does not respond to a valid token, and closes with code 1008 after an invalid
-        # one.
-        self._schedule_renewal(now, token_lifetime)
+        """Record that the relay was sent a new token, and schedule the renewal of that token.
+
+        The relay confirms nothing: it does not respond to a valid token, and closes with code 1008 after an invalid
+        one.
+        """
+        if token_lifetime is None:
+            self.renew_at = None
+            return
+        # The jitter only makes the renewal earlier: a later renewal would leave less time for retries.
+        share = RENEW_AT - RENEW_JITTER * self._random()
+        self.renew_at = now + max(MIN_RENEW_DELAY, token_lifetime * share)
 
     def failed(self, error: RelayDebugError, *, now: float, needed: bool = False) -> None:
         """Record a failed attempt or the loss of the control channel; the new state is WAITING or ENDED.
@@ -168,11 +175,3 @@ class ListenerStateMachine:
             return False
         self.error = refused_for_good(error)
         return True
-
-    def _schedule_renewal(self, now: float, token_lifetime: float | None) -> None:
-        if token_lifetime is None:
-            self.renew_at = None
-            return
-        # The jitter only makes the renewal earlier: a later renewal would leave less time for retries.
-        share = RENEW_AT - RENEW_JITTER * self._random()
-        self.renew_at = now + max(MIN_RENEW_DELAY, token_lifetime * share)

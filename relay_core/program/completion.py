@@ -9,6 +9,8 @@ import argparse
 import functools
 from collections.abc import Iterator
 
+from relay_core.program.parser import commands_of
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -63,7 +65,7 @@ complete -o bashdefault -o default -F {function} {program}
 
 def bash_script(parser: argparse.ArgumentParser) -> str:
     """Return the script for bash."""
-    commands = _commands(parser)
+    commands = commands_of(parser)
     parsers = {"": parser, **commands}
     values = [line for name, command in parsers.items() for line in _value_patterns(name, command)]
     words = [f"            '{name}') words='{' '.join(_words(command))}' ;;" for name, command in parsers.items()]
@@ -96,7 +98,7 @@ def zsh_script(parser: argparse.ArgumentParser) -> str:
 
 def fish_script(parser: argparse.ArgumentParser) -> str:
     """Return the script for fish."""
-    commands = _commands(parser)
+    commands = commands_of(parser)
     names = " ".join(commands)
     before = f"not __fish_seen_subcommand_from {names}"
     lines = [f"# fish completion for {parser.prog}"]
@@ -113,17 +115,8 @@ def fish_script(parser: argparse.ArgumentParser) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    return {
-        name: command
-        for action in parser._actions  # noqa: SLF001 - argparse has no public way to list options
-        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
-        for name, command in action.choices.items()
-    }
-
-
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    return [action for action in parser._actions if action.option_strings]  # noqa: SLF001 - as above
+    return [action for action in parser._actions if action.option_strings]  # noqa: SLF001 - as in `commands_of`
 
 
 def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -133,6 +126,6 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _positional_words(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for action in parser._actions:  # noqa: SLF001 - as above
+    for action in parser._actions:  # noqa: SLF001 - as in `commands_of`
         if not action.option_strings and action.choices:
             yield from map(str, action.choices)

@@ -62,7 +62,7 @@ class ProgramParser(argparse.ArgumentParser):
 
     def _unknown_options(self) -> Iterator[str]:
         """Yield the unknown long options of this parser's own part of the command line, also those with one dash."""
-        known, commands = self._option_string_actions, self._commands()
+        known, commands = self._option_string_actions, commands_of(self)
         for text in self._given:
             if text == "--" or text in commands:
                 return
@@ -71,19 +71,21 @@ class ProgramParser(argparse.ArgumentParser):
             if f"-{name}" in known or (text.startswith("--") and name not in known and not is_prefix):
                 yield text
 
-    def _commands(self) -> set[str]:
-        return {
-            name
-            for action in self._actions
-            if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
-            for name in action.choices
-        }
-
     def _no_such_option(self, text: str) -> str:
         option = text.partition("=")[0]
         similar = closest(option.lstrip("-"), [name[2:] for name in self._option_string_actions if name[:2] == "--"])
         hint = f"did you mean --{similar}?" if similar else f"run '{self.prog} --help' to list the options"
         return f"no such option: {option}. hint: {hint}"
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands by name."""
+    return {
+        name: command
+        for action in parser._actions  # noqa: SLF001 - argparse has no public way to list options
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
+        for name, command in action.choices.items()
+    }
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:

@@ -19,8 +19,8 @@ answering first, and the relay, which picks the listener, is such a party.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 from relay_core.tunnel import frames
 from relay_core.tunnel.frames import Frame, JsonObject, split_first
@@ -105,36 +105,19 @@ class NotAttached:
     """The REFUSED frame for the peer; empty on the client."""
 
 
-class FirstFrame:
-    """Collects the first frame of a transport from pieces of any size."""
+class ClientHandshake(ABC):
+    """The client's handshake on one transport; `hello` and `resume` make it for a new session and an existing one.
 
-    def __init__(self) -> None:
-        self._buffer = b""
+    Args:
+        request: This side's first frame.
+    """
 
-    @property
-    def empty(self) -> bool:
-        """True if no bytes have been received."""
-        return not self._buffer
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self._received = b""
 
-    def feed(self, data: bytes) -> tuple[Frame, bytes] | None:
-        """Return the frame and the bytes after it; None until it is complete.
-
-        Raises:
-            ProtocolBreach: The data does not start with a first frame.
-        """
-        self._buffer += data
-        return split_first(self._buffer)
-
-
-class ClientHandshake:
-    """The client's handshake on one transport, for a new session or an existing one."""
-
-    def __init__(self, attempt: _Attempt) -> None:
-        self._attempt = attempt
-        self._first = FirstFrame()
-
-    @classmethod
-    def hello(cls, settings: Settings, info: JsonObject | None = None) -> ClientHandshake:
+    @staticmethod
+    def hello(settings: Settings, info: JsonObject | None = None) -> ClientHandshake:
         """Return a handshake for a new session.
 
         Args:
@@ -144,53 +127,50 @@ class ClientHandshake:
         Raises:
             ValueError: `info` is not JSON or too long.
         """
-        return cls(_Hello(settings, info or {}))
+        return _Hello(settings, info or {})
 
-    @classmethod
-    def resume(cls, session: Session, nonce: bytes) -> ClientHandshake:
+    @staticmethod
+    def resume(session: Session, nonce: bytes) -> ClientHandshake:
         """Return a handshake that moves `session` to a new transport; the previous one may be lost or still work.
 
         Args:
             session: A session that is not over.
             nonce: 16 random bytes.
         """
-        return cls(_Resume(session, nonce))
+        return _Resume(session, nonce)
 
     def data_to_send(self) -> bytes:
         """Return this side's first frame."""
-        return self._attempt.request
+        return self._request
 
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
         """Process received bytes; return None until the response is complete."""
+        self._received += data
         try:
-            first = self._first.feed(data)
+            first = split_first(self._received)
             if first is None:
                 return None
             frame, trailing = first
             if frame.type == frames.REFUSED:
                 refused = Refused.decode(frame.payload)
-                return self._attempt.refused(refused.refusal, refused.text)
-            return self._attempt.answered(frame, trailing, now)
+                return self._refused(refused.refusal, refused.text)
+            return self._answered(frame, trailing, now)
         except ProtocolBreach as breach:
             return NotAttached(Refusal.MALFORMED, str(breach))
 
+    @abstractmethod
+    def _answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached: ...
 
-class _Attempt(Protocol):
-    """The part of the handshake that differs between a new session and a resume."""
-
-    request: bytes
-
-    def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached: ...
-
-    def refused(self, refusal: Refusal, text: str) -> NotAttached: ...
+    def _refused(self, refusal: Refusal, text: str) -> NotAttached:
+        return NotAttached(refusal, text)
 
 
-class _Hello:
+class _Hello(ClientHandshake):
     def __init__(self, settings: Settings, info: JsonObject) -> None:
-        self.request = Greeting(settings.limits, info).encode()
+        super().__init__(Greeting(settings.limits, info).encode())
         self._settings = settings
 
-    def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
+    def _answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.WELCOME)
         welcome = Welcome.decode(frame.payload)
         # The agent has accepted this side's version; check that this side supports the one that the agent has chosen.
@@ -209,19 +189,16 @@ class _Hello:
         session.attach(epoch, 0, now)
         return Attached(session, epoch, new=True, trailing=trailing)
 
-    def refused(self, refusal: Refusal, text: str) -> NotAttached:
-        return NotAttached(refusal, text)
 
-
-class _Resume:
+class _Resume(ClientHandshake):
     def __init__(self, session: Session, nonce: bytes) -> None:
         self._session = session
         self._resume = Resume.make(
             session.secret, session.id, epoch=session.next_epoch(), received=session.received, nonce=nonce
         )
-        self.request = self._resume.encode()
+        super().__init__(self._resume.encode())
 
-    def answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
+    def _answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         _expect(frame, frames.RESUMED)
         session, resumed = self._session, Resumed.decode(frame.payload)
         # Verified before the session changes, because an unverified response may come from anybody, even the relay.
@@ -233,12 +210,12 @@ class _Resume:
             return NotAttached(Refusal.STALE_EPOCH, "the session is over, or a newer attempt has been made")
         # Frames that were never sent cannot be resent. The two sides cannot agree again, so the session ends.
         if not session.can_resume(resumed.received):
-            return self.refused(Refusal.SEQ_GAP, "the agent acknowledged frames that were never sent")
+            return self._refused(Refusal.SEQ_GAP, "the agent acknowledged frames that were never sent")
         # Only now does the session leave its previous transport, which may have carried data until this moment.
         session.attach(resumed.epoch, resumed.received, now)
         return Attached(session, resumed.epoch, new=False, trailing=trailing)
 
-    def refused(self, refusal: Refusal, text: str) -> NotAttached:
+    def _refused(self, refusal: Refusal, text: str) -> NotAttached:
         self._session.resume_refused(refusal, text)
         return NotAttached(refusal, text)
 

@@ -31,8 +31,8 @@ from collections import Counter, deque
 from collections.abc import Iterator
 
 from relay_core.tunnel import frames
-from relay_core.tunnel.frames import Frame, JsonObject
-from relay_core.tunnel.handshake import Attached, FirstFrame, NotAttached
+from relay_core.tunnel.frames import Frame, JsonObject, split_first
+from relay_core.tunnel.handshake import Attached, NotAttached
 from relay_core.tunnel.limits import MIN_VERSION, REPLACE_IN_USE_AFTER, VERSION, Settings
 from relay_core.tunnel.messages import SECRET_SIZE, SESSION_ID_SIZE, Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import ProtocolBreach, Refusal, Role
@@ -157,15 +157,16 @@ class AgentHandshake:
             raise ValueError(f"{ENTROPY_SIZE} random bytes required")
         self._table = table
         self._entropy = entropy
-        self._first = FirstFrame()
+        self._received = b""
 
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
         """Process received bytes; return None until the first frame is complete."""
         # The client has a tunnel key and this agent has none, so the REFUSED frame must be sent unencrypted.
-        if data[:1] == bytes([TLS_HANDSHAKE]) and self._first.empty:
+        if data[:1] == bytes([TLS_HANDSHAKE]) and not self._received:
             return self._table.refuse(Refusal.KEY_MISMATCH, "the client has a tunnel key but the agent has none")
+        self._received += data
         try:
-            first = self._first.feed(data)
+            first = split_first(self._received)
             if first is None:
                 return None
             return self._decide(*first, now)

@@ -261,16 +261,8 @@ def encode_masked(opcode: int, payload: bytes | bytearray | memoryview, mask: by
         mask: 4 unpredictable bytes. RFC 6455 section 10.3 explains why: proxies must not see bytes that a script chose.
         fin: False if more frames of the same message follow.
     """
-    length = len(payload)
-    first = opcode | (_FIN if fin else 0)
-    # Section 5.2: 7 bits for the length, or 126 and 16 bits, or 127 and 64 bits; always the shortest form.
-    if length < 126:
-        header = bytes((first, length | _MASKED))
-    elif length < 65536:
-        header = struct.pack("!BBH", first, 126 | _MASKED, length)
-    else:
-        header = struct.pack("!BBQ", first, 127 | _MASKED, length)
-    return b"".join((header, mask, apply_mask(payload, mask) if length else b""))
+    header = _header(opcode, len(payload), fin, masked=_MASKED)
+    return b"".join((header, mask, apply_mask(payload, mask) if payload else b""))
 
 
 def encode_message(opcode: int, payload: bytes) -> bytes:
@@ -291,9 +283,11 @@ def encode_chunks(chunks: Iterable[Chunk]) -> bytes:
     return b"".join(parts)
 
 
-def _header(opcode: int, length: int, fin: bool, reserved: int) -> bytes:
+def _header(opcode: int, length: int, fin: bool, reserved: int = 0, masked: int = 0) -> bytes:
     first = opcode | reserved | (_FIN if fin else 0)
-    # MAX_PAYLOAD fits into 16 bits, so the third form of the length is never needed here.
+    # Section 5.2: 7 bits for the length, or 126 and 16 bits, or 127 and 64 bits; always the shortest form.
     if length < 126:
-        return bytes((first, length))
-    return bytes((first, 126, length >> 8, length & 0xFF))
+        return bytes((first, masked | length))
+    if length < 65536:
+        return struct.pack("!BBH", first, masked | 126, length)
+    return struct.pack("!BBQ", first, masked | 127, length)

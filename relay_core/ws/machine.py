@@ -115,18 +115,12 @@ class WebSocketMachine:
         """Restart the silence timer: the driver did not read from the peer until now."""
         self._received_at = self._silent_since = now
 
-    def send_message(self, opcode: int, payload: bytes) -> bytes:
-        """Return the encoded message; b"" after this end's Close."""
+    def send_message(self, opcode: int, payload: bytes, *, fin: bool = True) -> bytes:
+        """Return the encoded message, or, if `fin` is False, a client's part of it; b"" after this end's Close."""
         if self.close_sent is not None:
             return b""
         if self._new_mask is None:
             return encode_message(opcode, payload)
-        return encode_masked(opcode, payload, self._new_mask())
-
-    def send_fragment(self, opcode: int, payload: bytes, *, fin: bool) -> bytes:
-        """Return a client's part of a message, encoded as one frame; b"" after this end's Close."""
-        if self.close_sent is not None or self._new_mask is None:
-            return b""
         return encode_masked(opcode, payload, self._new_mask(), fin=fin)
 
     def send_chunks(self, chunks: list[Chunk]) -> bytes:

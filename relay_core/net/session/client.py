@@ -48,6 +48,7 @@ from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, ClientHandshake
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
+from relay_core.tunnel.messages import NONCE_SIZE
 
 # Detection of system sleep: the wall clock advances during sleep and the monotonic clock does not (Linux, macOS).
 
@@ -77,7 +78,6 @@ SILENCE_MARGIN = PROBE_TIMEOUT
 """Seconds that a PING may remain unanswered before the state becomes SILENT."""
 GOODBYE_TIMEOUT = 2.0
 """Seconds for the agent to confirm the end of the session."""
-NONCE_SIZE = 16
 
 
 class LinkState(enum.Enum):
@@ -199,7 +199,8 @@ class ClientTunnel:
                 next_one = await self._attach_again()
                 if next_one is not None:
                     current = self._carry(*next_one)
-            self._set(LinkState.OVER, self._why_over())
+            over = self._session.over
+            self._set(LinkState.OVER, over.text or over.reason.value)
 
     async def close(self, text: str) -> None:
         """End the session gracefully; `text` is the reason that the agent logs."""
@@ -279,7 +280,3 @@ class ClientTunnel:
         # The round trip changes with every PING and is not reported.
         if (state, reason) != (before.state, before.reason):
             self._on_change(self.status)
-
-    def _why_over(self) -> str:
-        over = self._session.over
-        return "" if over is None else over.text or over.reason.value

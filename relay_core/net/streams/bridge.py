@@ -200,7 +200,7 @@ class Bridge:
         self._over = asyncio.Event()
         self._error: ConnectionLost | None = None
         """The error that ended the transfer, if any."""
-        self._timer = DeadlineTimer(self._tick)
+        self._timer = DeadlineTimer(self.refresh)
         self._peer_error = ConnectionLost("the stream broke")
         self._local_ended = self._peer_ended = False
         """True if EOF was sent to that side."""
@@ -230,7 +230,7 @@ class Bridge:
             raise self._error
 
     def refresh(self) -> None:
-        """Let the layers act on a change in their state."""
+        """Let the layers act on a change in their state, or on a deadline."""
         if not self._is_over:
             self._pass(self._layers.tick)
 
@@ -332,6 +332,3 @@ class Bridge:
             self._is_over = True
             self._error = error
             self._over.set()
-
-    def _tick(self) -> None:
-        self._pass(self._layers.tick)

@@ -79,8 +79,7 @@ class WebSocket(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)
         transport.set_write_buffer_limits(high=WRITE_HIGH)
         transport.set_protocol(self)
-        if early:
-            self._received(memoryview(early))
+        self._received(memoryview(early))
         if transport.is_closing():  # closed before `set_protocol`: asyncio will not call this
             self.connection_lost(None)
 
@@ -103,7 +102,7 @@ class WebSocket(asyncio.BufferedProtocol):
                 self._collect(chunk, limit)
                 if chunk.fin:
                     return self._finish_message()
-            await self._until_readable()
+            await self.until_readable()
 
     async def receive_part(self) -> tuple[bytes, bool]:
         """Return the next part of a message, and whether it is the last one; for messages that are processed in parts.
@@ -112,7 +111,7 @@ class WebSocket(asyncio.BufferedProtocol):
             ConnectionLost: as in `receive`.
         """
         while not self._chunks:
-            await self._until_readable()
+            await self.until_readable()
         chunk = self._chunks.popleft()
         self._taken(_cost(chunk))
         return chunk.payload, chunk.fin
@@ -128,7 +127,7 @@ class WebSocket(asyncio.BufferedProtocol):
         while True:
             if data := self._take_chunks():
                 return data
-            await self._until_readable()
+            await self.until_readable()
 
     async def until_readable(self) -> None:
         """Wait for bytes to receive.
@@ -136,8 +135,12 @@ class WebSocket(asyncio.BufferedProtocol):
         Raises:
             ConnectionLost: as in `receive`.
         """
-        if not self._chunks:
-            await self._until_readable()
+        if self._chunks:
+            return
+        if self._gone.is_set():
+            raise self._lost()
+        self._readable.clear()
+        await self._readable.wait()
 
     def deliver_to(self, receiver: Callable[[bytes], None], *, lost: Callable[[ConnectionLost], None]) -> None:
         """Call `receiver` with the bytes that have arrived and will arrive, as `receive_chunk` returns them.
@@ -192,7 +195,7 @@ class WebSocket(asyncio.BufferedProtocol):
         """
         if self._is_ending:
             raise self._lost()
-        self._transport.write(self._machine.send_fragment(BINARY if first else CONTINUATION, data, fin=last))
+        self._transport.write(self._machine.send_message(BINARY if first else CONTINUATION, data, fin=last))
         await self.drain()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
@@ -275,12 +278,6 @@ class WebSocket(asyncio.BufferedProtocol):
             self._reading_paused = False
             self._machine.reading_resumed(self._loop.time())
             self._transport.resume_reading()
-
-    async def _until_readable(self) -> None:
-        if self._gone.is_set():
-            raise self._lost()
-        self._readable.clear()
-        await self._readable.wait()
 
     def _collect(self, chunk: Chunk, limit: int) -> None:
         if self._message is None:

@@ -40,12 +40,11 @@ from relay_core.net.memory import shared_read_buffer
 from relay_core.net.tasks import first_success
 from relay_core.net.tls import TlsTransport
 from relay_core.net.websocket.connection import WebSocket
-from relay_core.net.websocket.dialing import TLS, USER_AGENT, OpeningSteps, dial
+from relay_core.net.websocket.dialing import BLANK_LINE, TLS, USER_AGENT, OpeningSteps, dial
 from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, HandshakeRefused, opening_mapped
 
 logger = logging.getLogger(__name__)
 
-BLANK_LINE = b"\r\n\r\n"
 AGAIN_AFTER = (0.8, 0.6)
 """Seconds from one dial to the next. The first is more than an opening usually takes; with the second, a connection
 whose first two dials hang is open within 2 s."""

@@ -136,7 +136,7 @@ def test_a_peer_has_so_long_to_end_the_connection():
 def test_a_message_of_a_client_may_be_sent_in_parts():
     """Each part is a frame, and only the last one ends the message; nothing follows a Close."""
     machine, relay = client(), server()
-    frames = machine.send_fragment(BINARY, b"one", fin=False) + machine.send_fragment(0, b"", fin=True)
+    frames = machine.send_message(BINARY, b"one", fin=False) + machine.send_message(0, b"", fin=True)
     assert [Chunk(BINARY, b"one", fin=False), Chunk(0, b"", fin=True)] == relay.receive_data(frames, 1.0).chunks
     machine.send_close(close_payload(1000), 1.0)
-    assert b"" == machine.send_fragment(BINARY, b"late", fin=True)
+    assert b"" == machine.send_message(BINARY, b"late", fin=True)
