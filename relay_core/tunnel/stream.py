@@ -95,30 +95,6 @@ class Stream:
         queue_limit: Maximum size of the send queue in bytes.
     """
 
-    __slots__ = (
-        "_measured",
-        "_queue_limit",
-        "_return_size",
-        "_window",
-        "accepted",
-        "allowance",
-        "blocked",
-        "credit",
-        "eof_queued",
-        "eof_received",
-        "eof_sent",
-        "id",
-        "incoming",
-        "measured_at",
-        "messages",
-        "queue",
-        "scheduled",
-        "turn",
-        "unread",
-        "unreturned",
-        "window_growth",
-    )
-
     def __init__(self, stream_id: int, *, incoming: bool, window: int, credit: int, queue_limit: int) -> None:
         self.id = stream_id
         self.incoming = incoming
