@@ -30,8 +30,8 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.hyco.http import Request
 from relay_server.access import Authorizer, Grant
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig, Right
-from relay_server.connection.request_reader import Discarding, Handshake, HttpSender
-from relay_server.connection.tcp import Connection, source_of
+from relay_server.connection.request_reader import Handshake, HttpSender
+from relay_server.connection.tcp import Connection, Handler, source_of
 from relay_server.metrics import Counters, EntityCounters, EntityMetrics
 from relay_server.protocol.http import RequestHead, error_answer, plain_answer, switching_protocols
 from relay_server.protocol.refusals import (
@@ -108,7 +108,7 @@ class Gateway:
         self._http = HttpGateway(
             config,
             matchmaker=self.matchmaker,
-            authorize=self._authorize_http,
+            authorize=self._authorize,
             public_address=public_address,
             counters=self.counters,
         )
@@ -221,7 +221,7 @@ class Gateway:
         phrase = error_phrase(refusal.message, tracking=tracking, system=system, now=time.time())
         connection.write(error_answer(refusal, phrase, tracking=tracking))
         if linger:
-            connection.handler = Discarding()
+            connection.handler = Handler()  # drops the body, so that the client reads the response
             connection.resume_reading()
             asyncio.get_running_loop().call_later(linger, connection.close)
         else:
@@ -240,20 +240,16 @@ class Gateway:
     async def _authorize(self, request: RelayRequest, right: Right) -> tuple[HybridConnection, Grant]:
         if self._delays.authorization:
             await asyncio.sleep(self._delays.authorization)
+        return self._check(request, right, request.token)
+
+    def _check(self, request: RelayRequest, right: Right, token: str | None) -> tuple[HybridConnection, Grant]:
+        """Check a token against the current rules, which may have changed since a listener connected."""
         connection = self.matchmaker.registry.find(request.segments)
-        grant = self._check(request.token, request, right, connection)
+        grant = self._authorizer.check(token, right=right, path=request.path, connection=connection, now=time.time())
         # Only after the token check; see the module's docstring.
         if connection is None:
             raise not_found()
         return connection, grant
-
-    async def _authorize_http(self, request: HttpRequest) -> HybridConnection:
-        return (await self._authorize(request, Right.SEND))[0]
-
-    def _check(
-        self, token: str | None, request: RelayRequest, right: Right, connection: HybridConnection | None
-    ) -> Grant:
-        return self._authorizer.check(token, right=right, path=request.path, connection=connection, now=time.time())
 
     # Listen:
 
@@ -273,7 +269,7 @@ class Gateway:
             hybrid_connection=hybrid_connection,
             listener_id=listener_id,
             grant=grant,
-            renew=lambda token: self._renew(token, request),
+            renew=lambda token: self._check(request, Right.LISTEN, token)[1],
             limits=self._config.limits,
             ended=self._listener_ended,
         )
@@ -282,14 +278,6 @@ class Gateway:
         self._listener_sources[source_of(connection.remote[0])] += 1
         logger.info("listener connected on '%s': %s from %s:%d", hybrid_connection.path, control.id, *connection.remote)
         control.start(handshake.early())
-
-    def _renew(self, token: str, request: HybridRequest) -> Grant:
-        """Check a listener's new token against the current rules, which may have changed since it connected."""
-        connection = self.matchmaker.registry.find(request.segments)
-        grant = self._check(token, request, Right.LISTEN, connection)
-        if connection is None:
-            raise not_found()
-        return grant
 
     def _listener_ended(self, control: ControlChannel) -> None:
         self.matchmaker.registry.remove(control)
@@ -319,8 +307,7 @@ class Gateway:
         if isinstance(outcome, Rejection):
             self.counters.of(hybrid_connection.path).rejected += 1
             logger.info("a listener rejected sender %s with status %d", pending.id, outcome.status)
-            handshake.connection.write(plain_answer(outcome.status, outcome.reason, tracking=request.tracking))
-            handshake.connection.close()
+            _reject(pending, outcome)
 
     # Accept and reject:
 
@@ -358,10 +345,8 @@ class Gateway:
         # Both responses have the same subprotocol and extensions: the two WebSockets are one connection end to end.
         subprotocol = (request.head.header("Sec-WebSocket-Protocol") or "").split(",")[0].strip() or None
         extensions = request.head.header("Sec-WebSocket-Extensions")
-        sides = (
-            (pending.handshake, pending.request, pending.request.head.check_upgrade()),
-            (handshake, request, accept),
-        )
+        its_upgrade = pending.request.head.check_upgrade()
+        sides = (pending.handshake, pending.request, its_upgrade), (handshake, request, accept)
         for side, its_request, its_accept in sides:
             answer = switching_protocols(
                 its_accept, tracking=its_request.tracking, subprotocol=subprotocol, extensions=extensions
@@ -430,7 +415,7 @@ class HttpGateway:
         config: RelayConfig,
         *,
         matchmaker: Matchmaker,
-        authorize: Callable[[HttpRequest], Awaitable[HybridConnection]],
+        authorize: Callable[[RelayRequest, Right], Awaitable[tuple[HybridConnection, Grant]]],
         public_address: Callable[[], str],
         counters: EntityCounters,
     ) -> None:
@@ -446,7 +431,7 @@ class HttpGateway:
         Raises:
             Refusal: The request is to be answered with an error.
         """
-        hybrid_connection = await self._authorize(request)
+        hybrid_connection, _ = await self._authorize(request, Right.SEND)
         handshake.connection.prove()
         self._matchmaker.candidates(hybrid_connection, request)  # raises if there are none, before the body is read
         sender = HttpSender(handshake, request.head)
@@ -486,28 +471,18 @@ class HttpGateway:
                 control.forget_request(pending)
         if isinstance(outcome, Rejection):
             self._counters.of(hybrid_connection.path).rejected += 1
-            self._reject(pending, outcome)
+            _reject(pending, outcome)
         elif isinstance(outcome, ControlResponse):
             await exchange.respond(outcome.response, outcome.body)
         elif isinstance(outcome, HttpRendezvous):
             await exchange.relay(outcome, None if complete else messages)
         self._counters.of(hybrid_connection.path).http_requests += exchange.responded
 
-    def _reject(self, pending: PendingSender, rejection: Rejection) -> None:
-        """Forward a listener's rejection."""
-        connection = pending.handshake.connection
-        connection.write(plain_answer(rejection.status, rejection.reason, tracking=pending.request.tracking))
-        connection.close()
-
     def _request_messages(
         self, hybrid_connection: HybridConnection, request: HttpRequest, pending: PendingSender
     ) -> RequestMessages:
-        address = request.address(
-            "request",
-            public=self._public_address(),
-            identity=pending.id,
-            secret=(SECRET_PARAMETER, pending.secret),
-        )
+        secret = SECRET_PARAMETER, pending.secret
+        address = request.address("request", public=self._public_address(), identity=pending.id, secret=secret)
 
         def full(has_body: bool) -> str:
             return request.message(
@@ -520,6 +495,13 @@ class HttpGateway:
             )
 
         return RequestMessages(Request(address).encode(), full)
+
+
+def _reject(pending: PendingSender, rejection: Rejection) -> None:
+    """Forward a listener's rejection."""
+    connection = pending.handshake.connection
+    connection.write(plain_answer(rejection.status, rejection.reason, tracking=pending.request.tracking))
+    connection.close()
 
 
 def _send_request(

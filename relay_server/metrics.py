@@ -17,8 +17,8 @@ senders could create time series by requesting random paths. A path cannot conta
 
 
 @dataclass
-class Counters:
-    """Totals for one hybrid connection since the relay started."""
+class Totals:
+    """Totals for one hybrid connection, or for all of them, since the relay started."""
 
     listener_connections: int = 0
     sender_connections: int = 0
@@ -36,9 +36,15 @@ class Counters:
     sender_server_errors: int = 0
     bytes_to_listeners: int = 0
     bytes_to_senders: int = 0
-    """Payload bytes of relayed pairs and HTTP requests that have ended."""
+    """Payload bytes, without framing, of relayed pairs and HTTP requests; in `Counters`, only of those that have
+    ended."""
     pending_senders: int = 0
     """Number of senders that are currently waiting for a listener; all other fields only increase."""
+
+
+@dataclass
+class Counters(Totals):
+    """The counters of one hybrid connection."""
 
     def count_refusal(self, *, of_listener: bool, status: int) -> None:
         """Count a refused request to listen or to connect."""
@@ -100,42 +106,26 @@ class EntityCounters:
         }
 
 
-@dataclass(frozen=True)
-class EntityMetrics:
+@dataclass
+class EntityMetrics(Totals):
     """A snapshot of the metrics of one hybrid connection."""
 
-    active_listeners: int
-    active_senders: int
+    active_listeners: int = 0
+    active_senders: int = 0
     """Number of relayed connections."""
-    pending_senders: int
-    """Number of senders waiting for a listener."""
-    listener_connections: int
-    """Total since the start, like the following fields."""
-    sender_connections: int
-    http_requests: int
-    listener_disconnects: int
-    sender_disconnects: int
-    rejected: int
-    listener_client_errors: int
-    listener_server_errors: int
-    sender_client_errors: int
-    sender_server_errors: int
-    bytes_to_listeners: int
-    """Payload in bytes, without framing."""
-    bytes_to_senders: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Metrics(EntityMetrics):
     """A snapshot of all metrics of a relay; the fields of EntityMetrics are totals of all hybrid connections."""
 
-    connections: int
+    connections: int = 0
     """Number of connections with TLS established."""
-    unauthenticated: int
+    unauthenticated: int = 0
     """Number of connections, with or without TLS, whose token or rendezvous secret has not been checked yet."""
-    refused: int
+    refused: int = 0
     """Number of requests of any kind that the relay itself refused."""
-    buffered_bytes: int
+    buffered_bytes: int = 0
     """Bytes currently waiting in the relay for slow peers."""
 
 

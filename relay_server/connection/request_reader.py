@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from relay_server.connection.tcp import Connection
+from relay_server.connection.tcp import Connection, Handler
 from relay_server.protocol.http import HeadReader, RequestHead
 from relay_server.protocol.refusals import Refusal
 
@@ -16,7 +16,7 @@ MAX_EARLY_BODY = 512 * 1024
 delivered as a whole even if reading is paused in the middle of it."""
 
 
-class Handshake:
+class Handshake(Handler):
     """The handler of a connection until its request is answered.
 
     Args:
@@ -69,12 +69,6 @@ class Handshake:
                 self.connection.pause_reading()
             self._head.set_result(head)
 
-    def writing_paused(self) -> None:
-        """Do nothing; there is only one small response."""
-
-    def writing_resumed(self) -> None:
-        """Do nothing; there is only one small response."""
-
     def lost(self) -> None:
         """Cancel the request, because the peer has disconnected."""
         self._head.cancel()
@@ -92,22 +86,6 @@ class Handshake:
             self.connection.abort()
 
 
-class Discarding:
-    """The handler of a connection whose request was refused: drops the body, so that the client reads the response."""
-
-    def received(self, data: memoryview) -> None:
-        """Do nothing."""
-
-    def writing_paused(self) -> None:
-        """Do nothing."""
-
-    def writing_resumed(self) -> None:
-        """Do nothing."""
-
-    def lost(self) -> None:
-        """Do nothing."""
-
-
 # The sender's connection while its HTTP request is being relayed: reads the body and writes the response.
 #
 # Both directions have back-pressure: reading is paused while more than `UNREAD_HIGH` bytes are unread, and `write`
@@ -116,7 +94,7 @@ class Discarding:
 UNREAD_HIGH = 128 * 1024
 
 
-class HttpSender:
+class HttpSender(Handler):
     """Handler of a connection from the head of an HTTP request to the end of its response.
 
     Args:

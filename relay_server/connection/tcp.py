@@ -6,13 +6,13 @@ import asyncio
 import errno
 import ipaddress
 import logging
-import os
 import socket
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
+from relay_core.net.streams.local_server import listening_socket
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import TlsTransport
 from relay_core.program.run import EXHAUSTED
@@ -122,8 +122,8 @@ CLOSE_LIMIT = 30.0
 """Seconds for a peer to receive the last bytes and close TLS; after that, the connection is dropped."""
 
 
-class Handler(Protocol):
-    """Processes the events of a connection."""
+class Handler:
+    """Processes the events of a connection; this one ignores them, and drops what it receives."""
 
     def received(self, data: memoryview) -> None:
         """Bytes were received; `data` is valid during this call, and only until another connection is used."""
@@ -350,7 +350,9 @@ class Acceptor:
         try:
             for family, _, _, _, address in dict.fromkeys(found):
                 try:
-                    port = self._bind(family, (address[0], port, *address[2:]))
+                    bound, is_v6_only = (address[0], port, *address[2:]), family == socket.AF_INET6
+                    self._sockets.append(listening_socket(family, bound, BACKLOG, is_v6_only=is_v6_only))
+                    port = int(self._sockets[-1].getsockname()[1])
                 except OSError as error:
                     if error.errno not in UNAVAILABLE:
                         raise
@@ -368,24 +370,6 @@ class Acceptor:
         """Stop accepting; connections in the kernel's queue are reset."""
         await self._tasks.cancel_all()
         self._close_sockets()
-
-    def _bind(self, family: int, address: tuple[object, ...]) -> int:
-        # The protocol number is given explicitly, because asyncio sets TCP_NODELAY only if the accepted socket has that
-        # number.
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        try:
-            if os.name == "posix":
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listening.setblocking(False)
-            listening.bind(address)
-            listening.listen(BACKLOG)
-        except OSError:
-            listening.close()
-            raise
-        self._sockets.append(listening)
-        return int(listening.getsockname()[1])
 
     async def _accept_all(self, listening: socket.socket) -> None:
         while True:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
 
 from relay_core.ws.frames import Chunk, Close, Violation, close_payload
 from relay_core.ws.machine import WebSocketMachine
-from relay_server.connection.tcp import Connection
+from relay_server.config.model import Limits
+from relay_server.connection.tcp import Connection, Handler
 
 logger = logging.getLogger(__name__)
 
 
-class Owner(Protocol):
-    """Receives the events of a WebSocket."""
+class Owner:
+    """Receives the events of a WebSocket; this one ignores them."""
 
     def chunks_received(self, websocket: WebSocket, chunks: list[Chunk]) -> None:
         """Pieces of data messages were received."""
@@ -35,25 +35,18 @@ class Owner(Protocol):
         """The connection is closed, or is being closed because the peer violated the protocol; called once."""
 
 
-class WebSocket:
+class WebSocket(Handler):
     """The handler of a connection after its 101 response.
 
     Args:
         connection: A connection after its 101 response.
         owner: Receives the events.
+        limits: Has the times of pings.
         extensions_agreed: Whether reserved bits may be set.
-        ping_interval: Seconds without received data before a ping.
-        ping_timeout: Seconds without received data after the ping.
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        owner: Owner,
-        *,
-        extensions_agreed: bool = False,
-        ping_interval: float,
-        ping_timeout: float,
+        self, connection: Connection, owner: Owner, limits: Limits, *, extensions_agreed: bool = False
     ) -> None:
         self.connection = connection
         self.bytes_received = 0
@@ -62,8 +55,8 @@ class WebSocket:
         self._loop = asyncio.get_running_loop()
         self._machine = WebSocketMachine(
             now=self._loop.time(),
-            ping_interval=ping_interval,
-            ping_timeout=ping_timeout,
+            ping_interval=limits.ping_interval,
+            ping_timeout=limits.ping_timeout,
             extensions_agreed=extensions_agreed,
         )
         self._lost = False

@@ -21,7 +21,7 @@ from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, close_payloa
 from relay_server.access import Grant
 from relay_server.config.model import HybridConnection, Limits
 from relay_server.connection.tcp import Connection
-from relay_server.connection.websocket import WebSocket
+from relay_server.connection.websocket import Owner, WebSocket
 from relay_server.protocol.refusals import Refusal
 from relay_server.relaying.rendezvous import ControlResponse, PendingSender
 
@@ -36,7 +36,7 @@ RECYCLE_REASON = "InternalServerError: NameRenewalFailed"
 """The reason that Azure sends when it recycles a listener."""
 
 
-class ControlChannel:
+class ControlChannel(Owner):
     """A connected listener.
 
     Args:
@@ -62,9 +62,7 @@ class ControlChannel:
     ) -> None:
         self.hybrid_connection = hybrid_connection
         self.id = listener_id
-        self._websocket = WebSocket(
-            connection, self, ping_interval=limits.ping_interval, ping_timeout=limits.ping_timeout
-        )
+        self._websocket = WebSocket(connection, self, limits)
         self._renew = renew
         self._limits = limits
         self._on_ended = ended
@@ -91,8 +89,7 @@ class ControlChannel:
         if self._limits.recycle_after is not None:
             self._timers["recycle"] = self._loop.call_later(self._limits.recycle_after, self.recycle)
         self._expire_or_wait()
-        if early:
-            self._websocket.received(memoryview(early))
+        self._websocket.received(memoryview(early))
 
     @property
     def takes_bodies(self) -> bool:
@@ -101,15 +98,13 @@ class ControlChannel:
 
     def offer(self, message: str, body: bytes = b"") -> bool:
         """Send an `accept` or `request` message and a body; return False if this listener cannot receive them."""
+        # Offers are small, so it is enough to check the write buffer here, and pauses of writing are ignored.
         connection = self._websocket.connection
         if self._is_ended or not connection.is_open:
             return False
         if connection.buffered > MAX_BACKLOG:
-            logger.info(
-                "disconnecting listener %s on '%s': it is not reading the offers sent to it",
-                self.id,
-                self.hybrid_connection.path,
-            )
+            why = "it is not reading the offers sent to it"
+            logger.info("disconnecting listener %s on '%s': %s", self.id, self.hybrid_connection.path, why)
             connection.abort()
             return False
         self._websocket.send_message(TEXT, message.encode())
@@ -164,12 +159,6 @@ class ControlChannel:
         websocket.send_close(payload)
         self._has_left()
         websocket.connection.close()
-
-    def writing_paused(self, websocket: WebSocket) -> None:
-        """Do nothing; offers are small, and `offer` checks the write buffer."""
-
-    def writing_resumed(self, websocket: WebSocket) -> None:
-        """Do nothing."""
 
     def lost(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
         """Remove the listener, because its connection is closed."""

@@ -137,8 +137,7 @@ class HttpExchange:
 
     async def _response_of(self, listener: HttpRendezvous, upload: asyncio.Task[Refusal | None] | None) -> Response:
         """Read the response message, which may arrive before the request body has been sent."""
-        tasks = TaskSet()
-        async with tasks:
+        async with TaskSet() as tasks:
             arriving = tasks.spawn(self._read_response(listener), name="response")
             if upload is not None:
                 await asyncio.wait({arriving, upload}, return_when=asyncio.FIRST_COMPLETED)
@@ -205,16 +204,13 @@ class HttpExchange:
         if bodiless:
             # The length that a GET would have; it has no effect on where this response ends.
             declared = given.get("content-length", "")
-            return [*headers, ("Content-Length", declared)] if self._may_declare(response, declared) else headers
+            is_valid = response.status != 204 and declared.isascii() and declared.isdigit()
+            return [*headers, ("Content-Length", declared)] if is_valid else headers
         if response.has_body and "content-type" not in given:
             headers.append(("Content-Type", "application/octet-stream"))  # required by Microsoft's Java client
         if chunked:
             return [*headers, ("Transfer-Encoding", "chunked")]
         return headers if length is None else [*headers, ("Content-Length", str(length))]
-
-    @staticmethod
-    def _may_declare(response: Response, length: str) -> bool:
-        return response.status != 204 and length.isascii() and length.isdigit()
 
     async def _body_part(self) -> bytes:
         """Return a part of the sender's body, which is b"" only at its end."""

@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig
 from relay_server.connection.request_reader import Handshake
@@ -24,17 +24,7 @@ logger = logging.getLogger(__name__)
 # Registry of hybrid connections and their listeners; independent of sockets.
 
 
-class Listener(Protocol):
-    """A connected listener."""
-
-    id: str
-    hybrid_connection: HybridConnection
-
-
-L = TypeVar("L", bound=Listener)
-
-
-class Registry(Generic[L]):
+class Registry:
     """Finds hybrid connections by path, and keeps track of their listeners.
 
     Args:
@@ -44,7 +34,7 @@ class Registry(Generic[L]):
 
     def __init__(self, connections: Iterable[HybridConnection], *, max_listeners: int) -> None:
         self._max_listeners = max_listeners
-        self._listeners: dict[str, list[L]] = {}
+        self._listeners: dict[str, list[ControlChannel]] = {}
         """Listeners by lower-case path, including those of hybrid connections that have been removed."""
         self.replace_connections(connections)
 
@@ -61,7 +51,7 @@ class Registry(Generic[L]):
         return self._connections.values()
 
     @property
-    def listeners(self) -> list[L]:
+    def listeners(self) -> list[ControlChannel]:
         """All listeners of all hybrid connections."""
         return [listener for listeners in self._listeners.values() for listener in listeners]
 
@@ -73,7 +63,7 @@ class Registry(Generic[L]):
                 return found
         return None
 
-    def check_room(self, connection: HybridConnection, listener_id: str) -> L | None:
+    def check_room(self, connection: HybridConnection, listener_id: str) -> ControlChannel | None:
         """Check whether a listener can be added.
 
         Returns:
@@ -93,15 +83,15 @@ class Registry(Generic[L]):
                 return listener
         raise too_many_listeners(self._max_listeners)
 
-    def add(self, listener: L) -> None:
+    def add(self, listener: ControlChannel) -> None:
         """Add a listener."""
         self._listeners[listener.hybrid_connection.path.lower()].append(listener)
 
-    def remove(self, listener: L) -> None:
+    def remove(self, listener: ControlChannel) -> None:
         """Remove a listener."""
         self._listeners[listener.hybrid_connection.path.lower()].remove(listener)
 
-    def listeners_of(self, connection: HybridConnection) -> list[L]:
+    def listeners_of(self, connection: HybridConnection) -> list[ControlChannel]:
         """Return the listeners of a hybrid connection, the oldest channel first."""
         return list(self._listeners[connection.path.lower()])
 
@@ -113,12 +103,12 @@ class Registry(Generic[L]):
 
 
 def select_listeners(
-    present: Sequence[L],
+    present: Sequence[ControlChannel],
     *,
     choose: Callable[[int], int],
     allowed: Collection[str] = (),
     disallowed: Collection[str] = (),
-) -> list[L]:
+) -> list[ControlChannel]:
     """Return the listeners to try, in random order; of those with the same id, the newest comes first.
 
     Args:
@@ -145,7 +135,7 @@ def select_listeners(
     return [*_shuffled(list(newest.values()), choose), *older]
 
 
-def _shuffled(items: list[L], choose: Callable[[int], int]) -> list[L]:
+def _shuffled(items: list[ControlChannel], choose: Callable[[int], int]) -> list[ControlChannel]:
     shuffled = []
     while items:
         shuffled.append(items.pop(choose(len(items))))
@@ -179,9 +169,7 @@ class Matchmaker:
     """
 
     def __init__(self, config: RelayConfig, counters: EntityCounters) -> None:
-        self.registry: Registry[ControlChannel] = Registry(
-            config.hybrid_connections, max_listeners=config.limits.max_listeners
-        )
+        self.registry = Registry(config.hybrid_connections, max_listeners=config.limits.max_listeners)
         self.rendezvous = Rendezvous(new_secret=lambda: secrets.token_hex(16))
         self._config = config
         self._counters = counters

@@ -15,7 +15,7 @@ from relay_core.ws.frames import CONTINUATION, TEXT, Chunk, close_payload
 from relay_server.config.model import Limits
 from relay_server.connection.request_reader import Handshake
 from relay_server.connection.tcp import Connection
-from relay_server.connection.websocket import WebSocket
+from relay_server.connection.websocket import Owner, WebSocket
 from relay_server.metrics import Counters
 from relay_server.protocol.refusals import Refusal, bad_response
 from relay_server.protocol.requests import RelayRequest, guid_of, new_guid, tracking_id
@@ -44,7 +44,7 @@ from relay_server.protocol.requests import RelayRequest, guid_of, new_guid, trac
 # need a queue, which is what the write buffer is.
 
 
-class RelayedPair:
+class RelayedPair(Owner):
     """The two WebSockets of a rendezvous, relayed to each other.
 
     Args:
@@ -67,13 +67,7 @@ class RelayedPair:
         ended: Callable[[RelayedPair], None],
     ) -> None:
         self.sender, self.listener = (
-            WebSocket(
-                connection,
-                self,
-                extensions_agreed=extensions_agreed,
-                ping_interval=limits.ping_interval,
-                ping_timeout=limits.ping_timeout,
-            )
+            WebSocket(connection, self, limits, extensions_agreed=extensions_agreed)
             for connection in (sender, listener)
         )
         self.counters = counters
@@ -84,9 +78,8 @@ class RelayedPair:
 
     def start(self, from_sender: bytes, from_listener: bytes) -> None:
         """Relay the bytes that were received before the 101 responses."""
-        for websocket, early in ((self.sender, from_sender), (self.listener, from_listener)):
-            if early:
-                websocket.received(memoryview(early))
+        self.sender.received(memoryview(from_sender))
+        self.listener.received(memoryview(from_listener))
 
     def close(self, code: int, reason: str) -> None:
         """Close both directions on behalf of the relay."""
@@ -157,7 +150,7 @@ UNREAD_HIGH = 256 * 1024
 """Bytes that wait for a slow sender before reading from the listener is paused."""
 
 
-class HttpRendezvous:
+class HttpRendezvous(Owner):
     """A listener's connection to the address of an HTTP request.
 
     Args:
@@ -166,9 +159,7 @@ class HttpRendezvous:
     """
 
     def __init__(self, connection: Connection, *, limits: Limits) -> None:
-        self._websocket = WebSocket(
-            connection, self, ping_interval=limits.ping_interval, ping_timeout=limits.ping_timeout
-        )
+        self._websocket = WebSocket(connection, self, limits)
         self._connection = connection
         self._close_timeout = limits.close_timeout
         self._close_timer: asyncio.TimerHandle | None = None
@@ -183,8 +174,7 @@ class HttpRendezvous:
 
     def start(self, early: bytes) -> None:
         """Process bytes that were received before the 101 response."""
-        if early:
-            self._websocket.received(memoryview(early))
+        self._websocket.received(memoryview(early))
 
     async def read(self) -> Chunk | None:
         """Return the next piece of a message; None after the listener's Close frame.

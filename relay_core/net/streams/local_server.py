@@ -74,7 +74,8 @@ class LocalServer:
         Raises:
             OSError: the port is not available.
         """
-        return await cls.serve(_listener(host, port), protocol, admits)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return await cls.serve(listening_socket(family, (host, port), BACKLOG), protocol, admits)
 
     @classmethod
     async def serve(
@@ -148,14 +149,30 @@ async def listen_local(
     return await LocalServer.open(host, port, lambda: LocalEndpoint(on_connected), admits)
 
 
-def _listener(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY for TCP
+def listening_socket(
+    family: int, address: tuple[object, ...], backlog: int, *, is_v6_only: bool = False
+) -> socket.socket:
+    """Return a new TCP socket that listens, without blocking, on an address.
+
+    Args:
+        family: AF_INET or AF_INET6.
+        address: As for `bind`.
+        backlog: Number of connections that the kernel completes before they are accepted.
+        is_v6_only: Whether `::` leaves out IPv4, for a server that has another socket for it.
+
+    Raises:
+        OSError: the address is not available.
+    """
+    # The protocol number is given, because asyncio sets TCP_NODELAY only if the accepted socket has that number.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":  # on Windows, the option would permit another program to listen on the same port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
+        if is_v6_only:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setblocking(False)
+        listener.bind(address)
+        listener.listen(backlog)
     except BaseException:
         listener.close()
         raise

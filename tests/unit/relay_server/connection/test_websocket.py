@@ -1,6 +1,7 @@
 import asyncio
 
 from relay_core.ws.frames import PONG, close_payload, encode_frame
+from relay_server.config.model import Limits
 from relay_server.connection.websocket import WebSocket
 from tests.support.raw_websocket import PING, frame
 
@@ -37,8 +38,7 @@ class FakeOwner:
 
 def make(**options):
     connection, owner = FakeConnection(), FakeOwner()
-    times = {"ping_interval": 60.0, "ping_timeout": 60.0} | options
-    return connection, owner, WebSocket(connection, owner, **times)
+    return connection, owner, WebSocket(connection, owner, Limits(**options))
 
 
 async def test_a_peer_that_pings_and_does_not_read_costs_one_pong():
