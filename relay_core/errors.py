@@ -74,13 +74,7 @@ class RelayDebugError(Exception):
     """True if the same call may succeed later without any change."""
 
     def __init__(
-        self,
-        sentence: str,
-        *,
-        hint: str = "",
-        reason_to_wait: str = "",
-        costly: bool = False,
-        elsewhere: bool = False,
+        self, sentence: str, *, hint: str = "", reason_to_wait: str = "", costly: bool = False, elsewhere: bool = False
     ) -> None:
         if len(sentence) > MAX_SENTENCE:
             sentence = f"{sentence[: MAX_SENTENCE // 2]}...{sentence[-MAX_SENTENCE // 2 :]}"

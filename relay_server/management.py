@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -25,6 +24,7 @@ from prometheus_client.registry import Collector
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ProtocolError, RelayUnreachable
 from relay_core.net.loopback import FOREIGN_HOST, is_rebound
+from relay_core.program.parser import installed_version
 from relay_server.config.model import ManagementSettings, RelayConfig
 from relay_server.metrics import EntityMetrics, Metrics
 from relay_server.protocol.http import HeadReader, RequestHead
@@ -261,20 +261,13 @@ class Management:
     def status(self) -> dict[str, Any]:
         """Return what `relay-server status` shows."""
         return {
-            "version": _version(),
+            "version": installed_version(),
             "address": f"wss://{self._server.public_address}",
             "serving": self._server.is_serving,
             "uptime": round(time.monotonic() - self._started),
             "hybrid_connections": self._server.listeners_of_connections(),
             "metrics": dataclasses.asdict(self._server.metrics()),
         }
-
-
-def _version() -> str:
-    try:
-        return version("relay-debug")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "unknown"
 
 
 async def _read_head(reader: asyncio.StreamReader) -> RequestHead:

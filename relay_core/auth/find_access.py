@@ -24,7 +24,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -43,7 +43,6 @@ from relay_core.auth.sas_credentials import credential_from_connection_string
 from relay_core.auth.sources import (
     ConnectionText,
     Source,
-    TextSource,
     choose,
     in_order,
     local_sources,
@@ -182,7 +181,7 @@ class Search:
 
     # Address and credential:
 
-    def access_sources(self) -> list[Source[Access]]:
+    def access_sources(self) -> list[Source[Awaitable[Access]]]:
         """Return the sources of address and credential; `choose` puts explicit ones first."""
         local = [self._local(source) for source in local_sources(self._settings, self._environ)]
         return [*local, self._key_vault(), self._entra()]
@@ -191,7 +190,7 @@ class Search:
         """Return the error for the case in which no source is present."""
         return self._missing_vault(self._secret()) or not_configured()
 
-    def _local(self, source: TextSource) -> Source[Access]:
+    def _local(self, source: Source[ConnectionText]) -> Source[Awaitable[Access]]:
         read = source.read
         if read is None:
             return Source(source.name, source.finding, explicit=source.explicit)
@@ -201,7 +200,7 @@ class Search:
 
         return Source(source.name, source.finding, read_access, explicit=source.explicit)
 
-    def _key_vault(self) -> Source[Access]:
+    def _key_vault(self) -> Source[Awaitable[Access]]:
         name, vault = self._secret(), self._vault()
         if not name:
             missing = f"no secret given (--connection-string-secret, {CONNECTION_STRING_SECRET_VARIABLE})"
@@ -215,7 +214,7 @@ class Search:
         explicit = self._settings.connection_string_secret is not None
         return Source(KEY_VAULT, f"secret '{name}' in {vault}", read_access, explicit=explicit)
 
-    def _entra(self) -> Source[Access]:
+    def _entra(self) -> Source[Awaitable[Access]]:
         namespace = self._settings.namespace or self._environ.get(NAMESPACE_VARIABLE)
         if not namespace:
             return Source(ENTRA_ID, f"no namespace given (--namespace, {NAMESPACE_VARIABLE})")
@@ -242,7 +241,7 @@ class Search:
 
     # Tunnel key:
 
-    def tunnel_key_sources(self, access: Access) -> list[Source[bytes]]:
+    def tunnel_key_sources(self, access: Access) -> list[Source[Awaitable[bytes]]]:
         """Return the sources of the tunnel key, including the connection string that `access` was read from."""
         return tunnel_key_sources(
             access.tunnel_key, self._settings, self._environ, vault=self._vault(), read_secret=self._read_secret
@@ -304,7 +303,7 @@ async def explain_access(search: Search) -> tuple[list[str], RelayDebugError | N
     return lines, error or key_error
 
 
-async def _read(source: Source[T]) -> tuple[T | None, RelayDebugError | None, str]:
+async def _read(source: Source[Awaitable[T]]) -> tuple[T | None, RelayDebugError | None, str]:
     """Return the source's value, or the error and its text for the table."""
     if source.read is None:
         return None, None, ""

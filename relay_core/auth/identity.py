@@ -137,6 +137,5 @@ def _named(text: str, where: str) -> tuple[Identity, ...]:
         if text.lower() in {identity.name, identity.sdk_name.lower()} - {""}:
             return (identity,)
     raise ConfigurationError(
-        f"{where} names an unknown identity: '{text[:60]}'",
-        hint=f"use one of: {', '.join((*_GROUPS, *IDENTITIES))}",
+        f"{where} names an unknown identity: '{text[:60]}'", hint=f"use one of: {', '.join((*_GROUPS, *IDENTITIES))}"
     )

@@ -134,8 +134,7 @@ class KeyVault:
         if isinstance(error, (ServiceRequestError, ServiceResponseError)):
             return self._connection_error(error)
         return RelayUnreachable(
-            f"{self.host} is not a Key Vault: {brief(str(error))}",
-            hint="check --key-vault or KEY_VAULT_URL",
+            f"{self.host} is not a Key Vault: {brief(str(error))}", hint="check --key-vault or KEY_VAULT_URL"
         )
 
     def _refused(self, error: HttpResponseError, name: str) -> RelayDebugError:

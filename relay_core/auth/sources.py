@@ -77,8 +77,9 @@ class Source(Generic[T_co]):
     """Name known to the user: an option, a variable, a file or a service."""
     finding: str
     """Short description of what the source contains, without secrets; determined without network access."""
-    read: Callable[[], Awaitable[T_co]] | None = None
-    """Reads the value and may raise RelayDebugError; None if the source is not present."""
+    read: Callable[[], T_co] | None = None
+    """Returns the value, or an awaitable that does, and may raise RelayDebugError; None if the source is not
+    present."""
     explicit: bool = False
     """True if the command line or the call selects it."""
 
@@ -91,6 +92,15 @@ def in_order(sources: Sequence[Source[T]]) -> list[Source[T]]:
 def choose(sources: Sequence[Source[T]]) -> Source[T] | None:
     """Return the source with the highest precedence that is present, or None."""
     return next((source for source in in_order(sources) if source.read is not None), None)
+
+
+def _given(
+    name: str, given: str | None, read: Callable[[str], T], finding: str = "", *, explicit: bool = False
+) -> Source[T]:
+    """Return the source that an option or a variable selects; its text is the finding unless there is another."""
+    if not given:
+        return Source(name, "not given" if explicit else "not set", explicit=explicit)
+    return Source(name, finding or given, lambda: read(given), explicit=explicit)
 
 
 # Settings of the azure-debug-relay package, accepted for compatibility.
@@ -183,49 +193,22 @@ class ConnectionText(NamedTuple):
             raise ConfigurationError(f"{source}: {error.sentence}", hint=error.hint) from None
 
 
-@dataclass(frozen=True)
-class TextSource:
-    """A possible source of a connection string."""
-
-    name: str
-    """Name known to the user: an option, a variable or a file."""
-    finding: str
-    """Short description of what the source contains; determined without reading the secret."""
-    read: Callable[[], ConnectionText] | None = None
-    """Reads the connection string and may raise ConfigurationError; None if the source is not present."""
-    explicit: bool = False
-    """True if the command line or the call selects it."""
-
-
-def local_sources(settings: AccessSettings, environ: Mapping[str, str]) -> list[TextSource]:
+def local_sources(settings: AccessSettings, environ: Mapping[str, str]) -> list[Source[ConnectionText]]:
     """Return all sources by precedence, including those that are not present."""
-    text, file = settings.connection_string, settings.connection_string_file
+    in_variable, in_file = environ.get(CONNECTION_STRING_VARIABLE), environ.get(CONNECTION_STRING_FILE_VARIABLE)
+    old, old_name = environ.get(OLD_STRING_VARIABLE), environ.get(OLD_NAME_VARIABLE)
     return [
-        TextSource(
-            "--connection-string",
-            "given" if text else "not given",
-            (lambda: ConnectionText(text)) if text else None,
-            explicit=True,
-        ),
-        TextSource(
-            "--connection-string-file",
-            file or "not given",
-            (lambda: ConnectionText(read_secret_file(file))) if file else None,
-            explicit=True,
-        ),
-        _variable(CONNECTION_STRING_VARIABLE, environ),
-        _file_variable(CONNECTION_STRING_FILE_VARIABLE, environ),
+        _given("--connection-string", settings.connection_string, ConnectionText, "given", explicit=True),
+        _given("--connection-string-file", settings.connection_string_file, _in_file, explicit=True),
+        _given(CONNECTION_STRING_VARIABLE, in_variable, ConnectionText, "set"),
+        _given(CONNECTION_STRING_FILE_VARIABLE, in_file, _in_file),
         _config_file(Path(CONFIG_FILE)),
-        _variable(OLD_STRING_VARIABLE, environ, hc=environ.get(OLD_NAME_VARIABLE)),
+        _given(OLD_STRING_VARIABLE, old, lambda text: ConnectionText(text, old_name), "set"),
     ]
 
 
 def find_connection_string(
-    *,
-    text: str | None = None,
-    file: str | None = None,
-    environ: Mapping[str, str] | None = None,
-    hc: str | None = None,
+    *, text: str | None = None, file: str | None = None, environ: Mapping[str, str] | None = None, hc: str | None = None
 ) -> ConnectionString:
     """Return the connection string of the first source that is present, for hybrid connection `hc` if given.
 
@@ -254,24 +237,14 @@ def not_configured() -> ConfigurationError:
     )
 
 
-def _variable(name: str, environ: Mapping[str, str], *, hc: str | None = None) -> TextSource:
-    text = environ.get(name)
-    if not text:
-        return TextSource(name, "not set")
-    return TextSource(name, "set", lambda: ConnectionText(text, hc))
+def _in_file(path: str) -> ConnectionText:
+    return ConnectionText(read_secret_file(path))
 
 
-def _file_variable(name: str, environ: Mapping[str, str]) -> TextSource:
-    path = environ.get(name)
-    if not path:
-        return TextSource(name, "not set")
-    return TextSource(name, path, lambda: ConnectionText(read_secret_file(path)))
-
-
-def _config_file(path: Path) -> TextSource:
+def _config_file(path: Path) -> Source[ConnectionText]:
     if not path.is_file():
-        return TextSource(str(path), "not in the working directory")
-    return TextSource(str(path), "found", lambda: ConnectionText(*read_config_file(path)))
+        return Source(str(path), "not in the working directory")
+    return Source(str(path), "found", lambda: ConnectionText(*read_config_file(path)))
 
 
 # Sources of the tunnel key, in order of precedence.
@@ -283,8 +256,6 @@ def _config_file(path: Path) -> TextSource:
 # 5. RELAY_TUNNEL_KEY_FILE         environment; the file must not be readable by other users
 # 6. RELAY_TUNNEL_KEY_SECRET       environment; name of a Key Vault secret
 
-ReadSecret = Callable[[str], Awaitable[str]]
-
 
 def tunnel_key_sources(
     from_connection_string: bytes | None,
@@ -292,8 +263,8 @@ def tunnel_key_sources(
     environ: Mapping[str, str],
     *,
     vault: str | None,
-    read_secret: ReadSecret,
-) -> list[Source[bytes]]:
+    read_secret: Callable[[str], Awaitable[str]],
+) -> list[Source[Awaitable[bytes]]]:
     """Return all sources by precedence, including those that are not present.
 
     Args:
@@ -303,55 +274,30 @@ def tunnel_key_sources(
         vault: The Key Vault, if one is given.
         read_secret: Reads a secret from this Key Vault and may raise RelayDebugError.
     """
-    vault_name = vault or "no vault"
-    in_file, in_secret = environ.get(TUNNEL_KEY_FILE_VARIABLE), environ.get(TUNNEL_KEY_SECRET_VARIABLE)
-    return [
-        _file("--tunnel-key-file", settings.tunnel_key_file, explicit=True),
-        _secret("--tunnel-key-secret", settings.tunnel_key_secret, vault_name, read_secret, explicit=True),
-        _connection_string(from_connection_string),
-        _tunnel_key_variable(environ.get(TUNNEL_KEY_VARIABLE)),
-        _file(TUNNEL_KEY_FILE_VARIABLE, in_file),
-        _secret(TUNNEL_KEY_SECRET_VARIABLE, in_secret, vault_name, read_secret),
-    ]
+    in_variable, in_file = environ.get(TUNNEL_KEY_VARIABLE), environ.get(TUNNEL_KEY_FILE_VARIABLE)
+    given, in_secret = settings.tunnel_key_secret, environ.get(TUNNEL_KEY_SECRET_VARIABLE)
 
+    async def of_string() -> bytes:
+        return from_connection_string or b""
 
-def _connection_string(key: bytes | None) -> Source[bytes]:
-    if not key:
-        return Source("TunnelKey", "not in the connection string")
-
-    async def read() -> bytes:
-        return key
-
-    return Source("TunnelKey", "in the connection string", read)
-
-
-def _tunnel_key_variable(text: str | None) -> Source[bytes]:
-    if not text:
-        return Source(TUNNEL_KEY_VARIABLE, "not set")
-
-    async def read() -> bytes:
+    async def of_variable(text: str) -> bytes:
         return parse_tunnel_key(text, f"the tunnel key from {TUNNEL_KEY_VARIABLE}")
 
-    return Source(TUNNEL_KEY_VARIABLE, "set", read)
-
-
-def _file(name: str, path: str | None, *, explicit: bool = False) -> Source[bytes]:
-    if not path:
-        return Source(name, "not given" if explicit else "not set")
-
-    async def read() -> bytes:
+    async def of_file(path: str) -> bytes:
         return parse_tunnel_key(read_secret_file(path), f"the tunnel key from {path}")
 
-    return Source(name, path, read, explicit=explicit)
+    async def of_secret(name: str) -> bytes:
+        return parse_tunnel_key(await read_secret(name), f"the tunnel key from Key Vault secret '{name}'")
 
+    def finding(secret: str | None) -> str:
+        return f"secret '{secret}' in {vault or 'no vault'}"
 
-def _secret(
-    name: str, secret: str | None, vault: str, read_secret: ReadSecret, *, explicit: bool = False
-) -> Source[bytes]:
-    if not secret:
-        return Source(name, "not given" if explicit else "not set")
-
-    async def read() -> bytes:
-        return parse_tunnel_key(await read_secret(secret), f"the tunnel key from Key Vault secret '{secret}'")
-
-    return Source(name, f"secret '{secret}' in {vault}", read, explicit=explicit)
+    in_string = Source("TunnelKey", "in the connection string", of_string)
+    return [
+        _given("--tunnel-key-file", settings.tunnel_key_file, of_file, explicit=True),
+        _given("--tunnel-key-secret", given, of_secret, finding(given), explicit=True),
+        in_string if from_connection_string else Source("TunnelKey", "not in the connection string"),
+        _given(TUNNEL_KEY_VARIABLE, in_variable, of_variable, "set"),
+        _given(TUNNEL_KEY_FILE_VARIABLE, in_file, of_file),
+        _given(TUNNEL_KEY_SECRET_VARIABLE, in_secret, of_secret, finding(in_secret)),
+    ]

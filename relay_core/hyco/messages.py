@@ -37,11 +37,7 @@ class Accept:
 
     def encode(self) -> str:
         """Return the message as JSON."""
-        body: dict[str, Any] = {
-            "address": self.address,
-            "id": self.id,
-            "connectHeaders": dict(self.connect_headers),
-        }
+        body: dict[str, Any] = {"address": self.address, "id": self.id, "connectHeaders": dict(self.connect_headers)}
         if self.remote_endpoint is not None:
             body["remoteEndpoint"] = self.remote_endpoint.encode()
         return json.dumps({"accept": body})

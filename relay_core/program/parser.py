@@ -93,6 +93,16 @@ def add_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--version", action=_PrintVersion, nargs=0, help="show the version, and exit")
 
 
+def installed_version(unknown: str = "unknown") -> str:
+    """Return the version of the installed package, or `unknown` in a directory of sources."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - rarely needed
+
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return unknown
+
+
 class _PrintVersion(argparse.Action):
     """Prints the version, and reads it only then: `argparse`'s own action would need it for every command line."""
 
@@ -100,13 +110,7 @@ class _PrintVersion(argparse.Action):
         super().__init__(*arguments, **{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - for this option only
-
-        try:
-            found = version(DISTRIBUTION)
-        except PackageNotFoundError:  # in a directory of sources
-            found = "(unknown version)"
-        print(parser.prog, found)  # noqa: T201 - the requested output
+        print(parser.prog, installed_version("(unknown version)"))  # noqa: T201 - the requested output
         parser.exit()
 
 

@@ -158,10 +158,7 @@ class HybridConnectionListener:
         self._on_state = on_state or (lambda _state, _error: None)
         self._is_needed = is_needed
         self._machine = ListenerStateMachine(
-            now=time.monotonic(),
-            random=random.random,
-            role_grace=credential.role_grace,
-            has_listened=has_listened,
+            now=time.monotonic(), random=random.random, role_grace=credential.role_grace, has_listened=has_listened
         )
         self._order = SiblingOrder(endpoint.size, random.random)
         self._refused_until = (0.0, "")

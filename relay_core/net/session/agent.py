@@ -209,11 +209,7 @@ class AgentTunnels:
             self._on_over()
 
         driver = SessionDriver(
-            session,
-            on_open=opened,
-            on_status=status_received,
-            on_streams=streams_changed,
-            on_over=over,
+            session, on_open=opened, on_status=status_received, on_streams=streams_changed, on_over=over
         )
         session.grace = self._grace.idle
         self._drivers[session.id] = driver
