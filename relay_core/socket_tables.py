@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 # Looks up one TCP connection of this machine in the kernel, by its addresses (sock_diag(7)).
@@ -284,9 +283,7 @@ class SocketTables:
     def __enter__(self) -> SocketTables:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc_info: object) -> None:
         self.close()
 
     @property

@@ -15,7 +15,6 @@ import ssl
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import cast
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -61,7 +60,8 @@ class RelayServer:
             Unauthenticated(total=limits.max_unauthenticated, per_source=limits.max_unauthenticated_per_address)
             for _ in range(2)
         )
-        self._port = config.port
+        self.port = config.port
+        """The port to which the server is bound, once started; it stays the same after `stop` and `start`."""
         self._connections: set[Connection] = set()
         self._context: ssl.SSLContext | None = None
         self._tasks = TaskSet()
@@ -72,19 +72,14 @@ class RelayServer:
     # Addresses:
 
     @property
-    def port(self) -> int:
-        """The port to which the server is bound; it stays the same after `stop` and `start`."""
-        return self._port
-
-    @property
     def public_address(self) -> str:
         """The `host:port` to which listeners connect for a rendezvous."""
         host = self.config.namespace
-        return self.config.public_address or f"{f'[{host}]' if ':' in host else host}:{self._port}"
+        return self.config.public_address or f"{f'[{host}]' if ':' in host else host}:{self.port}"
 
     def endpoint(self, path: str) -> Endpoint:
         """Return the address of a hybrid connection on this relay."""
-        return Endpoint(self.config.namespace, self._port, path)
+        return Endpoint(self.config.namespace, self.port, path)
 
     # Life cycle:
 
@@ -100,9 +95,9 @@ class RelayServer:
             logger.warning("listening on %s: anyone who can reach this machine can reach the relay", self.config.bind)
         acceptor = Acceptor(self._accepted, self._free_descriptor)
         try:
-            self._port = await acceptor.open(self.config.bind, self._port)
+            self.port = await acceptor.open(self.config.bind, self.port)
         except OSError as error:
-            raise _bind_error(error, self.config.bind, self._port) from error
+            raise _bind_error(error, self.config.bind, self.port) from error
         self._acceptor = acceptor
 
     def reload(self, config: RelayConfig) -> None:
@@ -158,9 +153,7 @@ class RelayServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exc_info: object) -> None:
         await self.stop()
 
     # Fault injection and metrics:

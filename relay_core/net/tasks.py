@@ -7,7 +7,6 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from types import TracebackType
 from typing import Any, TypeVar
 
 from relay_core.errors import RelayDebugError
@@ -55,9 +54,7 @@ class TaskSet:
     async def __aenter__(self) -> TaskSet:
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exc_info: object) -> None:
         await self.cancel_all()
 
     def _done(self, task: asyncio.Task[Any]) -> None:

@@ -242,10 +242,6 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         """Deliver to another protocol from now on."""
         self._protocol = cast("asyncio.BufferedProtocol", protocol)
 
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return the protocol above."""
-        return self._protocol
-
     # Called by the transport below:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

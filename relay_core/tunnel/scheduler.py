@@ -33,11 +33,6 @@ class SentFrame(NamedTuple):
     header: bytes
     payload: Buffer
 
-    @property
-    def size(self) -> int:
-        """Size in bytes, including the header."""
-        return HEADER_SIZE + len(self.payload)
-
 
 class ReplayBuffer:
     """Frames that were sent and not yet acknowledged."""

@@ -62,6 +62,7 @@ class ControlChannel(Owner):
     ) -> None:
         self.hybrid_connection = hybrid_connection
         self.id = listener_id
+        self.remote = connection.remote
         self._websocket = WebSocket(connection, self, limits)
         self._renew = renew
         self._limits = limits
@@ -78,11 +79,6 @@ class ControlChannel(Owner):
         self._response: Response | None = None  # its body is the next message
         self._expires_at = grant.expires_at
         self._timers: dict[str, asyncio.TimerHandle] = {}
-
-    @property
-    def remote(self) -> tuple[str, int]:
-        """The listener's address and port."""
-        return self._websocket.connection.remote
 
     def start(self, early: bytes) -> None:
         """Start the timers, and process bytes that were received before the 101 response."""

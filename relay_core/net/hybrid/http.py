@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint
-from relay_core.hyco.http import MAX_CONTROL_BODY, RemoteEndpoint, Request, Response, forwardable, has_no_body
+from relay_core.hyco.http import MAX_CONTROL_BODY, Request, Response, forwardable, has_no_body
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, parse_server_message
 from relay_core.hyco.sas import Credential
 from relay_core.net.tasks import TaskSet, frames_of
@@ -33,43 +33,19 @@ class HttpRequest:
     """
 
     def __init__(self, message: Request, body: AsyncIterator[bytes]) -> None:
-        self._message = message
-        self._body = body
-
-    @property
-    def id(self) -> str:
+        self.id = message.id
         """The relay's tracking id, `GUID_Gn`."""
-        return self._message.id
-
-    @property
-    def method(self) -> str:
-        """`GET`, `POST` or any other method."""
-        return self._message.method or ""
-
-    @property
-    def target(self) -> str:
+        self.method = message.method or ""
+        self.target = message.target
         """Path and query; the path begins with the hybrid connection's name and is already decoded."""
-        return self._message.target
-
-    @property
-    def path(self) -> str:
-        """The decoded path, which begins with `/` and the hybrid connection's name; not to be decoded again."""
-        return self.target.partition("?")[0]
-
-    @property
-    def query(self) -> str:
-        """The query without the relay's own parameters, still percent-encoded."""
-        return self.target.partition("?")[2]
-
-    @property
-    def headers(self) -> Mapping[str, str]:
+        self.path, _, self.query = message.target.partition("?")
+        """The path begins with `/` and must not be decoded again. The query does not contain the relay's own
+        parameters, and is still percent-encoded."""
+        self.headers = message.headers
         """The sender's headers without the relay's token. They may contain cookies and must not be logged."""
-        return self._message.headers
-
-    @property
-    def remote_endpoint(self) -> RemoteEndpoint | None:
+        self.remote_endpoint = message.remote_endpoint
         """The sender's network address as seen by the relay."""
-        return self._message.remote_endpoint
+        self._body = body
 
     def header(self, name: str) -> str | None:
         """Return the header `name` (case-insensitive), or None."""

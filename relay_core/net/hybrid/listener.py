@@ -11,15 +11,14 @@ import random
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
-from types import TracebackType
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import unquote, urlsplit
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, HybridConnectionNotFound, ProtocolError, RelayDebugError, TooManyListeners
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint, SiblingOrder, no_sibling_left, reject_url, strip_parameters
 from relay_core.hyco.backoff import refused_for_now
-from relay_core.hyco.http import RemoteEndpoint, Request
+from relay_core.hyco.http import Request
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message
 from relay_core.hyco.outcome import closed_error, refused_listen
@@ -41,19 +40,15 @@ class Offer:
     """A sender's connection request, to be accepted or rejected once, within 30 seconds."""
 
     def __init__(self, message: Accept, endpoint: Endpoint, tls: ssl.SSLContext) -> None:
+        self.id = message.id
+        """The relay's tracking id, `GUID_Gn`."""
+        self.headers = message.connect_headers
+        """The sender's request headers without its token. They may contain cookies and must not be logged."""
+        self.remote_endpoint = message.remote_endpoint
+        """The sender's network address as seen by the relay."""
         self._message = message
         self._endpoint = endpoint
         self._tls = tls
-
-    @property
-    def id(self) -> str:
-        """The relay's tracking id, `GUID_Gn`."""
-        return self._message.id
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The sender's request headers without its token. They may contain cookies and must not be logged."""
-        return self._message.connect_headers
 
     @property
     def path(self) -> str:
@@ -65,11 +60,6 @@ class Offer:
     def query(self) -> str:
         """The sender's query string without the protocol's own parameters, otherwise unchanged."""
         return strip_parameters(urlsplit(self._message.address).query)
-
-    @property
-    def remote_endpoint(self) -> RemoteEndpoint | None:
-        """The sender's network address as seen by the relay."""
-        return self._message.remote_endpoint
 
     def header(self, name: str) -> str | None:
         """Return the sender's header `name` (case-insensitive), or None."""
@@ -183,9 +173,7 @@ class HybridConnectionListener:
         self._runner = self._tasks.spawn(self._run(), name=f"listen {self.endpoint.path}")
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exc_info: object) -> None:
         await self.close()
 
     async def close(self) -> None:

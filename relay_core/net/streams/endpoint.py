@@ -87,7 +87,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self.ended = asyncio.Event()
         """Set when the local program has ended its direction, or the connection is closed."""
         self._on_connected = on_connected
-        self._transport = cast("asyncio.Transport", None)  # set by connection_made, before anything else is called
+        self.transport = cast("asyncio.Transport", None)  # set by connection_made, before anything else is called
         self._quick: Callable[[], None] | None = None
         """The socket, if it supports TCP_QUICKACK."""
         self._is_acknowledged = False
@@ -114,11 +114,6 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         """Whether the connection has ended in both directions."""
         return self._gone.is_set()
 
-    @property
-    def transport(self) -> asyncio.Transport:
-        """The connection itself."""
-        return self._transport
-
     def deliver_to(self, handler: LocalHandler) -> None:
         """Pass the buffered bytes to the handler, and from now on all events as they occur."""
         self._handler = handler  # each call below may detach it again
@@ -141,16 +136,16 @@ class LocalEndpoint(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes to the local program, or drop them if the connection is closed or this direction has ended."""
-        if not (self._eof_written or self._transport.is_closing()):
+        if not (self._eof_written or self.transport.is_closing()):
             self._is_acknowledged = True
-            self._transport.write(data)
+            self.transport.write(data)
 
     def write_eof(self) -> None:
         """End this direction after the bytes written so far; the other direction stays open."""
-        if not self._transport.is_closing() and self._transport.can_write_eof():
+        if not self.transport.is_closing() and self.transport.can_write_eof():
             self._eof_written = True
             with contextlib.suppress(OSError):  # the local program has closed the connection
-                self._transport.write_eof()
+                self.transport.write_eof()
 
     def pause_reading(self) -> None:
         """Stop reading from the local program."""
@@ -164,18 +159,18 @@ class LocalEndpoint(asyncio.BufferedProtocol):
 
     async def close(self) -> None:
         """Close the connection after sending the last bytes; does nothing if it is closed already."""
-        self._transport.close()
+        self.transport.close()
         await self._gone.wait()
 
     def abort(self) -> None:
         """Close the connection immediately and discard unsent bytes; the program sees a reset if it still sends."""
-        self._transport.abort()
+        self.transport.abort()
 
     # Called by asyncio:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport. asyncio has disabled Nagle's algorithm, so small messages are sent without delay."""
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
         connection: socket.socket | None = transport.get_extra_info("socket")
         is_tcp = connection is not None and connection.family in {socket.AF_INET, socket.AF_INET6}
         if connection is not None and is_tcp and hasattr(socket, "TCP_QUICKACK"):
@@ -192,7 +187,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         if nbytes == len(self._buffer):
             self._let_others_read()
         self._received(bytes(self._buffer[:nbytes]))
-        if self._quick is None or nbytes >= BURST or self._is_acknowledged or self._transport.is_closing():
+        if self._quick is None or nbytes >= BURST or self._is_acknowledged or self.transport.is_closing():
             return
         # debugpy's adapter does not disable Nagle's algorithm (RFC 896): its next message waits until the kernel of
         # this machine acknowledges this one, which the kernel delays by 40 ms unless TCP_QUICKACK is set (tcp(7)). The
@@ -249,13 +244,13 @@ class LocalEndpoint(asyncio.BufferedProtocol):
     def _pause_or_resume(self) -> None:
         paused = self._held or self._is_waiting_for_others or self._unread_size >= UNREAD_LIMIT
         # asyncio would report EOF a second time if reading were resumed after it.
-        if paused == self._reading_paused or self._eof_received or self._transport.is_closing():
+        if paused == self._reading_paused or self._eof_received or self.transport.is_closing():
             return
         self._reading_paused = paused
         if paused:
-            self._transport.pause_reading()
+            self.transport.pause_reading()
         else:
-            self._transport.resume_reading()
+            self.transport.resume_reading()
 
 
 async def connect_local(host: str, port: int) -> LocalEndpoint:

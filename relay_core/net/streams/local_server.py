@@ -14,7 +14,6 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from types import TracebackType
 
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.tasks import TaskSet
@@ -96,9 +95,7 @@ class LocalServer:
     async def __aenter__(self) -> LocalServer:
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exc_info: object) -> None:
         self.close()
         await self.wait_closed()
 

@@ -202,7 +202,8 @@ class AnyNetwork(RuleBasedStateMachine):
             session = side.session
             scheduler = session._scheduler
             assert session.unacknowledged <= own.replay_bytes + own.control_reserve
-            assert session.unacknowledged == sum(frame.size for frame in scheduler.replay._kept)
+            kept = scheduler.replay._kept
+            assert session.unacknowledged == sum(len(frame.header) + len(frame.payload) for frame in kept)
             assert len(scheduler._control) <= MAX_PENDING_CONTROL
             assert len(scheduler._credit) <= 8
             assert len(session._decoder._partial) <= HEADER_SIZE + max(MAX_CONTROL_PAYLOAD, own.limits.max_payload)

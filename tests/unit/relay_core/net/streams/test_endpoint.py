@@ -195,7 +195,7 @@ async def test_reset_is_a_loss_with_its_reason() -> None:
 async def test_small_messages_leave_at_once() -> None:
     """A debugger's request does not wait 40 ms for Nagle's algorithm."""
     async with connection() as (endpoint, _, _program):
-        assert endpoint._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert endpoint.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_bytes_after_the_end_are_dropped() -> None:
