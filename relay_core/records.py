@@ -97,17 +97,17 @@ def encode(record: object) -> dict[str, object]:
 def parse(kind: type[T], value: object, clean: Clean = as_is) -> T:
     """Return the record in a JSON object; if it is missing or invalid, the record without any field."""
     found = parse_or_none(kind, value, clean)
-    return cast("T", _built(kind, {}, clean)) if found is None else found
+    return cast("T", _build(kind, {}, clean)) if found is None else found
 
 
 def parse_or_none(kind: type[T], value: object, clean: Clean = as_is) -> T | None:
     """Return the record in a JSON object (or array); None if it is missing or a required field is."""
     if isinstance(value, list) and getattr(kind, "is_array", False):
         value = dict(zip((field.name for field in fields_of(kind)), value, strict=False)) if value else None
-    return cast("T | None", _built(kind, value, clean)) if isinstance(value, Mapping) else None
+    return cast("T | None", _build(kind, value, clean)) if isinstance(value, Mapping) else None
 
 
-def _built(kind: Any, value: Mapping[str, Any], clean: Clean) -> object:
+def _build(kind: Any, value: Mapping[str, Any], clean: Clean) -> object:
     found = {}
     for field in fields_of(kind):
         given = value.get(field.name)

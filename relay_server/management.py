@@ -151,7 +151,7 @@ def fetch_status(config: RelayConfig) -> dict[str, Any]:
 
 
 def format_status(status: dict[str, Any]) -> str:
-    """Return lines for a terminal."""
+    """Return the most important values as text; `--json` prints all of them."""
     metrics = status["metrics"]
     state = "serving" if status["serving"] else "shutting down"
     hours, minutes = divmod(status["uptime"] // 60, 60)
@@ -265,7 +265,7 @@ class Management:
             "address": f"wss://{self._server.public_address}",
             "serving": self._server.is_serving,
             "uptime": round(time.monotonic() - self._started),
-            "hybrid_connections": self._server.listeners_of_connections(),
+            "hybrid_connections": self._server.listener_counts(),
             "metrics": dataclasses.asdict(self._server.metrics()),
         }
 

@@ -130,5 +130,5 @@ class Metrics(EntityMetrics):
 
 
 def total(entities: Mapping[str, EntityMetrics]) -> dict[str, int]:
-    """Return the sum of each field."""
+    """Return the sum of each field over all hybrid connections, as arguments of `Metrics`."""
     return {field.name: sum(getattr(each, field.name) for each in entities.values()) for field in fields(EntityMetrics)}

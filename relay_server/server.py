@@ -27,7 +27,7 @@ from relay_server.access import Authorizer, JwtVerifier, SasVerifier, TokenVerif
 from relay_server.config import certificates
 from relay_server.config.model import RelayConfig, is_loopback
 from relay_server.connection.request_reader import Handshake
-from relay_server.connection.tcp import READ_BYTES, Acceptor, Connection, DelayedConnection, Unauthenticated, source_of
+from relay_server.connection.tcp import READ_BYTES, Acceptor, Connection, DelayedConnection, Slots, source_of
 from relay_server.gateway import Gateway
 from relay_server.metrics import EntityMetrics, Metrics, total
 
@@ -57,8 +57,7 @@ class RelayServer:
         limits = config.limits
         # Agents' rendezvous have their own budget; otherwise, whoever opens the most connections would displace them.
         self._unauthenticated_others, self._unauthenticated_agents = (
-            Unauthenticated(total=limits.max_unauthenticated, per_source=limits.max_unauthenticated_per_address)
-            for _ in range(2)
+            Slots(total=limits.max_unauthenticated, per_source=limits.max_unauthenticated_per_address) for _ in range(2)
         )
         self.port = config.port
         """The port to which the server is bound, once started; it stays the same after `stop` and `start`."""
@@ -173,7 +172,7 @@ class RelayServer:
         """True while the server accepts connections."""
         return self._acceptor is not None
 
-    def listeners_of_connections(self) -> dict[str, int]:
+    def listener_counts(self) -> dict[str, int]:
         """Return the number of listeners of each hybrid connection."""
         counts = Counter(
             control.hybrid_connection.path.lower() for control in self._gateway.matchmaker.registry.listeners
@@ -181,7 +180,7 @@ class RelayServer:
         return {item.path: counts[item.path.lower()] for item in self.config.hybrid_connections}
 
     def metrics(self) -> Metrics:
-        """Return a snapshot."""
+        """Return a snapshot of the whole relay."""
         return Metrics(
             **total(self.metrics_of_entities()),
             connections=len(self._connections),
@@ -208,14 +207,14 @@ class RelayServer:
         task = self._tasks.spawn(self._shake_hands(unowned, connection), name=f"TLS handshake {host}")
         source = source_of(host)
         budget = self._unauthenticated_agents if self._gateway.has_listener(source) else self._unauthenticated_others
-        place = budget.add(source, lambda: connection.abort() if task.done() else task.cancel())
-        connection.place = place
+        slot = budget.add(source, lambda: connection.abort() if task.done() else task.cancel())
+        connection.slot = slot
 
         def clean_up(ended: asyncio.Task[bool]) -> None:
             for left in unowned:  # it was cancelled before its first step
                 left.close()
             if ended.cancelled() or not ended.result():
-                place.leave()
+                slot.leave()
 
         task.add_done_callback(clean_up)
 

@@ -94,7 +94,7 @@ def choose(sources: Sequence[Source[T]]) -> Source[T] | None:
     return next((source for source in in_order(sources) if source.read is not None), None)
 
 
-def _given(
+def _source_of(
     name: str, given: str | None, read: Callable[[str], T], finding: str = "", *, explicit: bool = False
 ) -> Source[T]:
     """Return the source that an option or a variable selects; its text is the finding unless there is another."""
@@ -198,12 +198,12 @@ def local_sources(settings: AccessSettings, environ: Mapping[str, str]) -> list[
     in_variable, in_file = environ.get(CONNECTION_STRING_VARIABLE), environ.get(CONNECTION_STRING_FILE_VARIABLE)
     old, old_name = environ.get(OLD_STRING_VARIABLE), environ.get(OLD_NAME_VARIABLE)
     return [
-        _given("--connection-string", settings.connection_string, ConnectionText, "given", explicit=True),
-        _given("--connection-string-file", settings.connection_string_file, _in_file, explicit=True),
-        _given(CONNECTION_STRING_VARIABLE, in_variable, ConnectionText, "set"),
-        _given(CONNECTION_STRING_FILE_VARIABLE, in_file, _in_file),
+        _source_of("--connection-string", settings.connection_string, ConnectionText, "given", explicit=True),
+        _source_of("--connection-string-file", settings.connection_string_file, _in_file, explicit=True),
+        _source_of(CONNECTION_STRING_VARIABLE, in_variable, ConnectionText, "set"),
+        _source_of(CONNECTION_STRING_FILE_VARIABLE, in_file, _in_file),
         _config_file(Path(CONFIG_FILE)),
-        _given(OLD_STRING_VARIABLE, old, lambda text: ConnectionText(text, old_name), "set"),
+        _source_of(OLD_STRING_VARIABLE, old, lambda text: ConnectionText(text, old_name), "set"),
     ]
 
 
@@ -294,10 +294,10 @@ def tunnel_key_sources(
 
     in_string = Source("TunnelKey", "in the connection string", of_string)
     return [
-        _given("--tunnel-key-file", settings.tunnel_key_file, of_file, explicit=True),
-        _given("--tunnel-key-secret", given, of_secret, finding(given), explicit=True),
+        _source_of("--tunnel-key-file", settings.tunnel_key_file, of_file, explicit=True),
+        _source_of("--tunnel-key-secret", given, of_secret, finding(given), explicit=True),
         in_string if from_connection_string else Source("TunnelKey", "not in the connection string"),
-        _given(TUNNEL_KEY_VARIABLE, in_variable, of_variable, "set"),
-        _given(TUNNEL_KEY_FILE_VARIABLE, in_file, of_file),
-        _given(TUNNEL_KEY_SECRET_VARIABLE, in_secret, of_secret, finding(in_secret)),
+        _source_of(TUNNEL_KEY_VARIABLE, in_variable, of_variable, "set"),
+        _source_of(TUNNEL_KEY_FILE_VARIABLE, in_file, of_file),
+        _source_of(TUNNEL_KEY_SECRET_VARIABLE, in_secret, of_secret, finding(in_secret)),
     ]

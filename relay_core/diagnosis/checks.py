@@ -117,18 +117,18 @@ class Examination:
         except Skipped as reason:
             return Result(name, Status.SKIPPED, str(reason))
         except RelayDebugError as error:
-            return _failed(name, error)
+            return _failure(name, error)
         except TIMEOUT_ERRORS:
-            return _failed(name, TimedOut(f"no result within {limit:g} s", hint="check the network and retry"))
+            return _failure(name, TimedOut(f"no result within {limit:g} s", hint="check the network and retry"))
         except Exception as error:  # noqa: BLE001 - the other checks must still run; the text may contain a secret
             logger.debug("unexpected error in the check '%s': %s", name, frames_of(error))
-            return _failed(
+            return _failure(
                 name,
                 RelayDebugError(f"unexpected {type(error).__name__}", hint="use --verbose to log where it occurred"),
             )
 
 
-def _failed(name: str, error: RelayDebugError) -> Result:
+def _failure(name: str, error: RelayDebugError) -> Result:
     return Result(name, Status.FAILED, error.sentence, error.hint, error.exit_code)
 
 
@@ -187,7 +187,7 @@ class AccessChecks:
         self._side: Side = side
 
     async def run(self, examination: Examination) -> None:
-        """Check the configuration."""
+        """Check the CA file and, if it is usable, the configuration."""
         await examination.check(AUTHORITIES, self._load_authorities)
         await examination.check(CONFIGURATION, self._find_access, after=[AUTHORITIES], limit=CONFIGURATION_LIMIT)
 

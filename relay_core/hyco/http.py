@@ -111,7 +111,7 @@ class Request:
     remote_endpoint: RemoteEndpoint | None = None
 
     def encode(self) -> str:
-        """Return the message as JSON."""
+        """Return the message as JSON; without a method, in the short form."""
         body: dict[str, Any] = {"address": self.address}
         if self.method is not None:
             body |= {"id": self.id, "requestTarget": self.target, "method": self.method}
@@ -161,7 +161,7 @@ class Response:
     has_body: bool = False
 
     def encode(self) -> str:
-        """Return the message as JSON."""
+        """Return the message as JSON; the body, if there is one, is the next message."""
         body = {"requestId": self.request_id, "statusCode": self.status, "statusDescription": self.reason}
         return json.dumps({"response": body | {"responseHeaders": dict(self.headers), "body": self.has_body}})
 

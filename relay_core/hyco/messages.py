@@ -50,8 +50,7 @@ class RenewToken:
     token: str = field(repr=False)
 
     def encode(self) -> str:
-        """Return the message as JSON."""
-        # Unlike in a URL, the token is not percent-encoded here.
+        """Return the message as JSON; unlike in a URL, the token is not percent-encoded."""
         return json.dumps({"renewToken": {"token": self.token}})
 
 

@@ -85,7 +85,7 @@ class Piece:
 
     @classmethod
     def of(cls: type[PieceType], message: Message) -> PieceType:  # noqa: PYI019 - `Self` needs Python 3.11
-        """Return a new message."""
+        """Return a message that a layer adds to the stream."""
         data = framing.encode(message)
         return cls(data, _MESSAGE, framing.body_start(data), message)
 

@@ -73,7 +73,7 @@ class LayerStack:
         done: list[Output] = []
         for index, layer in enumerate(self._layers):
             self._pass_on(index, layer.start(now), now, done)
-        return self._left(done, now)
+        return self._finish(done, now)
 
     def receive_local(self, data: bytes, now: float) -> list[Output]:
         """Handle bytes from the local program; return the outputs."""
@@ -112,13 +112,13 @@ class LayerStack:
         done: list[Output] = []
         for index, layer in enumerate(self._layers):
             self._pass_on(index, layer.tick(now), now, done)
-        return self._left(done, now)
+        return self._finish(done, now)
 
     def _enter(self, index: int, events: Iterable[Event], now: float) -> list[Output]:
         """Route events from an end of the stack, as if they were outputs of a layer with that index."""
         done: list[Output] = []
         self._pass_on(index, events, now, done)
-        return self._left(done, now)
+        return self._finish(done, now)
 
     def _pass_on(self, index: int, outputs: Iterable[Output], now: float, done: list[Output]) -> None:
         """Pass the outputs of a layer to its neighbours, depth first; append those that leave the stack to `done`."""
@@ -152,18 +152,18 @@ class LayerStack:
         else:
             done.append(event)
 
-    def _left(self, done: list[Output], now: float) -> list[Output]:
+    def _finish(self, done: list[Output], now: float) -> list[Output]:
         """Remove layers that have finished; return the outputs, in which bytes of one direction are one output."""
         # Not while outputs are routed, because `_route` identifies layers by their index.
         for layer in self._layers:
             if layer.is_finished:
                 self._layers = [layer for layer in self._layers if not layer.is_finished]
                 self._sort()
-                done += self._released(now)
+                done += self._release(now)
                 break
         return _joined(done) if len(done) > 1 else done
 
-    def _released(self, now: float) -> list[Output]:
+    def _release(self, now: float) -> list[Output]:
         """Return the incomplete messages that no layer is waiting for any longer."""
         done: list[Output] = []
         # The splitter keeps the beginning of a message until its end arrives. Without a reader, nobody needs it whole,

@@ -89,7 +89,7 @@ class ObservedStop:
         self._place = self.place or place
 
     def requested(self, request: Request) -> None:
-        """Take a request for a stack."""
+        """Note a request for the stack of the stopped thread, from its top."""
         match arguments_of(request):
             case {"threadId": int(thread), **rest} if thread == self._thread and not rest.get("startFrame"):
                 self._pending.add(request["seq"])

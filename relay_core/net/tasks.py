@@ -236,7 +236,7 @@ class Paced:
         self._timer: asyncio.TimerHandle | None = None
 
     def request(self) -> None:
-        """Call the function now or later."""
+        """Call the function now, or once later for all requests until then."""
         if self._timer is None:
             delay = max(0.0, self._next - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(delay, self.flush)
@@ -292,7 +292,7 @@ class DeadlineTimer:
         self._handle = self._loop.call_at(deadline, self._fire)
 
     def cancel(self) -> None:
-        """Cancel the deadline."""
+        """Forget the deadline; another one may be set."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -251,7 +251,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._continue_handshake()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return the buffer for received bytes."""
+        """Return the shared buffer, or the beginning of it for a peer that is read in small pieces."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -119,7 +119,7 @@ class Welcome:
     greeting: Greeting
 
     def encode(self) -> bytes:
-        """Return the frame."""
+        """Return the frame, whose secret only the secure channel encrypts."""
         credentials = _WELCOME.pack(self.session_id, self.secret)
         return encode_frame(frames.WELCOME, self.greeting.encode_payload(credentials))
 
@@ -143,7 +143,6 @@ class _ResumeMessage:
     layout: ClassVar[struct.Struct]
 
     def encode(self) -> bytes:
-        """Return the frame."""
         return encode_frame(self.frame_type, _preface() + self.layout.pack(*astuple(self)))
 
     @classmethod
@@ -223,7 +222,7 @@ class Refused:
     text: str
 
     def encode(self) -> bytes:
-        """Return the frame."""
+        """Return the frame; a text of more than `MAX_TEXT` bytes is truncated."""
         return encode_frame(frames.REFUSED, _preface() + encode_code(self.refusal, self.text))
 
     @classmethod

@@ -154,7 +154,7 @@ class Session:
             self._detach(now)
 
     def receive_data(self, epoch: int, data: Buffer, now: float) -> None:
-        """Process bytes received from a transport."""
+        """Process bytes received from a transport; those of an earlier transport are ignored."""
         # After the session has ended, the transport may still deliver frames for its closed streams.
         if self.over or not self._is_attached(epoch):
             return
@@ -222,7 +222,7 @@ class Session:
         return self._liveness.deadline if ack is None else min(self._liveness.deadline, ack)
 
     def tick(self, now: float) -> None:
-        """Check all deadlines."""
+        """Check the deadlines of ACKs, of the peer's liveness and of the grace period."""
         if self.over:
             return
         if self.attached:

@@ -162,7 +162,7 @@ class Stream:
         # The writer has ended its direction, so no StreamWritable may follow.
         self.blocked = False
 
-    def unblocked(self) -> bool:
+    def unblock(self) -> bool:
         """Return True, once, if a blocked writer can continue."""
         # Only if half of the queue is free; otherwise a writer would wake up for each frame.
         if not self.blocked or self.credit <= 0 or self.queue.size > self._queue_limit // 2:
@@ -178,7 +178,7 @@ class Stream:
         self.unread += size
         return True
 
-    def consumed(self, size: int) -> int:
+    def consume(self, size: int) -> int:
         """Account for consumed bytes, and return the credit to send to the peer now (often 0)."""
         if not 0 <= size <= self.unread:
             raise ValueError(f"{size} bytes consumed, {self.unread} unread")

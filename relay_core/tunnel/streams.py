@@ -247,7 +247,7 @@ class Streams:
             ValueError: `size` is more than was received.
         """
         stream = self._table.find(stream_id)
-        credit = 0 if stream is None else stream.consumed(size)
+        credit = 0 if stream is None else stream.consume(size)
         if stream is None or not credit:
             return False
         self._scheduler.add_credit(stream_id, credit + self._grow_window(stream, credit, now))
@@ -266,7 +266,7 @@ class Streams:
         """Remove a stream if it is finished, or wake up its writer; called after data was sent or credit received."""
         if stream.finished:
             self._forget(stream)
-        elif stream.unblocked():
+        elif stream.unblock():
             self._emit(StreamWritable(stream.id))
 
     # --- frames of the peer -----------------------------------------------------------------------------------

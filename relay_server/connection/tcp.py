@@ -31,10 +31,10 @@ IPV6_SOURCE_BITS = 64
 """An IPv6 host usually has a network of this size to choose its addresses from."""
 
 
-class Place:
+class Slot:
     """The slot of one connection in a budget."""
 
-    def __init__(self, budget: Unauthenticated, source: str, drop: Callable[[], object]) -> None:
+    def __init__(self, budget: Slots, source: str, drop: Callable[[], object]) -> None:
         self.source = source
         self.drop = drop
         """Drops the connection."""
@@ -45,8 +45,8 @@ class Place:
         self._budget.remove(self)
 
 
-class Unauthenticated:
-    """A budget of slots for connections.
+class Slots:
+    """The slots for connections that are not authenticated yet.
 
     Args:
         total: Maximum number of connections.
@@ -56,42 +56,42 @@ class Unauthenticated:
     def __init__(self, *, total: int, per_source: int) -> None:
         self._total = total
         self._per_source = per_source
-        self._places: dict[str, dict[Place, None]] = {}
+        self._slots: dict[str, dict[Slot, None]] = {}
         """Slots of each source, the oldest first."""
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, source: str, drop: Callable[[], object]) -> Place:
+    def add(self, source: str, drop: Callable[[], object]) -> Slot:
         """Return a slot for a new connection, after dropping an old connection if all slots are taken."""
-        if len(self._places.get(source, ())) >= self._per_source:
+        if len(self._slots.get(source, ())) >= self._per_source:
             self._evict_from(source)
         elif self._count >= self._total:
             self.evict()
-        place = Place(self, source, drop)
-        self._places.setdefault(source, {})[place] = None
+        slot = Slot(self, source, drop)
+        self._slots.setdefault(source, {})[slot] = None
         self._count += 1
-        return place
+        return slot
 
     def evict(self) -> bool:
         """Drop the oldest connection from the source that has the most connections; return False if there are none."""
-        if not self._places:
+        if not self._slots:
             return False
-        self._evict_from(max(self._places, key=lambda source: len(self._places[source])))
+        self._evict_from(max(self._slots, key=lambda source: len(self._slots[source])))
         return True
 
-    def remove(self, place: Place) -> None:
+    def remove(self, slot: Slot) -> None:
         """Remove a slot, if it is still there."""
-        places = self._places.get(place.source, {})
-        if place in places:
-            del places[place]
+        slots = self._slots.get(slot.source, {})
+        if slot in slots:
+            del slots[slot]
             self._count -= 1
-            if not places:
-                del self._places[place.source]
+            if not slots:
+                del self._slots[slot.source]
 
     def _evict_from(self, source: str) -> None:
-        oldest = next(iter(self._places[source]))
+        oldest = next(iter(self._slots[source]))
         self.remove(oldest)
         oldest.drop()
 
@@ -158,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close_timer: asyncio.TimerHandle | None = None
         self._ended = False
         self.handler: Handler | None = None
-        self.place: Place | None = None
+        self.slot: Slot | None = None
         """The slot in the budget for unauthenticated connections, until `prove` is called or the connection closes."""
         self.remote: tuple[str, int] = ("", 0)
         self.reading_paused = False
@@ -179,8 +179,8 @@ class Connection(asyncio.BufferedProtocol):
     def prove(self) -> None:
         """Record that the peer's token or secret is valid; the connection is then not dropped to admit a new one."""
         cast("TlsTransport", self._transport).prove()
-        if self.place is not None:
-            self.place.leave()
+        if self.slot is not None:
+            self.slot.leave()
 
     def write(self, data: bytes) -> None:
         """Send bytes; if the connection is closed, drop them."""
@@ -261,8 +261,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()  # Python 3.10 warns about transports that were not closed explicitly
         if self._close_timer is not None:
             self._close_timer.cancel()
-        if self.place is not None:
-            self.place.leave()
+        if self.slot is not None:
+            self.slot.leave()
         if self.handler is not None:
             self.handler.lost()
         self._gone(self)

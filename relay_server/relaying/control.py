@@ -130,7 +130,7 @@ class ControlChannel(Owner):
     # Events of the WebSocket:
 
     def chunks_received(self, websocket: WebSocket, chunks: list[Chunk]) -> None:  # noqa: ARG002 - there is one
-        """Collect messages."""
+        """Collect the fragments of messages; one that is too long closes the channel."""
         for opcode, payload, fin, _ in chunks:
             if opcode != CONTINUATION:
                 # A body that nobody is waiting for is dropped as it arrives: its sender has disconnected, or never

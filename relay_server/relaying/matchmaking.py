@@ -84,11 +84,11 @@ class Registry:
         raise too_many_listeners(self._max_listeners)
 
     def add(self, listener: ControlChannel) -> None:
-        """Add a listener."""
+        """Add a listener, for which `check_room` has found room."""
         self._listeners[listener.hybrid_connection.path.lower()].append(listener)
 
     def remove(self, listener: ControlChannel) -> None:
-        """Remove a listener."""
+        """Remove a listener that can no longer receive offers."""
         self._listeners[listener.hybrid_connection.path.lower()].remove(listener)
 
     def listeners_of(self, connection: HybridConnection) -> list[ControlChannel]:

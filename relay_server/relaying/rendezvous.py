@@ -90,7 +90,7 @@ class RelayedPair(Owner):
         self._finish()
 
     def abort(self) -> None:
-        """Drop both connections now."""
+        """Drop both connections without a Close frame, as if the network had failed."""
         self.sender.connection.abort()
         self.listener.connection.abort()
 
@@ -370,7 +370,7 @@ class Rendezvous:
                 pending.outcome.set_result(refusal)
 
     def forget(self, pending: PendingSender) -> None:
-        """Remove a sender."""
+        """Make the address of a sender invalid, unless a listener has used it."""
         key = self._key(pending.id)
         if self._pending.get(key) is pending:
             del self._pending[key]

@@ -29,7 +29,7 @@ async def until_agents(client: Tunnels, count: int) -> None:
 
 def occupied(relay: LocalRelay) -> list[int]:
     """Return the number of listeners on each hybrid connection of the family."""
-    counts = relay.server.listeners_of_connections()
+    counts = relay.server.listener_counts()
     return [counts[sibling.path] for sibling in relay.endpoint.siblings]
 
 

@@ -216,9 +216,9 @@ class HybridConnectionListener:
 
     def _failed(self, error: RelayDebugError) -> None:
         self._machine.failed(error, now=time.monotonic(), needed=self._is_needed())
-        self._on_state(self._machine.state, self._explained(self._machine.error or error))
+        self._on_state(self._machine.state, self._explain(self._machine.error or error))
 
-    def _explained(self, error: RelayDebugError) -> RelayDebugError:
+    def _explain(self, error: RelayDebugError) -> RelayDebugError:
         """Return the error to report, with the time at which retries end, if they do."""
         until = self._machine.refused_until
         if until is None or self._machine.state is not ListenerState.WAITING:

@@ -118,7 +118,7 @@ class OpenStreams:
         self._driver.follow_up()
 
     def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
-        """Reset a stream."""
+        """End both directions of a stream; the peer receives the code and the text."""
         self.forget(stream_id)
         self._session.streams.reset(stream_id, code, text)
         self._driver.follow_up()
@@ -287,7 +287,7 @@ class SessionDriver:
         self.follow_up()
 
     def send_status(self, status: Mapping[str, object]) -> None:
-        """Send the peer the current status."""
+        """Send the peer the current status; without a transport, only the latest one is kept."""
         self.session.send_status(status)
         self.follow_up()
 
@@ -323,7 +323,7 @@ class SessionDriver:
         self.abort(text)
 
     def abort(self, text: str) -> None:
-        """End the session immediately."""
+        """End the session immediately; the peer detects this when it tries to resume."""
         self.session.abort(text)
         self.follow_up()
 

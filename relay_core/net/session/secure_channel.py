@@ -270,7 +270,7 @@ class SecureChannel:
             if not self._tls.shake_hands():
                 return
         except ssl.SSLError as error:
-            raise self._failed(error) from error
+            raise self._fail(error) from error
         # OpenSSL accepts any chain that ends at the trusted certificate; only that exact certificate is accepted here.
         if self._tls.peer_certificate != self._identity.peer_certificate:
             self.state = ChannelState.FAILED
@@ -281,13 +281,13 @@ class SecureChannel:
         try:
             plaintext = self._tls.read()
         except ssl.SSLError as error:
-            raise self._failed(error) from error
+            raise self._fail(error) from error
         if self._tls.close_received:
             self.state = ChannelState.CLOSED
         self._peer_verified_us = self._peer_verified_us or bool(plaintext)
         return plaintext
 
-    def _failed(self, error: ssl.SSLError) -> RelayDebugError:
+    def _fail(self, error: ssl.SSLError) -> RelayDebugError:
         """Return this package's error for an SSLError.
 
         A TLS 1.3 client completes its handshake before the server has verified the client's certificate (RFC 8446,

@@ -110,7 +110,7 @@ class Transport:
         await self._websocket.close(code, reason)
 
     def abort(self) -> None:
-        """Drop the connection immediately."""
+        """Drop the connection immediately, without a close_notify."""
         self._websocket.abort()
 
     @property

@@ -178,7 +178,7 @@ class LocalEndpoint(asyncio.BufferedProtocol):
         self._on_connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return the buffer to read into."""
+        """Return the buffer that all connections of this thread share."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

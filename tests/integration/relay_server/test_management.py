@@ -99,7 +99,7 @@ async def test_unknown_paths_share_one_label(relay, management):
     found = await management.metrics()
     assert 2 == found["relay_sender_connections_client_error_total (other)"]
     labels = {name.split(" ")[1] for name in found if name.startswith("relay_active_listeners ")}
-    assert {"(other)", *relay.server.listeners_of_connections()} == labels
+    assert {"(other)", *relay.server.listener_counts()} == labels
 
 
 async def test_http_requests_are_counted(relay, management):

@@ -53,10 +53,10 @@ def test_writing_stops_at_the_peers_credit():
     assert stream.write(b"x" * 50) == 10
     assert stream.write(b"x") == 0
     stream.queue.clear()
-    assert not stream.unblocked()
+    assert not stream.unblock()
     stream.credit += 1
-    assert stream.unblocked()
-    assert not stream.unblocked()
+    assert stream.unblock()
+    assert not stream.unblock()
 
 
 def test_writing_stops_at_the_queues_limit():
@@ -64,9 +64,9 @@ def test_writing_stops_at_the_queues_limit():
     stream = a_stream(credit=1000, queue_limit=100)
     assert stream.write(b"x" * 150) == 100
     stream.queue.take(49)
-    assert not stream.unblocked()
+    assert not stream.unblock()
     stream.queue.take(1)
-    assert stream.unblocked()
+    assert stream.unblock()
 
 
 def test_nobody_waits_to_write_after_the_end():
@@ -76,7 +76,7 @@ def test_nobody_waits_to_write_after_the_end():
     stream.end()
     stream.queue.take(1)
     stream.credit += 5
-    assert not stream.unblocked()
+    assert not stream.unblock()
 
 
 def test_received_bytes_use_up_the_allowance():
@@ -91,10 +91,10 @@ def test_credit_goes_back_at_half_a_window_consumed():
     """Not before, and then all of it; reading, not receiving, is what counts."""
     stream = a_stream(window=100)
     stream.receive(100)
-    assert stream.consumed(49) == 0
-    assert stream.consumed(1) == 50
+    assert stream.consume(49) == 0
+    assert stream.consume(1) == 50
     assert stream.allowance == 50
-    assert stream.consumed(50) == 50
+    assert stream.consume(50) == 50
     assert stream.allowance == 100
 
 
@@ -103,7 +103,7 @@ def test_an_ended_direction_needs_no_credit():
     stream = a_stream(window=100)
     stream.receive(100)
     stream.eof_received = True
-    assert stream.consumed(100) == 0
+    assert stream.consume(100) == 0
 
 
 def test_a_window_grows_fourfold_up_to_its_bounds():
@@ -123,9 +123,9 @@ def test_credit_of_a_larger_window_goes_back_as_often_as_before():
     stream = a_stream(window=100)
     assert 300 == stream.grow_window(1000, 1000)
     stream.receive(400)
-    assert 0 == stream.consumed(49)
-    assert 50 == stream.consumed(1)
-    assert 350 == stream.consumed(350)
+    assert 0 == stream.consume(49)
+    assert 50 == stream.consume(1)
+    assert 350 == stream.consume(350)
 
 
 def test_a_window_is_too_small_if_half_of_it_lasts_less_than_some_round_trips():
@@ -153,7 +153,7 @@ def test_more_than_was_received_cannot_be_consumed():
     stream = a_stream()
     stream.receive(10)
     with pytest.raises(ValueError, match="11 bytes consumed, 10 unread"):
-        stream.consumed(11)
+        stream.consume(11)
 
 
 def test_the_end_of_a_stream_waits_behind_its_data():

@@ -2,14 +2,14 @@
 
 import pytest
 
-from relay_server.connection.tcp import Unauthenticated, source_of
+from relay_server.connection.tcp import Slots, source_of
 
 
 class Connections:
     """Adds connections to a budget, and records which are dropped."""
 
     def __init__(self, *, total: int, per_source: int) -> None:
-        self.budget = Unauthenticated(total=total, per_source=per_source)
+        self.budget = Slots(total=total, per_source=per_source)
         self.dropped: list[str] = []
 
     def add(self, source: str, name: str):
