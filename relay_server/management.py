@@ -27,7 +27,7 @@ from relay_core.net.loopback import FOREIGN_HOST, is_rebound
 from relay_core.program.parser import installed_version
 from relay_server.config.model import ManagementSettings, RelayConfig
 from relay_server.metrics import EntityMetrics, Metrics
-from relay_server.protocol.http import HeadReader, RequestHead
+from relay_server.protocol.http import HeadReader, RequestHead, response_head
 from relay_server.protocol.refusals import Refusal
 from relay_server.server import RelayServer
 
@@ -281,11 +281,6 @@ async def _read_head(reader: asyncio.StreamReader) -> RequestHead:
 
 
 def _response(status: int, content_type: str, body: bytes) -> bytes:
-    head = [
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        f"Content-Type: {content_type}",
-        f"Content-Length: {len(body)}",
-        "Cache-Control: no-store",
-        "Connection: close",
-    ]
-    return "\r\n".join([*head, "", ""]).encode() + body
+    headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
+    headers += [("Cache-Control", "no-store"), ("Connection", "close")]
+    return response_head(status, HTTPStatus(status).phrase, headers) + body

@@ -81,13 +81,10 @@ class EntityCounters:
         self._counters = {OTHER_ENTITIES: Counters()}
 
     def of(self, path: str | None) -> Counters:
-        """Return the counters of a hybrid connection; None stands for a requested path that is not configured."""
-        return self._counters.setdefault(self.label(path), Counters())
-
-    def label(self, path: str | None) -> str:
-        """Return the path, or OTHER_ENTITIES for None and for paths above the limit."""
+        """Return the counters of a path; those of OTHER_ENTITIES for None (not configured) and above the limit."""
         is_full = len(self._counters) > self._limit
-        return OTHER_ENTITIES if path is None or (is_full and path not in self._counters) else path
+        label = OTHER_ENTITIES if path is None or (is_full and path not in self._counters) else path
+        return self._counters.setdefault(label, Counters())
 
     def snapshot(self, live: Iterable[tuple[Counters, int, int]]) -> dict[str, EntityMetrics]:
         """Return the metrics of each hybrid connection, by label.

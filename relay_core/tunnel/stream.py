@@ -38,8 +38,6 @@ on a processor."""
 class SendQueue:
     """Bytes of a stream that wait to be sent; large pieces are not copied."""
 
-    __slots__ = ("_pieces", "size")
-
     def __init__(self) -> None:
         self.size = 0
         self._pieces: deque[Buffer] = deque()

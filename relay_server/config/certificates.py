@@ -29,6 +29,7 @@ SERVER_DAYS = 397
 RENEW_BEFORE = dt.timedelta(days=30)
 BACKDATED = dt.timedelta(days=1)
 """Offset of the start of validity, for clients whose clock is slow."""
+_Key = ec.EllipticCurvePrivateKey
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -45,7 +46,7 @@ class Certificates:
 @dataclass(frozen=True)
 class _Issuer:
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: _Key
 
 
 def files_of(settings: TlsSettings) -> Certificates:
@@ -135,10 +136,10 @@ def _load_or_make_ca(directory: Path) -> _Issuer:
     return _Issuer(certificate, key)
 
 
-def _make_ca(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+def _make_ca(key: _Key) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "relay-server private CA")])
     return (
-        _builder(name, name, key.public_key(), key.public_key(), CA_DAYS)
+        _builder(name, name, key, key, CA_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
@@ -149,7 +150,7 @@ def _make_server(files: Certificates, issuer: _Issuer, names: list[str]) -> None
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "relay-server")])
     certificate = (
-        _builder(subject, issuer.certificate.subject, key.public_key(), issuer.key.public_key(), SERVER_DAYS)
+        _builder(subject, issuer.certificate.subject, key, issuer.key, SERVER_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -160,14 +161,8 @@ def _make_server(files: Certificates, issuer: _Issuer, names: list[str]) -> None
     write_private(files.certificate, _certificate_bytes(certificate))
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    public: ec.EllipticCurvePublicKey,
-    issuer_public: ec.EllipticCurvePublicKey,
-    days: int,
-) -> x509.CertificateBuilder:
-    now = _now()
+def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, issuer_key: _Key, days: int) -> x509.CertificateBuilder:
+    now, public = _now(), key.public_key()
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -177,7 +172,7 @@ def _builder(
         .not_valid_before(now - BACKDATED)
         .not_valid_after(now - BACKDATED + dt.timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
 
 
@@ -218,7 +213,7 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _key_bytes(key: _Key) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -213,7 +213,7 @@ def plain_answer(status: int, reason: str, *, tracking: str) -> bytes:
 
 
 def response_head(status: int, reason: str, headers: list[tuple[str, str]]) -> bytes:
-    """Return the head of a listener's response; names and values must have been checked."""
+    """Return the head of a response, such as a listener's; names and values must have been checked."""
     return _answer(status, reason, headers, b"")
 
 

@@ -61,7 +61,7 @@ def named_by_common_name(directory: Path, *alternatives: x509.GeneralName) -> ce
     issuer = certificates._load_or_make_ca(directory)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    builder = certificates._builder(subject, issuer.certificate.subject, key.public_key(), issuer.key.public_key(), 9)
+    builder = certificates._builder(subject, issuer.certificate.subject, key, issuer.key, 9)
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     found.key.write_bytes(certificates._key_bytes(key))
