@@ -135,7 +135,7 @@ def _place(frames: Sequence[object]) -> str:
     return ""
 
 
-def collect() -> ProcessCollectives:
+def collect(_question: object = None) -> ProcessCollectives:
     """Return the process groups of this process, and the stack and activity of its main thread; takes up to 60 ms."""
     recorded = read_recorders()
     main = tuple(thread for thread in collect_stacks() if thread.main)

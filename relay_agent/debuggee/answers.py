@@ -76,13 +76,6 @@ def _stacks(_process: Process, body: Body) -> object:
     return [encode(thread) for thread in collect(locals=body.get("locals", False))]
 
 
-def _collectives(_process: Process, _body: Body) -> object:
-    from relay_agent.collectives.in_process import collect  # noqa: PLC0415 - needed for this request only
-    from relay_core.records import encode  # noqa: PLC0415
-
-    return encode(collect())
-
-
 def _allocator(_process: Process, _body: Body) -> object:
     return read_allocator()
 
@@ -133,6 +126,7 @@ def _question(name: str, _process: Process, body: Body) -> object:
 
 FUNCTIONS: Mapping[str, str] = {
     "env": "relay_agent.debuggee.environment:read_environment",
+    "collectives": "relay_agent.collectives.in_process:collect",
     "progress": "relay_agent.collectives.flight_recorder:read_progress",
 }
 """For each question of `relay_core.agent_api.questions`, the module and name of the function that is called with the
@@ -144,7 +138,6 @@ ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "check": _check,
     "timeouts": _timeouts,
     "stacks": _stacks,
-    "collectives": _collectives,
     "allocator": _allocator,
     "evaluate": _evaluate,
     "push": _push,

@@ -61,6 +61,18 @@ async def send_request(
     return response
 
 
+async def ask_agent(
+    tunnels: Tunnels, agent_id: AgentId, question: Question, *, within: float | None = None
+) -> NodeReplies:
+    """Return the replies of the chosen processes of a node; by default, wait as long as an agent may need.
+
+    Raises:
+        RelayDebugError: as in `send_request`.
+    """
+    limit = question.seconds + RESPONSE_MARGIN if within is None else within
+    return parse(NodeReplies, await send_request(tunnels, agent_id, question, within=limit), _clean)
+
+
 async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
     """Return the replies of all chosen processes, in the order of their ports; none if no process is chosen.
 
@@ -69,14 +81,13 @@ async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
 
     async def replies_of(agent: AgentInfo) -> list[Reply]:
         try:
-            response = await send_request(tunnels, agent.id, question, within=question.seconds + RESPONSE_MARGIN)
+            return list((await ask_agent(tunnels, agent.id, question)).processes)
         except RelayDebugError as error:
             return [
                 Reply(target.port, target.rank, error=error.sentence, is_silent=True)
                 for target in agent.targets
                 if question.selects(target.rank, target.port)
             ]
-        return list(parse(NodeReplies, response, _clean).processes)
 
     found = [reply for replies in await asyncio.gather(*map(replies_of, tunnels.roster)) for reply in replies]
     ports = {reply.port for reply in found}

@@ -8,12 +8,12 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
-from relay_client.agents.requests import send_request
+from relay_client.agents.requests import ask_agent
 from relay_client.agents.tunnels import Tunnels
 from relay_client.hang.reports import NodeReply, read_jobs
 from relay_client.hang.verdict import MIN_AGE, JobVerdict, positions
 from relay_core.agent_api.announcement import AgentInfo
-from relay_core.agent_api.requests import Collectives
+from relay_core.agent_api.questions import ReadCollectives
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 
@@ -39,8 +39,7 @@ async def _reply_of(agent: AgentInfo, tunnels: Tunnels, within: float) -> NodeRe
         async with timeout(within):
             while True:
                 try:
-                    response = await send_request(tunnels, agent.id, Collectives(), within=2 * within)
-                    return NodeReply.parse(agent, response)
+                    return NodeReply(agent, await ask_agent(tunnels, agent.id, ReadCollectives(), within=2 * within))
                 except ConnectionLost as error:
                     silence = f"cannot be queried: {error.sentence}"
                 await asyncio.sleep(RETRY_INTERVAL)

@@ -9,10 +9,11 @@ from relay_client.agents.roster import AbsentRank, absent_ranks, world_of
 from relay_client.stacks import own_frame
 from relay_client.ui.rank_view import how_ended
 from relay_core.agent_api.announcement import AgentInfo, Ending, State, TargetInfo
-from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, RasStatus, is_collective
-from relay_core.agent_api.stacks import ThreadStack
+from relay_core.agent_api.collectives import ProcessCollectives, RasStatus, is_collective
+from relay_core.agent_api.questions import NO_ANSWER, NodeReplies, Reply
+from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.foreign import escape_controls
-from relay_core.records import parse
+from relay_core.records import parse, parse_or_none
 
 NOT_REGISTERED = "is not registered (ended, running without relay-debug, or on a node that was not found)"
 
@@ -23,14 +24,9 @@ class NodeReply:
 
     agent: AgentInfo
     """Its announcement."""
-    collectives: NodeCollectives = field(default_factory=NodeCollectives)
+    replies: NodeReplies = field(default_factory=NodeReplies)
     error: str = ""
     """Why the response is missing, as the end of a sentence: "did not answer within 5 s"."""
-
-    @classmethod
-    def parse(cls, agent: AgentInfo, response: Mapping[str, object]) -> NodeReply:
-        """Parse an agent's response; its text comes from a job, so control characters are escaped."""
-        return cls(agent, parse(NodeCollectives, response, escape_controls))
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ def read_jobs(replies: Iterable[NodeReply], ports: Collection[int] | None = None
         for base, report in _reports(reply):
             found.setdefault(base, {})[report.rank] = report
             bases.add(base)
-        if (status := reply.collectives.ras) is not None:
+        if (status := parse_or_none(RasStatus, reply.replies.node, escape_controls)) is not None:
             for base in bases:
                 ras.setdefault(base, []).append(status)
     for reply in replies:
@@ -131,7 +127,7 @@ def read_jobs(replies: Iterable[NodeReply], ports: Collection[int] | None = None
 
 def _reports(reply: NodeReply) -> Iterator[tuple[int, RankReport]]:
     """Yield the base port and the report of each rank on a node, including ranks that a long announcement omits."""
-    answers = {answer.port: answer for answer in reply.collectives.processes}
+    answers = {answer.port: answer for answer in reply.replies.processes}
     for target in reply.agent.targets:
         launched = target.rank or 0
         if target.port not in answers:
@@ -139,10 +135,23 @@ def _reports(reply: NodeReply) -> Iterator[tuple[int, RankReport]]:
             yield target.port - launched, RankReport(launched, target, silence=silence)
     targets = {target.port: target for target in reply.agent.targets}
     for port, answer in answers.items():
-        if port is not None:
-            launched = answer.stacks.rank or 0
-            rank = launched if answer.rank is None else answer.rank
-            yield port - launched, RankReport(rank, targets.get(port), answer, answer.error)
+        found, launched = _collectives_in(answer), answer.rank or 0
+        rank = launched if found.rank is None else found.rank
+        yield port - launched, RankReport(rank, targets.get(port), found, _silence(answer.error))
+
+
+def _collectives_in(reply: Reply) -> ProcessCollectives:
+    """Return the answer of a process or, without one, what its agent has read of its main thread."""
+    if reply.stacks is not None:
+        return ProcessCollectives(stacks=parse(ProcessStacks, reply.stacks, escape_controls))
+    return reply.read(ProcessCollectives, escape_controls)
+
+
+def _silence(error: str) -> str:
+    """Return why an answer is missing, as the end of a sentence; "" if it is not."""
+    if error.startswith(NO_ANSWER):
+        return f"did not answer{error.removeprefix(NO_ANSWER)}"
+    return error and f"failed: {error}"
 
 
 def _add_endings(jobs: dict[int, dict[int, RankReport]], endings: Iterable[Ending]) -> None:

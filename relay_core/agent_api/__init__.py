@@ -6,7 +6,6 @@
                    `StreamMetadata`: the user of a stream          both ways         metadata of OPEN
     requests       `Wake`, `Stacks`, `Listen`, and their responses client -> agent   name in OPEN, then DATA
     stacks         `NodeStacks`: the response to `Stacks`          agent -> client   DATA
-    collectives    `NodeCollectives`: response to `Collectives`    agent -> client   DATA
     evaluation     `Evaluate`, in DATA, and its response           both ways         DATA
     push           `Push`, in DATA, and its response               both ways         DATA
     questions      `Question`, in DATA, and `NodeReplies`          both ways         DATA

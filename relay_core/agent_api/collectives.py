@@ -1,4 +1,4 @@
-"""What the processes on a node know about their collective operations: the response to the request `collectives`.
+"""What the processes on a node know about their collective operations: the response to `ReadCollectives`.
 
 The records come from torch's flight recorder, which numbers the operations of each process group, and from NCCL RAS.
 The classes are named tuples because jobs use them too, and importing `dataclasses` would cost a job 10 ms.
@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 from relay_core.agent_api.stacks import Frame, ProcessStacks
 from relay_core.records import Clean, Wire, is_count
 
-# What NCCL RAS reports about the communicators of a job, as part of the response to the request `collectives`.
+# What NCCL RAS reports about the communicators of a job, as part of the response to `ReadCollectives`.
 
 MAX_COMMUNICATORS = 64
 """Maximum number of communicators in a response."""
@@ -51,8 +51,6 @@ MAX_OPERATIONS = 8
 """Maximum number of operations per group: the first incomplete ones and the most recent ones."""
 MAX_RANKS = 4096
 """Maximum number of ranks per group: many times the number of ranks on one hybrid connection."""
-MAX_PROCESSES = 256
-"""Maximum number of processes per node."""
 
 
 def is_collective(frame: Frame) -> bool:
@@ -128,8 +126,6 @@ class GroupRecord(NamedTuple):
 class ProcessCollectives(NamedTuple):
     """One process: its process groups, and what its main thread is doing."""
 
-    port: int | None = None
-    """The logical port of the process."""
     torch: str = ""
     """Version of torch; "" if the process has not imported it."""
     rank: int | None = None
@@ -143,17 +139,7 @@ class ProcessCollectives(NamedTuple):
     """What the main thread is doing: "running Python", "running", "blocked" or "stopped" (by a debugger); "" if
     unknown."""
     stacks: ProcessStacks = ProcessStacks()
-    """The stack of the main thread only; `stacks.rank` is the launcher's rank."""
-    error: str = ""
-    """Why the process has not answered, as the end of a sentence: "did not answer within 1.5 s"."""
-
-
-class NodeCollectives(NamedTuple):
-    """All processes on a node: the response to `collectives`."""
-
-    processes: Annotated[tuple[ProcessCollectives, ...], Wire(most=MAX_PROCESSES)] = ()
-    ras: RasStatus | None = None
-    """What NCCL RAS reports on this node; None if nothing listens on its port."""
+    """The stack of the main thread only."""
 
 
 class Progress(NamedTuple):

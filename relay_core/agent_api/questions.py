@@ -1,8 +1,8 @@
 """What is common to all requests to an agent, and the questions that each chosen process of a node answers for itself.
 
 The agent needs no code for such a question: it sends the fields to the chosen processes, and responds with one `Reply`
-for each of them. A question consists of its class and of its answer, a named tuple, in this file; of its row in
-`QUESTIONS`; and of the function that `relay_agent.debuggee.answers` names.
+for each of them. A question consists of its class, and of its answer, a named tuple; of its row in `QUESTIONS`; and of
+the function that `relay_agent.debuggee.answers` names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from relay_core.records import Clean, Port, Wire, as_is, parse
 
 DEFAULT_SECONDS = 5.0
 MAX_SECONDS = 60.0
+MAX_PROCESSES = 4096
+"""Maximum number of replies of a node: many times the number of ranks on one hybrid connection."""
+NO_ANSWER = "no answer"
+"""How the error of a process begins that has not answered in time: "no answer within 5 s"."""
 
+Seconds = Annotated[float, Wire(missing=0.0)]
+Json = Annotated[object, Wire(read=lambda value, _: value, write=lambda value: value)]
+"""What the agent and the records do not read."""
 T = TypeVar("T")
 Asked = TypeVar("Asked", bound="AgentRequest")
 
@@ -53,27 +60,34 @@ class AgentRequest:
         return ""
 
 
+class StackReading(NamedTuple):
+    """How the agent reads the stacks of a process that has not answered."""
+
+    main_only: bool = False
+    """Whether to return only the main thread."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question(AgentRequest):
     """A request that each chosen process answers for itself; the response is `NodeReplies`."""
 
     max_body: ClassVar[int] = 128 * 1024
-    activity: ClassVar[str]
-    """What the processes do, for the job's log: "reading the environment"."""
+    activity: ClassVar[str] = ""
+    """What the processes do, for the job's log: "reading the environment"; "" if the question is not logged."""
     ranks: str = "all"
     """The processes that are asked: a list of ranks, or "all", which includes processes without a rank."""
     ports: str = ""
     """A list of logical ports that further restricts the processes; "" for all. Logical ports differ between jobs."""
-    seconds: Annotated[float, Wire(missing=0.0)] = DEFAULT_SECONDS
+    seconds: Seconds = DEFAULT_SECONDS
     """Time limit for each process; at most `MAX_SECONDS`."""
 
     @classmethod
     def parse_body(cls: type[Asked], value: object, user: str = "") -> Asked:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
         """Read the data of the stream; raises UsageError if the ranks or ports are invalid."""
         found = parse(cls, value)
-        assert isinstance(found, Question)  # noqa: S101 - for mypy
+        assert isinstance(found, Question) and issubclass(cls, Question)  # noqa: S101, PT018 - for mypy
         found.selects(0, 0)
-        return replace(found, seconds=min(found.seconds or DEFAULT_SECONDS, MAX_SECONDS))
+        return replace(found, seconds=min(found.seconds or cls.seconds, MAX_SECONDS))
 
     def selects(self, rank: int | None, port: int) -> bool:
         """Return whether a process is asked.
@@ -86,7 +100,11 @@ class Question(AgentRequest):
 
     def log_line(self, user: str) -> str:
         """Return the line about a question of `user` in the job's log."""
-        return f"{self.activity} of {describe_ranks(self.ranks)} for {user}"
+        return self.activity and f"{self.activity} of {describe_ranks(self.ranks)} for {user}"
+
+    def stacks_instead(self) -> StackReading | None:
+        """Return how the agent reads the stacks of a process that has not answered; None if it does not."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -96,12 +114,15 @@ class Reply:
     port: Port
     """The logical port of the process."""
     rank: int | None = None
-    answer: Annotated[object, Wire(read=lambda value, _: value, write=lambda value: value)] = None
-    """Its answer as JSON, which the agent does not read; None if there is an error."""
+    answer: Json = None
+    """Its answer; None if there is an error."""
     error: str = ""
     """Why the answer is missing."""
     is_silent: bool = False
     """True if the process has not answered in time, or has exited."""
+    pid: int | None = None
+    stacks: Json = None
+    """Instead of the answer, the `ProcessStacks` that the agent has read, if the question requests them."""
 
     def read(self, kind: type[T], clean: Clean = as_is) -> T:
         """Return the answer as a record, whose fields are missing if there is none."""
@@ -112,7 +133,9 @@ class Reply:
 class NodeReplies:
     """The response to a `Question`: the replies of the chosen processes of a node, in the order of their ports."""
 
-    processes: tuple[Reply, ...] = ()
+    processes: Annotated[tuple[Reply, ...], Wire(most=MAX_PROCESSES)] = ()
+    node: Json = None
+    """What the agent adds about its node, if the question requests it."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +163,22 @@ class ReadProgress(Question):
     max_response: ClassVar[int] = 256 * 1024
     """Enough for 64 processes; more would take time of the client at each interval."""
 
-    def log_line(self, user: str) -> str:  # noqa: ARG002 - as in Question
-        """Return "", because the question is asked every few seconds."""
-        return ""
+
+@dataclass(frozen=True, kw_only=True)
+class ReadCollectives(Question):
+    """Return the process groups of the process, and what its main thread is doing: `ProcessCollectives`.
+
+    `NodeReplies.node` is the `RasStatus` of the node; None if nothing listens on the port of NCCL RAS.
+    """
+
+    name: ClassVar[str] = "collectives"
+    seconds: Seconds = 1.5
+    """A process needs 60 ms to read its recorders unless C code holds the GIL."""
+
+    def stacks_instead(self) -> StackReading:
+        """Return that the main thread is read, whose place is known even if C code holds the GIL."""
+        return StackReading(main_only=True)
 
 
-QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress)
+QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress, ReadCollectives)
 """All classes of questions."""

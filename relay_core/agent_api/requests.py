@@ -7,7 +7,6 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
     wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
     stacks           `Stacks()`           `relay_core.agent_api.stacks.NodeStacks`
     stacks/locals    `Stacks(True)`       the same, with variables
-    collectives      `Collectives()`      `relay_core.agent_api.collectives.NodeCollectives`
     digest/5678/a.py `Digest(5678, "a.py")`
                                            `FileDigest` of a file in the directory in which the target was started
     evaluate         `Evaluate`, in the data of the stream
@@ -31,7 +30,6 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast, get_args
 
-from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.push import NodePushed, Push
@@ -61,13 +59,6 @@ class Stacks(AgentRequest):
 
 
 @dataclass(frozen=True)
-class Collectives(AgentRequest):
-    """Return the process groups of all processes on the node, and what their main threads are doing."""
-
-    name: ClassVar[str] = "collectives"
-
-
-@dataclass(frozen=True)
 class Listen(AgentRequest):
     """Make the debugger of the target with this port connect to the client's editor, which is listening."""
 
@@ -87,7 +78,7 @@ class Digest(AgentRequest):
     """Absolute, or relative to the directory in which the target was started."""
 
 
-NodeRequest = Wake | Stacks | Collectives | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Question
+NodeRequest = Wake | Stacks | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Question
 """A request with a single `Response`, about processes or files of the node."""
 Request = NodeRequest | Listen
 _KINDS: dict[str, type[Request]] = {
@@ -106,11 +97,11 @@ def stream_name(request: Request) -> str:
 def parse_request(target: str) -> Request | None:
     """Read the name of a stream; return None if this version does not support the request.
 
-    An unknown suffix of `stacks` and `collectives` is ignored: a later client may request more details.
+    An unknown suffix of `stacks` is ignored: a later client may request more details.
     """
     name, _, rest = target.partition("/")
     kind = _KINDS.get(name)
-    if kind is None or (rest and not kind.arguments and kind is not Collectives):
+    if kind is None or (rest and not kind.arguments):
         return None
     if not kind.arguments:
         return cast("Request", cast("Any", kind)())
@@ -163,7 +154,5 @@ class Failure:
     hint: str = ""
 
 
-Response = (
-    Ready | NodeStacks | NodeCollectives | FileDigest | NodeValues | NodePushed | EventFiles | EventData | NodeReplies
-)
+Response = Ready | NodeStacks | FileDigest | NodeValues | NodePushed | EventFiles | EventData | NodeReplies
 """What an agent answers to a request that has not failed."""

@@ -44,7 +44,7 @@ def collectives_of(rank: int, ranks: int) -> ProcessCollectives:
     own = Frame("/job/loader.py", 88, "load_batch") if last else Frame("/job/train.py", 61, "step")
     frames = (Frame("/job/train.py", 120, "<module>"), *library, own)
     stacks = ProcessStacks(port, rank, 1000 + rank, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
-    return ProcessCollectives(port, "2.13.0", rank, ranks, groups, "", "blocked", stacks)
+    return ProcessCollectives("2.13.0", rank, ranks, groups, "", "blocked", stacks)
 
 
 def _group(name: str, description: str, members: range, entered: int) -> GroupRecord:

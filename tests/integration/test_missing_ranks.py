@@ -69,7 +69,7 @@ def _stacks(member: Member) -> ProcessStacks:
 def _in_all_reduce(member: Member) -> ProcessCollectives:
     operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.0)
     group = GroupRecord("0", "default_pg", "other", tuple(range(4)), 6, 5, (operation,))
-    return ProcessCollectives(member.port, "2.13.0", member.rank, 4, (group,), "", "blocked", _stacks(member))
+    return ProcessCollectives("2.13.0", member.rank, 4, (group,), "", "blocked", _stacks(member))
 
 
 @contextlib.asynccontextmanager

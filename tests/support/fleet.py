@@ -10,14 +10,15 @@ from typing import Any
 from relay_agent.agent.agent import Agent
 from relay_client.agents.tunnels import Tunnels
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives
+from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.requests import Collectives, Listen, Ready, Stacks, Wake, parse_request, stream_name
+from relay_core.agent_api.questions import NodeReplies, ReadCollectives, Reply
+from relay_core.agent_api.requests import Listen, Ready, Stacks, Wake, parse_request, stream_name
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.records import parse_or_none
+from relay_core.records import encode, parse_or_none
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.limits import Settings
 from tests.support.deadline import DEADLINE
@@ -71,7 +72,7 @@ class Node:
         self.statuses: list[ClientStatus] = []
         """What clients reported about their view."""
         self.collectives: list[ProcessCollectives] = []
-        """What the processes report about their process groups, and about their threads."""
+        """What the processes report about their process groups, and about their threads; in the order of ports."""
         self.held_jobs: frozenset[int] = frozenset()
         """The jobs of which a rank is held, on any node."""
         self.is_silent = False
@@ -87,11 +88,12 @@ class Node:
     def targets(self) -> list[Process]:
         return [process for _, process in sorted(self.processes.items())]
 
-    async def answer(self, request: Wake | Stacks | Collectives) -> Ready | NodeStacks | NodeCollectives:
+    async def answer(self, request: Wake | Stacks | ReadCollectives) -> Ready | NodeStacks | NodeReplies:
         if self.is_silent:
             await asyncio.Event().wait()
-        if isinstance(request, Collectives):
-            return NodeCollectives(tuple(self.collectives))
+        if isinstance(request, ReadCollectives):
+            found = zip(self.targets(), self.collectives, strict=False)
+            return NodeReplies(tuple(Reply(p.logical_port, p.fields.get("rank"), encode(each)) for p, each in found))
         if isinstance(request, Stacks) and self.collectives:
             return NodeStacks(tuple(each.stacks for each in self.collectives))
         if not isinstance(request, Wake) or request.port not in self.processes:

@@ -25,7 +25,6 @@ from relay_client.tensorboard.server import LiveFiles
 from relay_core.agent_api.announcement import AgentInfo, Attachment, Ending
 from relay_core.agent_api.collectives import (
     GroupRecord,
-    NodeCollectives,
     Operation,
     ProcessCollectives,
     RasCommunicator,
@@ -34,12 +33,13 @@ from relay_core.agent_api.collectives import (
 from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Value
 from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFile, EventFiles, EventFilesRequest
 from relay_core.agent_api.members import Member
-from relay_core.agent_api.questions import NodeReplies, ReadEnvironment, Reply
-from relay_core.agent_api.requests import Collectives, Stacks
+from relay_core.agent_api.questions import NodeReplies, ReadCollectives, ReadEnvironment, Reply
+from relay_core.agent_api.requests import Stacks
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from relay_core.agent_api.usage import GpuUsage, NodeUsage
 from relay_core.compat import timeout
 from relay_core.errors import RelayDebugError
+from relay_core.records import encode
 from relay_server.config.model import Limits
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import KEY, Node, Process, agent, tunnels
@@ -137,17 +137,20 @@ class HostileNode(Node):
         thread = ThreadStack(self.text("thread"), 1, True, (frame,))
         return ProcessStacks(self.port, self.rank, 7, self.text("how"), (thread,), self.text("stacks_error"))
 
-    def groups(self) -> NodeCollectives:
+    def groups(self) -> NodeReplies:
         text = self.text
         operation = Operation(1, text("operation"), text("inputs"), text("outputs"), called=text("called"))
         members = (self.rank, self.rank + 1)
         group = GroupRecord(text("group"), text("description"), "other", members, 1, 0, (operation,))
         known = ProcessCollectives(
-            *(self.port, text("torch"), self.rank, 2, (group,), text("problem"), text("activity"), self.stacks())
+            *(text("torch"), self.rank, 2, (group,), text("problem"), text("activity"), self.stacks())
         )
-        silent = ProcessCollectives(self.port + 1, error=text("collectives_error"))
+        replies = (
+            Reply(self.port, self.rank, encode(known)),
+            Reply(self.port + 1, self.rank + 1, error=text("collectives_error")),
+        )
         communicator = RasCommunicator(text("communicator"), 2, (text("remark"),))
-        return NodeCollectives((known, silent), RasStatus(text("nccl"), (communicator,), text("ras_error")))
+        return NodeReplies(replies, encode(RasStatus(text("nccl"), (communicator,), text("ras_error"))))
 
     def values(self, request: Evaluate) -> NodeValues:
         text, members = self.text, (Member(self.port, self.rank),)
@@ -171,7 +174,7 @@ class HostileNode(Node):
     async def answer(self, request: Any) -> Any:
         answers: dict[type, Callable[[], object]] = {
             Stacks: lambda: NodeStacks((self.stacks(),)),
-            Collectives: self.groups,
+            ReadCollectives: self.groups,
             Evaluate: lambda: self.values(request),
             ReadEnvironment: self.environment,
             EventFilesRequest: lambda: EventFiles(tuple(EventFile(path, 1) for path in paths_with(self.number))),

@@ -3,7 +3,6 @@
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo
 from relay_core.agent_api.collectives import (
     GroupRecord,
-    NodeCollectives,
     Operation,
     ProcessCollectives,
     RasCommunicator,
@@ -15,6 +14,7 @@ from relay_core.agent_api.members import Member
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, PortConflict, StreamMetadata
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed
 from relay_core.agent_api.push import State as PushState
+from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.agent_api.requests import Failure, FileDigest, Ready
 from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
 from relay_core.agent_api.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
@@ -56,10 +56,16 @@ SAMPLES: dict[str, object] = {
     ),
     "empty announcement": AgentInfo(AgentId("1a2b")),
     "stacks": NodeStacks((STACKS, ProcessStacks())),
-    "collectives": NodeCollectives(
-        (ProcessCollectives(5680, "2.13.0", 2, 4, (GROUP,), "some are missing", "blocked", STACKS, "late"),), RAS
+    "replies": NodeReplies(
+        (
+            Reply(5680, 2, {"x": [1]}, pid=44),
+            Reply(5681, error="no answer within 5 s", is_silent=True, stacks={"how": "py-spy"}),
+        ),
+        {"version": "2.29.1"},
     ),
-    "few collectives": NodeCollectives((ProcessCollectives(),)),
+    "collectives": ProcessCollectives("2.13.0", 2, 4, (GROUP,), "some are missing", "blocked", STACKS),
+    "few collectives": ProcessCollectives(),
+    "ras": RAS,
     "client": ClientInfo("c1", "bob@laptop"),
     "stream": StreamMetadata("bob@laptop", prefetch=True),
     "conflicts": ClientStatus((PortConflict(5680, "node-0 pid 12", "node-1 pid 13"),)),

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from relay_agent.collectives.ras import ask_ras
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
-from relay_core.agent_api.collectives import NodeCollectives
 from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Selection, Value
 from relay_core.agent_api.event_files import (
     MAX_CHUNK,
@@ -25,12 +24,13 @@ from relay_core.agent_api.event_files import (
 )
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push
-from relay_core.agent_api.questions import NodeReplies, Question
-from relay_core.agent_api.requests import Collectives, Digest, FileDigest, NodeRequest, Ready, Response, Stacks, Wake
+from relay_core.agent_api.questions import NodeReplies, Question, ReadCollectives
+from relay_core.agent_api.requests import Digest, FileDigest, NodeRequest, Ready, Response, Stacks, Wake
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.difference_search import Search
 from relay_core.errors import ConfigurationError
+from relay_core.records import encode
 
 SEARCH_SECONDS = 5.0
 """Time limit for all searches together: shorter than the time for which a client still waits after the time limit of
@@ -200,7 +200,7 @@ class NodeAnswers:
             Wake: self._wake,
             Digest: self._digest,
             Stacks: self._stacks,
-            Collectives: self._collectives,
+            ReadCollectives: self._with_ras,
             Evaluate: self._values,
             Push: self._push,
             EventFilesRequest: self._event_files,
@@ -209,14 +209,16 @@ class NodeAnswers:
 
     async def answer(self, request: NodeRequest) -> Response:
         """Return the response to a request; raises RelayDebugError if the request failed."""
-        if isinstance(request, Question):
-            return await self._replies(request)
-        return await self._answers[type(request)](request)
+        return await self._answers.get(type(request), self._replies)(request)
 
     async def _replies(self, question: Question) -> NodeReplies:
         """Ask each chosen process; the agent does not read the answers."""
         asked = [process for process in self._processes() if question.selects(process.info.rank, process.logical_port)]
         return NodeReplies(tuple(await asyncio.gather(*(process.reply(question) for process in asked))))
+
+    async def _with_ras(self, question: ReadCollectives) -> NodeReplies:
+        found, ras = await asyncio.gather(self._replies(question), ask_ras(os.environ))
+        return found if ras is None else replace(found, node=encode(ras))
 
     async def _wake(self, request: Wake) -> Ready:
         await self._process(request.port).locate()
@@ -234,11 +236,6 @@ class NodeAnswers:
     async def _stacks(self, request: Stacks) -> NodeStacks:
         responses = (process.stacks(with_locals=request.locals) for process in self._processes())
         return NodeStacks(tuple(await asyncio.gather(*responses)))
-
-    async def _collectives(self, _request: Collectives) -> NodeCollectives:
-        reports = asyncio.gather(*(process.collectives() for process in self._processes()))
-        found, ras = await asyncio.gather(reports, ask_ras(os.environ))
-        return NodeCollectives(tuple(found), ras)
 
     async def _values(self, request: Evaluate) -> NodeValues:
         asked = [process for process in self._processes() if request.selects(process.info.rank, process.logical_port)]

@@ -18,11 +18,10 @@ from relay_agent.node.protocol import Answer, Message, Registration, StateChange
 from relay_agent.stacks.out_of_process import Dump, stacks_of
 from relay_core import records
 from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Push, Pushed
-from relay_core.agent_api.questions import Question, Reply
+from relay_core.agent_api.questions import NO_ANSWER, Question, Reply, StackReading
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.agent_api.usage import AllocatorUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -81,8 +80,6 @@ TIMEOUTS = -1
 MAX_UNREAD = 8 * 1024 * 1024
 """Bytes that wait for a process that reads nothing, for example because C code is holding the GIL: two of the largest
 requests, which push files. They are far more than the other requests of a day."""
-COLLECTIVES_TIMEOUT = 1.5
-"""Timeout in seconds; a process needs 60 ms to read its recorders unless C code holds the GIL."""
 
 
 class NoAnswer(ConnectionLost):
@@ -205,26 +202,6 @@ class RegisteredProcess:
         found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
         return found._replace(port=self.logical_port, rank=self.info.rank)
 
-    async def collectives(self) -> ProcessCollectives:
-        """Return the process groups of the process if it answers, and the stack of its main thread in any case."""
-
-        async def not_asked_again() -> list[ThreadStack]:
-            raise RelayDebugError("its helper thread did not answer")
-
-        try:
-            found = parse(ProcessCollectives, await self.ask("collectives", within=COLLECTIVES_TIMEOUT))
-        except RelayDebugError as error:
-            stacks = await stacks_of(self.pid, not_asked_again, self.dump)
-            main = tuple(thread for thread in stacks.threads if thread.main)
-            found = ProcessCollectives(
-                stacks=stacks._replace(threads=main),
-                error=f"did not answer within {COLLECTIVES_TIMEOUT:g} s"
-                if isinstance(error, NoAnswer)
-                else f"failed: {error.sentence}",
-            )
-        stacks = found.stacks._replace(port=self.logical_port, rank=self.info.rank, pid=self.pid)
-        return found._replace(port=self.logical_port, stacks=stacks)
-
     async def allocator(self) -> AllocatorUsage | None:
         """Return the memory usage of torch's allocator; None if the process has not used CUDA, or cannot answer."""
         try:
@@ -263,11 +240,21 @@ class RegisteredProcess:
 
     async def reply(self, question: Question) -> Reply:
         """Return the reply of the process to a question that it answers for itself."""
-        port, rank, within = self.logical_port, self.info.rank, question.seconds
+        reply, within = Reply(self.logical_port, self.info.rank, pid=self.pid), question.seconds
         try:
-            return Reply(port, rank, await self.ask(question.name, records.encode(question), within=within))
+            return replace(reply, answer=await self.ask(question.name, records.encode(question), within=within))
         except RelayDebugError as error:
-            return Reply(port, rank, error=_reason(error, within), is_silent=_is_silent(error))
+            reply = replace(reply, error=_reason(error, within), is_silent=_is_silent(error))
+        if (reading := question.stacks_instead()) is not None:
+            reply = replace(reply, stacks=records.encode(await self._stacks_from_outside(reading, reply.error)))
+        return reply
+
+    async def _stacks_from_outside(self, reading: StackReading, reason: str) -> ProcessStacks:
+        async def not_asked_again() -> list[ThreadStack]:
+            raise RelayDebugError(f"its helper thread did not answer: {reason}")
+
+        found = await stacks_of(self.pid, not_asked_again, self.dump)
+        return found._replace(threads=tuple(each for each in found.threads if each.main or not reading.main_only))
 
     async def is_running(self) -> bool:
         """Return whether the process answers and its debugger is not executing anything in it."""
@@ -398,7 +385,7 @@ class RegisteredProcess:
 
 
 def _reason(error: RelayDebugError, within: float) -> str:
-    return f"no answer within {within:g} s" if isinstance(error, NoAnswer) else error.sentence
+    return f"{NO_ANSWER} within {within:g} s" if isinstance(error, NoAnswer) else error.sentence
 
 
 def _is_silent(error: RelayDebugError) -> bool:

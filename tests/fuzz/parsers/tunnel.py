@@ -11,10 +11,11 @@ from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import NodeReply, read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_core.agent_api.announcement import MAX_ANNOUNCEMENT, AgentId, AgentInfo, Ending, TargetInfo, fit
-from relay_core.agent_api.collectives import MAX_OPERATIONS, NodeCollectives, RasStatus
+from relay_core.agent_api.collectives import MAX_OPERATIONS, ProcessCollectives, RasStatus
 from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.push import NodePushed, Push
+from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.agent_api.requests import Failure, parse_request, stream_name
 from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import RelayDebugError, UsageError
@@ -121,10 +122,13 @@ def evaluation(data: bytes) -> None:
 @parser
 def collectives(data: bytes) -> None:
     value = as_json(data)
-    found = parse(NodeCollectives, value, escape_controls)
-    assert encode(parse(NodeCollectives, encode(found))) == encode(found)
+    for kind in (NodeReplies, ProcessCollectives):
+        found = parse(kind, value, escape_controls)
+        assert encode(parse(kind, encode(found))) == encode(found)
     targets = tuple(TargetInfo(5678 + rank, rank=rank, world=4) for rank in range(4))
-    reply = NodeReply(AgentInfo(AgentId("a"), targets=targets, endings=(Ending(5680, signal=9),)), found)
+    found = (Reply(5678 + rank, rank, value, stacks=stacks) for rank, stacks in enumerate((None, value)))
+    replies = NodeReplies(tuple(found), value)
+    reply = NodeReply(AgentInfo(AgentId("a"), targets=targets, endings=(Ending(5680, signal=9),)), replies)
     verdicts = [JobVerdict.of(job) for job in read_jobs([reply])]
     shown = verdict_as_object(verdicts)
     assert verdict_as_text(shown).replace("\n", "").isprintable()

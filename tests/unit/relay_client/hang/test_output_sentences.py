@@ -63,7 +63,7 @@ def test_states_of_a_missing_rank() -> None:
 
 def test_rank_that_holds_the_gil() -> None:
     """A rank that only a signal could read is not known, with its place."""
-    found = at(2, LOAD, error="did not answer within 1.5 s")
+    found = at(2, LOAD)
     assert found.collectives is not None
     stacks = found.collectives.stacks._replace(how="faulthandler")
     silent = replace(

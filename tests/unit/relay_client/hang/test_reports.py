@@ -2,8 +2,10 @@
 
 from relay_client.hang.reports import NOT_REGISTERED, NodeReply, RankReport, read_jobs
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, State, TargetInfo
-from relay_core.agent_api.collectives import NodeCollectives, ProcessCollectives, RasStatus
+from relay_core.agent_api.collectives import ProcessCollectives, RasStatus
+from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from relay_core.records import encode
 
 KILLED = "was killed by SIGKILL (the usual cause is lack of memory)"
 
@@ -14,8 +16,9 @@ def targets(*ranks: int, base: int = 5678, world: int = 4) -> tuple[TargetInfo, 
 
 def reply(*found: TargetInfo, endings: tuple[Ending, ...] = (), ras: RasStatus | None = None) -> NodeReply:
     """Return the response of an agent whose processes all answer."""
-    answers = tuple(ProcessCollectives(target.port, stacks=ProcessStacks(rank=target.rank)) for target in found)
-    return NodeReply(AgentInfo(AgentId("a"), targets=found, endings=endings), NodeCollectives(answers, ras))
+    answers = tuple(Reply(target.port, target.rank, {}) for target in found)
+    node = None if ras is None else encode(ras)
+    return NodeReply(AgentInfo(AgentId("a"), targets=found, endings=endings), NodeReplies(answers, node))
 
 
 def test_jobs_on_one_hybrid_connection() -> None:
@@ -29,30 +32,37 @@ def test_jobs_on_one_hybrid_connection() -> None:
 def test_rank_in_torch() -> None:
     """The rank that `torch.distributed` has given is used, if it differs from the launcher's."""
     agent = AgentInfo(AgentId("a"), targets=targets(0, world=1))
-    (job,) = read_jobs([NodeReply(agent, NodeCollectives((ProcessCollectives(5678, rank=7),)))])
+    (job,) = read_jobs([NodeReply(agent, NodeReplies((Reply(5678, 0, encode(ProcessCollectives(rank=7))),)))])
     assert [7] == list(job.ranks)
 
 
 def test_ranks_that_an_announcement_has_no_room_for() -> None:
     """A rank that answers is known without an announcement."""
     agent = AgentInfo(AgentId("a"), targets=targets(0, world=2))
-    answers = tuple(ProcessCollectives(5678 + rank, stacks=ProcessStacks(rank=rank)) for rank in (0, 1))
-    (job,) = read_jobs([NodeReply(agent, NodeCollectives(answers))])
+    answers = tuple(Reply(5678 + rank, rank, {}) for rank in (0, 1))
+    (job,) = read_jobs([NodeReply(agent, NodeReplies(answers))])
     assert [(0, True), (1, False)] == [(rank, report.target is not None) for rank, report in job.ranks.items()]
 
 
 def test_silent_agents_and_processes() -> None:
-    """Each rank of an agent that does not answer has the reason, and so has a process that does not."""
+    """Each rank of an agent that does not answer has the reason, and so has a process that does not, and its stack."""
     silent = NodeReply(AgentInfo(AgentId("a"), targets=targets(0, 1)), error="did not answer within 5 s")
-    agent = AgentInfo(AgentId("b"), targets=targets(2, 3))
-    answer = ProcessCollectives(5680, stacks=ProcessStacks(rank=2), error="did not answer within 1.5 s")
-    (job,) = read_jobs([silent, NodeReply(agent, NodeCollectives((answer,)))])
+    agent = AgentInfo(AgentId("b"), targets=targets(2, 3, 4, world=5))
+    main = ThreadStack("MainThread", 1, True, (Frame("/job/loader.py", 88, "load_batch"),))
+    stacks = encode(ProcessStacks(how="faulthandler", threads=(main,)))
+    replies = (
+        Reply(5680, 2, error="no answer within 1.5 s", is_silent=True, stacks=stacks),
+        Reply(5682, 4, error="no recorder"),
+    )
+    (job,) = read_jobs([silent, NodeReply(agent, NodeReplies(replies))])
     assert {
         0: "did not answer within 5 s",
         1: "did not answer within 5 s",
         2: "did not answer within 1.5 s",
         3: "did not answer (possibly only just started, or already ended)",
+        4: "failed: no recorder",
     } == {rank: report.silence for rank, report in job.ranks.items()}
+    assert "loader.py:88 in load_batch" == job.ranks[2].place
 
 
 def test_ranks_that_no_agent_has_announced() -> None:
@@ -113,5 +123,6 @@ def test_who_is_stopped() -> None:
 
 def test_text_from_a_job_cannot_direct_a_terminal() -> None:
     """Control characters in names are escaped."""
-    parsed = NodeReply.parse(AgentInfo(AgentId("a")), {"processes": [{"problem": "a\x1b[31mb"}]})
-    assert parsed.collectives.processes[0].problem.isprintable()
+    answer = Reply(5678, 0, {"problem": "a\x1b[31mb"})
+    (job,) = read_jobs([NodeReply(AgentInfo(AgentId("a")), NodeReplies((answer,)))])
+    assert job.ranks[0].collectives == ProcessCollectives(problem="a\\x1b[31mb")

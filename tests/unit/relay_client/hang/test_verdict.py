@@ -36,7 +36,7 @@ def group(
 
 def report(rank: int, *groups: GroupRecord) -> RankReport:
     """Return the report of a rank that answers."""
-    answer = ProcessCollectives(5678 + rank, "2.13.0", rank, 4, groups, "", "blocked")
+    answer = ProcessCollectives("2.13.0", rank, 4, groups, "", "blocked")
     return RankReport(rank, TargetInfo(5678 + rank, rank=rank, world=4), answer)
 
 
@@ -114,7 +114,7 @@ def test_silent_and_dead_ranks() -> None:
     """A rank without an answer is unknown; one that has ended, or has no process group, is missing."""
     silent = RankReport(1, TargetInfo(5679, rank=1), silence="did not answer")
     dead = RankReport(2, silence="was killed by SIGKILL", has_ended=True)
-    started = RankReport(3, TargetInfo(5681, rank=3), ProcessCollectives(5681, "2.13.0"))
+    started = RankReport(3, TargetInfo(5681, rank=3), ProcessCollectives("2.13.0"))
     verdict = judge_one(report(0, group(6, 5)), silent, dead, started)
     assert ((2, 3), (1,)) == (verdict.missing, verdict.unknown)
 

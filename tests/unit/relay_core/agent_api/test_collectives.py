@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from relay_core.agent_api.collectives import (
     MAX_RANKS,
     GroupRecord,
-    NodeCollectives,
     Operation,
     ProcessCollectives,
     RasCommunicator,
@@ -28,7 +27,6 @@ GROUPS = st.builds(
 STACKS = st.builds(ProcessStacks, st.none() | PORTS, COUNTS, COUNTS, SOME_TEXT, st.just(()), TEXTS)
 PROCESSES = st.builds(
     ProcessCollectives,
-    st.none() | PORTS,
     TEXTS,
     COUNTS,
     COUNTS,
@@ -36,14 +34,12 @@ PROCESSES = st.builds(
     TEXTS,
     TEXTS,
     STACKS,
-    TEXTS,
 )
 COMMUNICATORS = st.builds(RasCommunicator, TEXTS, NUMBERS, st.lists(SOME_TEXT, max_size=3).map(tuple))
 STATUSES = st.builds(RasStatus, TEXTS, st.lists(COMMUNICATORS, max_size=3).map(tuple), TEXTS)
-NODES = st.builds(NodeCollectives, st.lists(PROCESSES, max_size=3).map(tuple), st.none() | STATUSES)
-KINDS = (Operation, GroupRecord, ProcessCollectives, NodeCollectives, RasCommunicator, RasStatus)
+KINDS = (Operation, GroupRecord, ProcessCollectives, RasCommunicator, RasStatus)
 FIELDS = (
-    *("processes", "ras", "port", "torch", "rank", "world", "groups", "problem", "activity", "stacks", "error"),
+    *("torch", "rank", "world", "groups", "problem", "activity", "stacks", "error"),
     *("name", "description", "recorder", "ranks", "enqueued", "completed", "operations", "number", "inputs", "age"),
     *("called", "longest_gap", "version", "communicators", "size", "remarks"),
 )
@@ -55,63 +51,53 @@ def test_names_on_the_wire() -> None:
     group = GroupRecord("0", "default_pg", "other", (0, 1, 2, 3), 6, 5, (operation,), 3.25)
     main = ThreadStack("MainThread", 1, True, (Frame("/job/train.py", 88, "step"),))
     stacks = ProcessStacks(5681, 3, 44, "helper thread", (main,))
-    process = ProcessCollectives(5681, "2.13.0", 3, 4, (group,), "", "blocked", stacks)
+    process = ProcessCollectives("2.13.0", 3, 4, (group,), "", "blocked", stacks)
     ras = RasStatus("2.29.1", (RasCommunicator("ae94", 2, ("rank 1 is not responding",)),))
     wire = {
-        "processes": [
+        "torch": "2.13.0",
+        "rank": 3,
+        "world": 4,
+        "groups": [
             {
-                "port": 5681,
-                "torch": "2.13.0",
-                "rank": 3,
-                "world": 4,
-                "groups": [
+                "name": "0",
+                "description": "default_pg",
+                "recorder": "other",
+                "ranks": [[0, 4, 1]],
+                "enqueued": 6,
+                "completed": 5,
+                "operations": [
                     {
-                        "name": "0",
-                        "description": "default_pg",
-                        "recorder": "other",
-                        "ranks": [[0, 4, 1]],
-                        "enqueued": 6,
-                        "completed": 5,
-                        "operations": [
-                            {
-                                "number": 6,
-                                "name": "all_reduce",
-                                "inputs": "[16] float32",
-                                "outputs": "[16] float32",
-                                "age": 12.5,
-                                "called": "train.py:88 in step",
-                            }
-                        ],
-                        "longest_gap": 3.25,
+                        "number": 6,
+                        "name": "all_reduce",
+                        "inputs": "[16] float32",
+                        "outputs": "[16] float32",
+                        "age": 12.5,
+                        "called": "train.py:88 in step",
                     }
                 ],
-                "activity": "blocked",
-                "stacks": encode(stacks),
+                "longest_gap": 3.25,
             }
         ],
-        "ras": {
-            "version": "2.29.1",
-            "communicators": [{"name": "ae94", "size": 2, "remarks": ["rank 1 is not responding"]}],
-        },
+        "activity": "blocked",
+        "stacks": encode(stacks),
     }
-    assert wire == encode(NodeCollectives((process,), ras))
-    assert NodeCollectives((process,), ras) == parse(NodeCollectives, wire)
+    status = {
+        "version": "2.29.1",
+        "communicators": [{"name": "ae94", "size": 2, "remarks": ["rank 1 is not responding"]}],
+    }
+    assert (wire, status) == (encode(process), encode(ras))
+    assert (process, ras) == (parse(ProcessCollectives, wire), parse(RasStatus, status))
 
 
-@given(NODES)
-def test_round_trip(node: NodeCollectives) -> None:
-    """What a node reports survives encoding and parsing, with the order of the ranks in a group."""
-    assert node == parse(NodeCollectives, json.loads(json.dumps(encode(node))))
+@given(PROCESSES | STATUSES)
+def test_round_trip(report: ProcessCollectives | RasStatus) -> None:
+    """What a process or RAS reports survives encoding and parsing, with the order of the ranks in a group."""
+    assert report == parse(type(report), json.loads(json.dumps(encode(report))))
 
 
 @given(st.sampled_from(KINDS), JSON | st.dictionaries(st.sampled_from(FIELDS), JSON))
 def test_any_json_reads_as_something(
-    kind: type[Operation]
-    | type[GroupRecord]
-    | type[ProcessCollectives]
-    | type[NodeCollectives]
-    | type[RasCommunicator]
-    | type[RasStatus],
+    kind: type[Operation] | type[GroupRecord] | type[ProcessCollectives] | type[RasCommunicator] | type[RasStatus],
     value: object,
 ) -> None:
     """Any JSON of an agent or a job can be parsed."""
@@ -134,19 +120,13 @@ def test_ranks_without_limit_are_cut() -> None:
 
 def test_texts_are_cleaned() -> None:
     """`clean` is applied to every text."""
-    found = parse(
-        NodeCollectives,
-        {
-            "processes": [{"torch": "a", "problem": "b", "groups": [{"name": "c", "operations": [{"name": "d"}]}]}],
-            "ras": {"communicators": [{"name": "e", "remarks": ["f"]}]},
-        },
-        str.upper,
-    )
-    (process,) = found.processes
+    groups = [{"name": "c", "operations": [{"name": "d"}]}]
+    process = parse(ProcessCollectives, {"torch": "a", "problem": "b", "groups": groups}, str.upper)
+    ras = parse(RasStatus, {"communicators": [{"name": "e", "remarks": ["f"]}]}, str.upper)
     assert ("A", "B", "C", "D") == (
         process.torch,
         process.problem,
         process.groups[0].name,
         process.groups[0].operations[0].name,
     )
-    assert (RasCommunicator("E", 0, ("F",)),) == (found.ras or RasStatus()).communicators
+    assert (RasCommunicator("E", 0, ("F",)),) == ras.communicators

@@ -9,6 +9,7 @@ from relay_agent.node.in_agent.node_answers import NodeAnswers
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.event_files import EventDataRequest
 from relay_core.agent_api.push import Phase, Push
+from relay_core.agent_api.questions import QUESTIONS
 from relay_core.agent_api.requests import Digest, NodeRequest, Response, Wake
 from relay_core.errors import ConfigurationError
 
@@ -20,7 +21,7 @@ def no_processes() -> Sequence[RegisteredProcess]:
 def ignored() -> None: ...
 
 
-@pytest.mark.parametrize("kind", get_args(NodeRequest))
+@pytest.mark.parametrize("kind", [*get_args(NodeRequest), *QUESTIONS])
 async def test_every_request_has_a_response(monkeypatch: pytest.MonkeyPatch, kind: Callable[..., NodeRequest]) -> None:
     """An agent without processes and files responds to each request, unless it names one of them."""
     monkeypatch.setenv("NCCL_RAS_ENABLE", "0")

@@ -109,7 +109,8 @@ async def test_replies_to_a_question() -> None:
         name = "clock"
 
     async with connection() as (writer, far):
-        process = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678, "rank": 0}})
+        pid = os.getpid()
+        process = RegisteredProcess(writer, pid, {"register": {"port": 5678, "rank": 0}})
         replies = []
         for fields in ({"result": {"seconds": 7}}, {"error": "no clock"}, {}):
             replying = asyncio.ensure_future(process.reply(Asked()))
@@ -121,9 +122,9 @@ async def test_replies_to_a_question() -> None:
         late = await process.reply(Asked(seconds=0.001))
         process.left()
         gone = await process.reply(Asked())
-    assert [Reply(5678, 0, {"seconds": 7}), Reply(5678, 0, error="no clock")] == replies[:2]
+    assert [Reply(5678, 0, {"seconds": 7}, pid=pid), Reply(5678, 0, error="no clock", pid=pid)] == replies[:2]
     assert "runs another version of relay-debug" in replies[2].error
-    assert Reply(5678, 0, error="no answer within 0.001 s", is_silent=True) == late
+    assert Reply(5678, 0, error="no answer within 0.001 s", is_silent=True, pid=pid) == late
     assert gone.is_silent
 
 
