@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from relay_client.agents.requests import send_request
-from relay_client.agents.roster import absent_ranks
+from relay_client.agents.requests import NodeReply, ask_agents, with_absent
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import format_ports
 from relay_core.agent_api import stacks
-from relay_core.agent_api.announcement import AgentInfo, State
-from relay_core.agent_api.requests import Stacks
-from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
-from relay_core.errors import RelayDebugError
+from relay_core.agent_api.announcement import State
+from relay_core.agent_api.questions import NodeReplies, ReadStacks, Reply
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.foreign import escape_controls
 from relay_core.records import encode, parse
 from relay_core.value_parsers import format_ranges
@@ -30,40 +27,25 @@ _DEBUGGER = ("/debugpy/_vendored/", "/pydevd")
 
 
 @dataclass(frozen=True)
-class Reply:
-    """The response of one agent to a request for stacks."""
-
-    host: str
-    processes: tuple[ProcessStacks, ...] = ()
-    error: str = ""
-    """Why the request failed."""
-    waiting: frozenset[int] = frozenset()
-    """Logical ports of the processes that are announced as waiting for a debugger."""
-
-    @classmethod
-    def parse(cls, host: str, response: Mapping[str, object]) -> Reply:
-        """Parse an agent's response; its text comes from a job, so control characters are escaped."""
-        return cls(escape_controls(host), parse(NodeStacks, response, escape_controls).processes)
-
-    @classmethod
-    def failed(cls, host: str, error: str) -> Reply:
-        """Return the reply for an agent whose request failed."""
-        return cls(escape_controls(host), error=escape_controls(error))
-
-
-@dataclass(frozen=True)
 class Process:
     """One process, or an agent whose request failed."""
 
     host: str
     stacks: ProcessStacks
+    port: int | None = None
+    """The logical port; None for an agent."""
+    rank: int | None = None
+    pid: int | None = None
     waits: bool = False
     """Whether the process is waiting for a debugger."""
 
-    @property
-    def rank(self) -> int | None:
-        """Its global rank."""
-        return self.stacks.rank
+    @classmethod
+    def of(cls, reply: Reply, host: str = "", *, waits: bool = False) -> Process:
+        """Return the process of a reply; its text comes from a job, so control characters are escaped."""
+        answer = reply.answer if reply.stacks is None else reply.stacks
+        found = parse(ProcessStacks, answer or {"error": reply.error}, escape_controls)
+        threads = tuple(map(_without_debugger, found.threads))
+        return cls(host, found._replace(threads=threads), reply.port, reply.rank, reply.pid, waits)
 
     @property
     def main(self) -> ThreadStack | None:
@@ -111,7 +93,7 @@ class Group:
         ranks = {process.rank for process in ranked if process.rank is not None}
         if ranks.isdisjoint(self.shared):
             return format_ranges(sorted(ranks))
-        ports = format_ranges(sorted(process.stacks.port for process in ranked if process.stacks.port is not None))
+        ports = format_ranges(sorted(process.port for process in ranked if process.port is not None))
         return f"{format_ranges(sorted(ranks))}; ports {ports}"
 
     @property
@@ -119,7 +101,7 @@ class Group:
         """A text stating on which ports the processes are waiting for a debugger; "" if they are not waiting."""
         if not self.processes[0].waits:
             return ""
-        ports = [process.stacks.port for process in self.processes if process.stacks.port is not None]
+        ports = [process.port for process in self.processes if process.port is not None]
         return f"waiting for a debugger on {format_ports(ports)}"
 
     @property
@@ -154,10 +136,10 @@ def group(processes: Iterable[Process], *, all_threads: bool = False) -> list[Gr
     groups: dict[object, list[Process]] = {}
     ports: dict[int, set[int]] = {}
     for process in processes:
-        if process.rank is not None and process.stacks.port is not None:
-            ports.setdefault(process.rank, set()).add(process.stacks.port)
+        if process.rank is not None and process.port is not None:
+            ports.setdefault(process.rank, set()).add(process.port)
         groups.setdefault(_key(process, all_threads=all_threads), []).append(process)
-    by_rank = (sorted(found, key=lambda p: (p.rank is None, p.rank, p.stacks.port or 0)) for found in groups.values())
+    by_rank = (sorted(found, key=lambda p: (p.rank is None, p.rank, p.port or 0)) for found in groups.values())
     shared = frozenset(rank for rank, found in ports.items() if len(found) > 1)
     return sorted((Group(tuple(found), shared) for found in by_rank), key=lambda found: found.order)
 
@@ -182,7 +164,7 @@ def label(process: Process, shared: Collection[int] = ()) -> str:
         process: The process.
         shared: Ranks that processes of several jobs have; their ports are added, as in `rank 0 (port 5683)`.
     """
-    port = process.stacks.port
+    port = process.port
     if process.rank is not None:
         return f"rank {process.rank}{f' (port {port})' if process.rank in shared and port is not None else ''}"
     return f"port {port}" if port is not None else process.host or "an agent"
@@ -203,21 +185,15 @@ def _place(frame: Frame) -> str:
     return f"{frame.function} {PurePosixPath(frame.file).name}:{frame.line}"
 
 
-def read_replies(replies: Iterable[Reply], ranks: Collection[int] | None = None) -> list[Process]:
-    """Return the processes in the agents' replies.
-
-    Args:
-        replies: One for each agent.
-        ranks: The ranks to keep; None for all. A failed agent is always kept, because it may have any of these ranks.
-    """
+def read_replies(nodes: Iterable[NodeReply]) -> list[Process]:
+    """Return the processes in the agents' replies; an agent that has failed is one, as it may have any of the ranks."""
     processes: list[Process] = []
-    for reply in replies:
-        if reply.error:
-            processes.append(Process(reply.host, ProcessStacks(error=reply.error)))
-        for found in reply.processes:
-            threads = tuple(map(_without_debugger, found.threads))
-            processes.append(Process(reply.host, found._replace(threads=threads), found.port in reply.waiting))
-    return [p for p in processes if ranks is None or p.stacks.port is None or p.rank in ranks]
+    for node in nodes:
+        host = escape_controls(node.agent.host)
+        waiting = {target.port for target in node.agent.targets if target.state is State.WAITING}
+        processes += [Process(host, ProcessStacks(error=node.error))] if node.error else []
+        processes += [Process.of(reply, host, waits=reply.port in waiting) for reply in node.replies.processes]
+    return processes
 
 
 def _without_debugger(thread: ThreadStack) -> ThreadStack:
@@ -241,14 +217,14 @@ COLLECTIVES = frozenset(
 """Functions of `torch.distributed` that return once all ranks of a group have called them."""
 
 
-def places(reply: Reply) -> Mapping[int, str]:
-    """Return what the main threads of an agent's processes are doing, by logical port.
+def places(replies: NodeReplies) -> Mapping[int, str]:
+    """Return what the main threads of a node's processes are doing, by logical port.
 
     For a process in library code, the text names the collective operation in which it is or, if there is none, the
     innermost function, in which the process is usually waiting.
     """
-    found = {process.stacks.port: _activity(process) for process in read_replies([reply])}
-    return {port: place for port, place in found.items() if port is not None and place}
+    found = {reply.port: _activity(Process.of(reply)) for reply in replies.processes}
+    return {port: place for port, place in found.items() if place}
 
 
 def _activity(process: Process) -> str:
@@ -268,45 +244,24 @@ def collective_of(thread: ThreadStack) -> str:
     return next((name for name in names if name in COLLECTIVES), "")
 
 
-# Requests the stacks of all processes from all agents.
-
-STACKS_TIMEOUT = 30.0
-"""Seconds to wait for an agent, which waits at most ten seconds for a process."""
-
-
-async def collect_stacks(tunnels: Tunnels, ranks: Collection[int] | None, *, with_locals: bool) -> list[Reply]:
-    """Return the response of each connected agent, or the reason why it could not be obtained.
-
-    An additional reply contains the ranks without a registered process, unless no agent replied for any chosen rank.
+async def collect_stacks(tunnels: Tunnels, ranks: str, *, with_locals: bool) -> list[NodeReply]:
+    """Return the stacks of the chosen ranks, from each connected agent, and those of the ranks that are not found.
 
     Args:
         tunnels: The client's tunnels, after all agents have been found.
-        ranks: The ranks that the caller wants; None for all.
+        ranks: A list of ranks, or "all".
         with_locals: Whether to include local variables.
     """
-
-    async def reply_of(agent: AgentInfo) -> Reply:
-        try:
-            response = await send_request(tunnels, agent.id, Stacks(locals=with_locals), within=STACKS_TIMEOUT)
-        except RelayDebugError as error:
-            return Reply.failed(agent.host, error.sentence)
-        waiting = frozenset(target.port for target in agent.targets if target.state is State.WAITING)
-        return replace(Reply.parse(agent.host, response), waiting=waiting)
-
-    absent = absent_ranks(tunnels.roster, ranks)
-    replies = list(await asyncio.gather(*map(reply_of, tunnels.roster)))
-    answered = {process.port for reply in replies for process in reply.processes}
-    others = (ProcessStacks(one.port, one.rank, error=one.reason) for one in absent if one.port not in answered)
-    return [*replies, Reply("", tuple(others))] if read_replies(replies, ranks) else replies
+    question = ReadStacks(ranks=ranks, locals=with_locals)
+    return with_absent(tunnels, question, await ask_agents(tunnels, question))
 
 
 # Renders grouped stacks as text, with colours on a terminal, or as JSON.
 
 
 def show_stacks(
-    replies: Iterable[Reply],
+    replies: Iterable[NodeReply],
     *,
-    ranks: Collection[int] | None = None,
     locals: bool = False,  # noqa: A002 - its name in the protocol and as an option
     all_threads: bool = False,
     color: bool = False,
@@ -315,12 +270,11 @@ def show_stacks(
 
     Args:
         replies: One for each agent.
-        ranks: The ranks to show; None for all.
         locals: Whether to show the variables in the replies; each group shows those of its first process.
         all_threads: Whether to compare and show all threads instead of only the main thread and stopped ones.
         color: Whether to add terminal colours; requires rich.
     """
-    groups = group(read_replies(replies, ranks), all_threads=all_threads)
+    groups = group(read_replies(replies), all_threads=all_threads)
     if not groups:
         return "no matching process"
     is_only_group = len(groups) == 1 and len(groups[0].processes) > 1
@@ -331,20 +285,17 @@ def show_stacks(
     return _colored(lines[1:]) if color else "\n".join(text for text, _ in lines[1:])
 
 
-def grouped_stacks(
-    replies: Iterable[Reply], *, ranks: Collection[int] | None = None, all_threads: bool = False
-) -> list[dict[str, object]]:
+def grouped_stacks(replies: Iterable[NodeReply], *, all_threads: bool = False) -> list[dict[str, object]]:
     """Return the groups as JSON objects, with the threads of each group's first process; see `_as_object`."""
-    return [_as_object(found) for found in group(read_replies(replies, ranks), all_threads=all_threads)]
+    return [_as_object(found) for found in group(read_replies(replies), all_threads=all_threads)]
 
 
 def _as_object(found: Group) -> dict[str, object]:
     first = found.processes[0].stacks
-    stacks = [process.stacks for process in found.processes]
     return {
-        "ranks": [one.rank for one in stacks if one.rank is not None],
-        "ports": [one.port for one in stacks if one.port is not None],
-        "pids": [one.pid for one in stacks if one.pid is not None],
+        "ranks": [one.rank for one in found.processes if one.rank is not None],
+        "ports": [one.port for one in found.processes if one.port is not None],
+        "pids": [one.pid for one in found.processes if one.pid is not None],
         "hosts": sorted({process.host for process in found.processes if process.host}),
         "place": found.place,
         "state": found.state,
@@ -363,7 +314,7 @@ def _paragraph(found: Group, *, is_only_group: bool, with_locals: bool, all_thre
     """Return the lines of one group, each with its style."""
     first = found.processes[0]
     name = f"all {found.label}" if is_only_group else found.label
-    if len(found.processes) == 1 and first.host and first.stacks.port is not None:
+    if len(found.processes) == 1 and first.host and first.port is not None:
         name += f" on {first.host}"
     if first.main is None:
         return [(f"{name}: no stack: {first.stacks.error or 'no reason given'}", "bold red")]

@@ -146,5 +146,5 @@ def collect(_question: object = None) -> ProcessCollectives:
         groups=with_call_places(recorded.groups, main[0].frames if main else ()),
         problem=recorded.problem,
         activity=activity(),
-        stacks=ProcessStacks(how=HELPER_THREAD, threads=main),
+        stacks=ProcessStacks(HELPER_THREAD, main),
     )

@@ -69,13 +69,6 @@ def _timeouts(process: Process, body: Body) -> float | None:
     return peer_timeout() if is_held else None
 
 
-def _stacks(_process: Process, body: Body) -> object:
-    from relay_agent.stacks.in_process import collect  # noqa: PLC0415 - needed for this request only
-    from relay_core.records import encode  # noqa: PLC0415
-
-    return [encode(thread) for thread in collect(locals=body.get("locals", False))]
-
-
 def _allocator(_process: Process, _body: Body) -> object:
     return read_allocator()
 
@@ -128,6 +121,7 @@ FUNCTIONS: Mapping[str, str] = {
     "env": "relay_agent.debuggee.environment:read_environment",
     "collectives": "relay_agent.collectives.in_process:collect",
     "progress": "relay_agent.collectives.flight_recorder:read_progress",
+    "stacks": "relay_agent.stacks.in_process:read_stacks",
 }
 """For each question of `relay_core.agent_api.questions`, the module and name of the function that is called with the
 question and returns the answer."""
@@ -137,7 +131,6 @@ ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "release": _release,
     "check": _check,
     "timeouts": _timeouts,
-    "stacks": _stacks,
     "allocator": _allocator,
     "evaluate": _evaluate,
     "push": _push,

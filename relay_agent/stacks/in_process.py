@@ -16,11 +16,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relay_agent.gevent_originals import json, threading
 from relay_agent.own_descriptor import OwnDescriptor, above_streams
-from relay_core.agent_api.stacks import Frame, ThreadStack, is_library, public_name
+from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, ThreadStack, is_library, public_name
+
+if TYPE_CHECKING:
+    from relay_core.agent_api.questions import ReadStacks
 
 MAX_FRAMES = 100
 """Maximum number of innermost frames per thread; the same as faulthandler's limit, so that both methods return equal
@@ -36,6 +39,11 @@ _STARTING = {"threading.py", "pydev_monkey.py"}
 _Place = tuple[FrameType, "int | None"]
 _FIRST_SIGNAL = 10
 """Offset from SIGRTMIN, because other tools use the lowest and the highest real-time signals."""
+
+
+def read_stacks(question: ReadStacks) -> ProcessStacks:
+    """Return what `collect` returns."""
+    return ProcessStacks(HELPER_THREAD, tuple(collect(locals=question.locals)))
 
 
 def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name in the protocol and as an option

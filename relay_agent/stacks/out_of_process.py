@@ -1,7 +1,7 @@
 """Collects the stacks of another process's threads, through the first of three methods that works for a hung process.
 
     method          works while the process is                            needs
-    helper thread   in Python, or in C code that has released the GIL     a registered process
+    helper thread   in Python, or in C code that has released the GIL     a registered process: the question `stacks`
     faulthandler    in C code that holds the GIL                          the signal of `relay_agent.stacks.in_process`
     py-spy          stuck without having registered a signal              py-spy installed, ptrace allowed
 
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from relay_agent.stacks.in_process import is_helper
-from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, ThreadStack, public_name
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack, public_name
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
 
@@ -64,50 +64,38 @@ class Dump:
     """Held during a dump, because concurrent dumps would be mixed in the file."""
 
 
-async def stacks_of(
+async def stacks_from_outside(
     pid: int,
-    ask: Callable[[], Awaitable[list[ThreadStack]]],
+    reason: str,
     dump: Dump | None,
-    budget: float = 1.0,
     *,
     locals: bool = False,  # noqa: A002 - its name in the protocol and as an option
 ) -> ProcessStacks:
-    """Return the stacks of a process's threads, from the first method that succeeds.
+    """Return the stacks of a process whose helper thread has not answered, from the first method that succeeds.
 
     Args:
         pid: A process of this user on this machine.
-        ask: Requests `relay_agent.stacks.in_process.collect` from its helper thread; cancelled after `budget`.
+        reason: Why the helper thread has not answered.
         dump: The registered dump signal, or None.
-        budget: Seconds for the helper thread.
-        locals: Also request local variables from py-spy; `ask` has its own setting, and faulthandler does not provide
-            variables.
+        locals: Also request local variables from py-spy; faulthandler does not provide variables.
 
     Returns:
-        The stacks, or the reasons of all failures; the caller fills in port and rank.
+        The stacks, or the reasons of all failures.
     """
     methods: dict[str, Callable[[], Awaitable[list[ThreadStack]]]] = {
-        HELPER_THREAD: partial(_ask_helper, ask, budget),
         "faulthandler": partial(_ask_by_signal, pid, dump),
         "py-spy": partial(_ask_py_spy, pid, with_locals=locals),
     }
-    reasons = []
+    reasons = [reason]
     for how, method in methods.items():
         try:
-            return ProcessStacks(pid=pid, how=how, threads=tuple(await method()))
+            return ProcessStacks(how, tuple(await method()))
         except RelayDebugError as error:
             reasons.append(error.sentence)
         except (OSError, ValueError, KeyError, TypeError) as error:  # an unreadable file, or a malformed response
             reasons.append(f"{how}: {type(error).__name__}: {error}")
     state = _STATES.get(_status(pid).get("State", "Z")[:1])
-    return ProcessStacks(pid=pid, error=state or "; ".join(reasons))
-
-
-async def _ask_helper(ask: Callable[[], Awaitable[list[ThreadStack]]], budget: float) -> list[ThreadStack]:
-    try:
-        async with timeout(budget):
-            return await ask()
-    except TIMEOUT_ERRORS:
-        raise RelayDebugError(f"its helper thread did not answer within {budget:g} s") from None
+    return ProcessStacks(error=state or "; ".join(reasons))
 
 
 # The signal

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
@@ -15,11 +16,9 @@ from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.agent_api.requests import Failure, NodeRequest
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
-from relay_core.foreign import printable
+from relay_core.foreign import escape_controls, printable
 from relay_core.records import encode, parse, parse_or_none
 
-RESPONSE_MARGIN = 10.0
-"""Seconds that an agent has to respond once the time limit of its processes has expired."""
 MAX_SENTENCE = 1000
 """Maximum number of characters in an agent's error or hint, which may contain a long path."""
 
@@ -61,6 +60,17 @@ async def send_request(
     return response
 
 
+@dataclass(frozen=True)
+class NodeReply:
+    """What one agent has replied to a question."""
+
+    agent: AgentInfo
+    """Its announcement; an empty one for ranks without a registered process."""
+    replies: NodeReplies = field(default_factory=NodeReplies)
+    error: str = ""
+    """Why the replies are missing."""
+
+
 async def ask_agent(
     tunnels: Tunnels, agent_id: AgentId, question: Question, *, within: float | None = None
 ) -> NodeReplies:
@@ -69,8 +79,44 @@ async def ask_agent(
     Raises:
         RelayDebugError: as in `send_request`.
     """
-    limit = question.seconds + RESPONSE_MARGIN if within is None else within
+    limit = question.seconds + question.agent_margin if within is None else within
     return parse(NodeReplies, await send_request(tunnels, agent_id, question, within=limit), _clean)
+
+
+async def ask_agents(
+    tunnels: Tunnels, question: Question, agents: Iterable[AgentInfo] | None = None
+) -> list[NodeReply]:
+    """Return the replies of each agent, or the reason why there are none.
+
+    Args:
+        tunnels: The client's tunnels.
+        question: The question.
+        agents: Agents to ask; None for all.
+    """
+
+    async def reply_of(agent: AgentInfo) -> NodeReply:
+        try:
+            return NodeReply(agent, await ask_agent(tunnels, agent.id, question))
+        except RelayDebugError as error:
+            return NodeReply(agent, error=escape_controls(error.sentence))
+
+    return list(await asyncio.gather(*map(reply_of, tunnels.roster if agents is None else agents)))
+
+
+def with_absent(tunnels: Tunnels, question: Question, nodes: Sequence[NodeReply]) -> list[NodeReply]:
+    """Return the replies of all agents, and those of ranks without a registered process, unless there are no others."""
+    if not any(node.replies.processes or node.error for node in nodes):
+        return list(nodes)
+    return [*nodes, NodeReply(AgentInfo(AgentId("")), NodeReplies(_absent(tunnels, question, nodes)))]
+
+
+def _absent(tunnels: Tunnels, question: Question, nodes: Iterable[NodeReply]) -> tuple[Reply, ...]:
+    answered = {reply.port for node in nodes for reply in node.replies.processes}
+    return tuple(
+        Reply(one.port, one.rank, error=one.reason, is_silent=True)
+        for one in absent_among(tunnels, question.ranks, question.ports)
+        if one.port not in answered
+    )
 
 
 async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
@@ -78,22 +124,16 @@ async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
 
     A rank without a registered process, or whose agent does not respond, has a reply with the reason.
     """
-
-    async def replies_of(agent: AgentInfo) -> list[Reply]:
-        try:
-            return list((await ask_agent(tunnels, agent.id, question)).processes)
-        except RelayDebugError as error:
-            return [
-                Reply(target.port, target.rank, error=error.sentence, is_silent=True)
-                for target in agent.targets
-                if question.selects(target.rank, target.port)
-            ]
-
-    found = [reply for replies in await asyncio.gather(*map(replies_of, tunnels.roster)) for reply in replies]
-    ports = {reply.port for reply in found}
-    absent = absent_among(tunnels, question.ranks, question.ports) if found else []
-    found += [Reply(one.port, one.rank, error=one.reason, is_silent=True) for one in absent if one.port not in ports]
-    return sorted(found, key=lambda reply: reply.port)
+    nodes = await ask_agents(tunnels, question)
+    found = [reply for node in nodes for reply in node.replies.processes]
+    found += [
+        Reply(target.port, target.rank, error=node.error, is_silent=True)
+        for node in nodes
+        if node.error
+        for target in node.agent.targets
+        if question.selects(target.rank, target.port)
+    ]
+    return sorted([*found, *(_absent(tunnels, question, nodes) if found else ())], key=lambda reply: reply.port)
 
 
 def absent_among(tunnels: Tunnels, ranks: str, ports: str) -> list[AbsentRank]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from relay_client.agents.requests import RESPONSE_MARGIN, absent_among, send_request
+from relay_client.agents.requests import absent_among, send_request
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import Reply, odd_ones_first
 from relay_core.agent_api.announcement import AgentInfo
@@ -31,7 +31,7 @@ async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[A
     async def reply_of(agent: AgentInfo) -> Reply:
         host = escape_controls(agent.host)
         try:
-            response = await send_request(tunnels, agent.id, request, within=request.seconds + RESPONSE_MARGIN)
+            response = await send_request(tunnels, agent.id, request, within=request.seconds + 10.0)
         except RelayDebugError as error:
             return Reply(host, error=escape_controls(error.sentence))
         return Reply(host, parse(NodeValues, response, escape_controls).values)

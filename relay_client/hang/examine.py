@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
-from relay_client.agents.requests import ask_agent
+from relay_client.agents.requests import NodeReply, ask_agent
 from relay_client.agents.tunnels import Tunnels
-from relay_client.hang.reports import NodeReply, read_jobs
+from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import MIN_AGE, JobVerdict, positions
 from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.questions import ReadCollectives

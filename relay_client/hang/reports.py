@@ -5,28 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from relay_client.agents.requests import NodeReply
 from relay_client.agents.roster import AbsentRank, absent_ranks, world_of
 from relay_client.stacks import own_frame
 from relay_client.ui.rank_view import how_ended
-from relay_core.agent_api.announcement import AgentInfo, Ending, State, TargetInfo
+from relay_core.agent_api.announcement import Ending, State, TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives, RasStatus, is_collective
-from relay_core.agent_api.questions import NO_ANSWER, NodeReplies, Reply
+from relay_core.agent_api.questions import NO_ANSWER, Reply
 from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
 from relay_core.foreign import escape_controls
 from relay_core.records import parse, parse_or_none
 
 NOT_REGISTERED = "is not registered (ended, running without relay-debug, or on a node that was not found)"
-
-
-@dataclass(frozen=True)
-class NodeReply:
-    """The response of one agent."""
-
-    agent: AgentInfo
-    """Its announcement."""
-    replies: NodeReplies = field(default_factory=NodeReplies)
-    error: str = ""
-    """Why the response is missing, as the end of a sentence: "did not answer within 5 s"."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +91,7 @@ def read_jobs(replies: Iterable[NodeReply], ports: Collection[int] | None = None
     """Return the jobs in the agents' responses, by base port.
 
     Args:
-        replies: One for each agent.
+        replies: One for each agent; an error is the end of a sentence: "did not answer within 5 s".
         ports: Logical ports; jobs without a rank on one of them are left out. None for all.
     """
     found: dict[int, dict[int, RankReport]] = {}

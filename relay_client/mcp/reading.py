@@ -133,7 +133,7 @@ class Reading:
 
     async def variables(self, rank: int) -> Items:
         """Return the frames of a rank's stopped or main thread with their variables, innermost first."""
-        processes = read_replies(await collect_stacks(self._tunnels, {rank}, with_locals=True), {rank})
+        processes = read_replies(await collect_stacks(self._tunnels, str(rank), with_locals=True))
         items: Items = []
         for process in processes:
             if process.halted is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from relay_client.agents.event_log import name_with_node
-from relay_client.agents.requests import send_request
+from relay_client.agents.requests import ask_agent
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.console import Command
@@ -24,12 +24,12 @@ from relay_client.job_session.session import JobSession
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.waiting_connection import PortLog, carry
-from relay_client.stacks import Reply, places
+from relay_client.stacks import places
 from relay_client.ui.rank_view import exit_code
 from relay_client.ui.text import clock
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId
-from relay_core.agent_api.requests import Stacks
+from relay_core.agent_api.questions import ReadStacks
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Request
 from relay_core.errors import ProtocolError, RelayDebugError
@@ -58,11 +58,10 @@ async def find_places(tunnels: Tunnels, processes: Mapping[int, ProcessKey]) -> 
 
 async def _places_on(tunnels: Tunnels, agent_id: AgentId) -> dict[int, str]:
     try:
-        response = await send_request(tunnels, agent_id, Stacks(), within=PLACES_TIMEOUT)
+        return dict(places(await ask_agent(tunnels, agent_id, ReadStacks(), within=PLACES_TIMEOUT)))
     except RelayDebugError as error:
         logger.debug("cannot read the stacks: %s", error)
         return {}
-    return dict(places(Reply.parse("", response)))
 
 
 async def announced_exit_code(tunnels: Tunnels, process: ProcessKey) -> int | None:

@@ -47,10 +47,10 @@ class Stacks(Verb):
         from relay_core.value_parsers import format_ranges
 
         ranks = parse_chosen_ranks(self.ranks)
-        replies = await collect_stacks(tunnels, ranks, with_locals=self.locals)
-        if ranks is not None and not read_replies(replies, ranks):
-            known = {process.rank for process in read_replies(replies) if process.rank is not None}
+        replies = await collect_stacks(tunnels, self.ranks, with_locals=self.locals)
+        if ranks is not None and not read_replies(replies):
+            known = {target.rank for agent in tunnels.roster for target in agent.targets if target.rank is not None}
             hint = f"use a registered rank: {format_ranges(sorted(known))}" if known else LISTING
             raise NoListener(f"no process has {format_ranks(ranks)}", hint=hint)
-        text = show_stacks(replies, ranks=ranks, locals=self.locals, all_threads=self.all_threads, color=self.color)
-        return Answer(text, {"groups": grouped_stacks(replies, ranks=ranks, all_threads=self.all_threads)})
+        text = show_stacks(replies, locals=self.locals, all_threads=self.all_threads, color=self.color)
+        return Answer(text, {"groups": grouped_stacks(replies, all_threads=self.all_threads)})

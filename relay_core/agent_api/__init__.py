@@ -4,8 +4,7 @@
     metadata       `ClientInfo`: id and user of a client           client -> agent   HELLO info
                    `ClientStatus`: conflicting claims              client -> agent   STATUS
                    `StreamMetadata`: the user of a stream          both ways         metadata of OPEN
-    requests       `Wake`, `Stacks`, `Listen`, and their responses client -> agent   name in OPEN, then DATA
-    stacks         `NodeStacks`: the response to `Stacks`          agent -> client   DATA
+    requests       `Wake`, `Listen`, ..., and their responses      client -> agent   name in OPEN, then DATA
     evaluation     `Evaluate`, in DATA, and its response           both ways         DATA
     push           `Push`, in DATA, and its response               both ways         DATA
     questions      `Question`, in DATA, and `NodeReplies`          both ways         DATA

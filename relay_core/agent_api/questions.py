@@ -63,6 +63,8 @@ class AgentRequest:
 class StackReading(NamedTuple):
     """How the agent reads the stacks of a process that has not answered."""
 
+    locals: bool = False
+    """Whether to include local variables, as far as the method can read them."""
     main_only: bool = False
     """Whether to return only the main thread."""
 
@@ -72,6 +74,8 @@ class Question(AgentRequest):
     """A request that each chosen process answers for itself; the response is `NodeReplies`."""
 
     max_body: ClassVar[int] = 128 * 1024
+    agent_margin: ClassVar[float] = 10.0
+    """Seconds that an agent has to respond once the time limit of its processes has expired."""
     activity: ClassVar[str] = ""
     """What the processes do, for the job's log: "reading the environment"; "" if the question is not logged."""
     ranks: str = "all"
@@ -165,6 +169,22 @@ class ReadProgress(Question):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReadStacks(Question):
+    """Return the stacks of all threads of the process: `ProcessStacks`."""
+
+    name: ClassVar[str] = "stacks"
+    agent_margin: ClassVar[float] = 29.0
+    """The agent tries other methods for several seconds, and the stacks of many threads are long."""
+    seconds: Seconds = 1.0
+    locals: bool = False
+    """Whether to include local variables."""
+
+    def stacks_instead(self) -> StackReading:
+        """Return that all threads are read, because a process that does not answer may hang."""
+        return StackReading(self.locals)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReadCollectives(Question):
     """Return the process groups of the process, and what its main thread is doing: `ProcessCollectives`.
 
@@ -180,5 +200,5 @@ class ReadCollectives(Question):
         return StackReading(main_only=True)
 
 
-QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress, ReadCollectives)
+QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress, ReadStacks, ReadCollectives)
 """All classes of questions."""

@@ -5,8 +5,6 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
 
     name             request              response
     wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
-    stacks           `Stacks()`           `relay_core.agent_api.stacks.NodeStacks`
-    stacks/locals    `Stacks(True)`       the same, with variables
     digest/5678/a.py `Digest(5678, "a.py")`
                                            `FileDigest` of a file in the directory in which the target was started
     evaluate         `Evaluate`, in the data of the stream
@@ -34,7 +32,6 @@ from relay_core.agent_api.evaluation import Evaluate, NodeValues
 from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.questions import QUESTIONS, AgentRequest, NodeReplies, Question
-from relay_core.agent_api.stacks import NodeStacks
 from relay_core.errors import ProtocolError
 from relay_core.records import NonEmpty, Port, Wire, fields_of, parse_or_none
 
@@ -46,16 +43,6 @@ class Wake(AgentRequest):
     name: ClassVar[str] = "wake"
     arguments: ClassVar[tuple[str, ...]] = ("port",)
     port: Port
-
-
-@dataclass(frozen=True)
-class Stacks(AgentRequest):
-    """Return the stacks of all threads of all processes on the node."""
-
-    name: ClassVar[str] = "stacks"
-    arguments: ClassVar[tuple[str, ...]] = ("locals",)
-    locals: bool = False
-    """Whether to include local variables."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +65,7 @@ class Digest(AgentRequest):
     """Absolute, or relative to the directory in which the target was started."""
 
 
-NodeRequest = Wake | Stacks | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Question
+NodeRequest = Wake | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Question
 """A request with a single `Response`, about processes or files of the node."""
 Request = NodeRequest | Listen
 _KINDS: dict[str, type[Request]] = {
@@ -88,17 +75,11 @@ _KINDS: dict[str, type[Request]] = {
 
 def stream_name(request: Request) -> str:
     """Return the name of the stream of a request: its name and its arguments, as in `digest/5678/train.py`."""
-    values = ((name, getattr(request, name)) for name in request.arguments)
-    return "/".join(
-        [request.name, *(name if value is True else str(value) for name, value in values if value is not False)]
-    )
+    return "/".join([request.name, *(str(getattr(request, name)) for name in request.arguments)])
 
 
 def parse_request(target: str) -> Request | None:
-    """Read the name of a stream; return None if this version does not support the request.
-
-    An unknown suffix of `stacks` is ignored: a later client may request more details.
-    """
+    """Read the name of a stream; return None if this version does not support the request."""
     name, _, rest = target.partition("/")
     kind = _KINDS.get(name)
     if kind is None or (rest and not kind.arguments):
@@ -107,13 +88,11 @@ def parse_request(target: str) -> Request | None:
         return cast("Request", cast("Any", kind)())
     parts = rest.split("/", len(kind.arguments) - 1)
     kinds = {field.name: type(field.missing) for field in fields_of(cast("Any", kind))}
-    fields = {name: _argument(kinds[name], name, part) for name, part in zip(kind.arguments, parts, strict=False)}
+    fields = {name: _argument(kinds[name], part) for name, part in zip(kind.arguments, parts, strict=False)}
     return parse_or_none(kind, fields)
 
 
-def _argument(kind: type, name: str, part: str) -> object:
-    if kind is bool:
-        return part == name
+def _argument(kind: type, part: str) -> object:
     return (int(part) if part.isascii() and part.isdecimal() and len(part) < 16 else None) if kind is int else part
 
 
@@ -154,5 +133,5 @@ class Failure:
     hint: str = ""
 
 
-Response = Ready | NodeStacks | FileDigest | NodeValues | NodePushed | EventFiles | EventData | NodeReplies
+Response = Ready | FileDigest | NodeValues | NodePushed | EventFiles | EventData | NodeReplies
 """What an agent answers to a request that has not failed."""

@@ -1,4 +1,4 @@
-"""The stacks of processes, as in the response to the request `stacks`.
+"""The stacks of a process: the answer to the question `ReadStacks`.
 
 The classes are named tuples because jobs use them too, and importing `dataclasses` would cost a job 10 ms.
 """
@@ -58,19 +58,9 @@ class ThreadStack(NamedTuple):
 class ProcessStacks(NamedTuple):
     """One process and its threads."""
 
-    port: int | None = None
-    """The logical port of the process."""
-    rank: int | None = None
-    pid: int | None = None
     how: str = "none"
     """The method that succeeded: "helper thread", "faulthandler" or "py-spy"; "none" if all failed."""
     threads: tuple[ThreadStack, ...] = ()
     """Main thread first."""
     error: str = ""
     """Why every method failed, in one sentence."""
-
-
-class NodeStacks(NamedTuple):
-    """All processes on a node: the response to `stacks`."""
-
-    processes: tuple[ProcessStacks, ...] = ()

@@ -32,7 +32,7 @@ def access_of(connection_file: str) -> tuple[Endpoint, SasKeyCredential, bytes |
 
 def collectives_of(rank: int, ranks: int) -> ProcessCollectives:
     """Return what a rank reports; the last one has not entered the operation in which all others wait."""
-    port, last = BASE_PORT + rank, rank == ranks - 1
+    last = rank == ranks - 1
     tensor = rank // 8 * 8
     groups = (
         _group("0", "default_pg", range(ranks), 100 if last else 101),
@@ -43,7 +43,7 @@ def collectives_of(rank: int, ranks: int) -> ProcessCollectives:
     library = [Frame(f"/venv/lib/python3.11/site-packages/torch/nn/module_{n}.py", n, "forward") for n in range(28)]
     own = Frame("/job/loader.py", 88, "load_batch") if last else Frame("/job/train.py", 61, "step")
     frames = (Frame("/job/train.py", 120, "<module>"), *library, own)
-    stacks = ProcessStacks(port, rank, 1000 + rank, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
+    stacks = ProcessStacks("helper thread", (ThreadStack("MainThread", 1, True, frames),))
     return ProcessCollectives("2.13.0", rank, ranks, groups, "", "blocked", stacks)
 
 

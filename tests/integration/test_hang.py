@@ -27,7 +27,7 @@ def collectives(port: int, rank: int, world: int, *, entered: int) -> ProcessCol
     group = GroupRecord("0", "default_pg", "other", tuple(range(world)), entered, 5, operations(entered))
     library = Frame("/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", 3068, "all_reduce")
     frames = (Frame("/job/train.py", 90 if entered > 5 else 41, "step"), *([library] if entered > 5 else []))
-    stacks = ProcessStacks(port, rank, 1000 + rank, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
+    stacks = ProcessStacks("helper thread", (ThreadStack("MainThread", 1, True, frames),))
     return ProcessCollectives("2.13.0", rank, world, (group,), "", "blocked", stacks)
 
 

@@ -1,13 +1,10 @@
 """Facts about when the MCP server searches for agents, with real agents and tunnels."""
 
-from typing import Any
-
 import pytest
 
 from relay_client.mcp.reading import Reading
-from relay_core.agent_api.members import Member
-from relay_core.agent_api.requests import Stacks
-from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.agent_api.collectives import ProcessCollectives
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from tests.support.fleet import Node, Process, agent, tunnels
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
@@ -19,10 +16,7 @@ class Rank(Node):
     def __init__(self, port: int) -> None:
         super().__init__(Process(port, 1, rank=0, world=1, script="train.py"))
         thread = ThreadStack("MainThread", 1, True, (Frame("/job/train.py", 90, "step"),))
-        self._stacks = ProcessStacks(Member(port, 0).port, 0, 7, "helper thread", (thread,))
-
-    async def answer(self, request: Any) -> Any:
-        return NodeStacks((self._stacks,)) if isinstance(request, Stacks) else await super().answer(request)
+        self.collectives = [ProcessCollectives(stacks=ProcessStacks("helper thread", (thread,)))]
 
 
 async def test_the_first_call_searches_once(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,21 +18,24 @@ from relay_client.mcp.reading import Reading
 from relay_client.push import deliver
 from relay_client.push.deliver import push_file
 from relay_client.push.render import show_outcome
-from relay_client.stacks import collect_stacks, show_stacks
+from relay_client.stacks import collect_stacks, grouped_stacks, show_stacks
 from relay_client.verbs import values
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
-from relay_core.agent_api.requests import Stacks
-from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.agent_api.questions import NodeReplies, ReadStacks, Reply
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.compat import timeout
 from relay_core.errors import NoListener, TimedOut
+from relay_core.records import encode
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, Process, agent, tunnels
 from tests.support.ports import free_port
 from tests.support.relay import LocalRelay
 
+MAIN = ThreadStack("MainThread", 1, True, (Frame("/job/train.py", 90, "step"),))
+STACKS = ProcessStacks("helper thread", (MAIN,))
 AFTER = {Phase.PREPARE: State.READY, Phase.HOLD: State.HELD, Phase.COMMIT: State.DONE, Phase.ABORT: State.DONE}
 
 
@@ -56,20 +59,16 @@ class Ranks(Node):
                 return NodePushed(grouped(found))
             case Evaluate():
                 return NodeValues(tuple(Value((member,), "0.25", "__main__") for member in self._members))
-            case Stacks():
-                return NodeStacks(tuple(_stacks(member) for member in self._members))
+            case ReadStacks():
+                chosen = (member for member in self._members if request.selects(member.rank, member.port))
+                return NodeReplies(tuple(Reply(each.port, each.rank, encode(STACKS)) for each in chosen))
         return await super().answer(request)
-
-
-def _stacks(member: Member) -> ProcessStacks:
-    frames = (Frame("/job/train.py", 90, "step"),)
-    return ProcessStacks(member.port, member.rank, 7, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
 
 
 def _in_all_reduce(member: Member) -> ProcessCollectives:
     operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.0)
     group = GroupRecord("0", "default_pg", "other", tuple(range(4)), 6, 5, (operation,))
-    return ProcessCollectives("2.13.0", member.rank, 4, (group,), "", "blocked", _stacks(member))
+    return ProcessCollectives("2.13.0", member.rank, 4, (group,), "", "blocked", STACKS)
 
 
 @contextlib.asynccontextmanager
@@ -139,12 +138,12 @@ async def test_hang_of_half_a_job(relay: LocalRelay) -> None:
 async def test_stacks_of_half_a_job(relay: LocalRelay) -> None:
     """Ranks that are not found are the first group of the stacks, if they were chosen."""
     async with half_a_job(relay) as (client, _, _):
-        replies = await collect_stacks(client, None, with_locals=False)
-        chosen = await collect_stacks(client, {2}, with_locals=False)
+        replies = await collect_stacks(client, "all", with_locals=False)
+        chosen = await collect_stacks(client, "2", with_locals=False)
     first, second, *_ = show_stacks(replies).split("\n\n")
     assert "2 ranks (0-1): no stack: not found" == first
     assert second.startswith("2 ranks (2-3) in step train.py:90")
-    assert show_stacks(chosen, ranks={2}).startswith("rank 2 ")
+    assert [2] == [rank for group in grouped_stacks(chosen) for rank in group["ranks"]]
 
 
 async def test_values_of_half_a_job(relay: LocalRelay) -> None:

@@ -257,7 +257,7 @@ async def test_fields_of_answers(relay: LocalRelay, page: ServedPage, http: aioh
     headers, answers = await key_of(page, http), {}
     async with node_of(relay, port, rank=0) as node:
         thread = ThreadStack("MainThread", 1, True, (Frame("train.py", 7, "train"),))
-        stacks = ProcessStacks(port, 0, 7, "", (thread,))
+        stacks = ProcessStacks("", (thread,))
         node.collectives = [ProcessCollectives(rank=0, stacks=stacks)]
         for path in readers:
             async with http.get(path, headers=headers) as response:

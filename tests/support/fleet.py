@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,8 @@ from relay_client.agents.tunnels import Tunnels
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.metadata import ClientStatus
-from relay_core.agent_api.questions import NodeReplies, ReadCollectives, Reply
-from relay_core.agent_api.requests import Listen, Ready, Stacks, Wake, parse_request, stream_name
-from relay_core.agent_api.stacks import NodeStacks
+from relay_core.agent_api.questions import NodeReplies, Question, ReadCollectives, ReadStacks, Reply
+from relay_core.agent_api.requests import Listen, Ready, Wake, parse_request, stream_name
 from relay_core.errors import RelayDebugError
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
@@ -88,18 +87,21 @@ class Node:
     def targets(self) -> list[Process]:
         return [process for _, process in sorted(self.processes.items())]
 
-    async def answer(self, request: Wake | Stacks | ReadCollectives) -> Ready | NodeStacks | NodeReplies:
+    async def answer(self, request: Wake | Question) -> Ready | NodeReplies:
         if self.is_silent:
             await asyncio.Event().wait()
         if isinstance(request, ReadCollectives):
-            found = zip(self.targets(), self.collectives, strict=False)
-            return NodeReplies(tuple(Reply(p.logical_port, p.fields.get("rank"), encode(each)) for p, each in found))
-        if isinstance(request, Stacks) and self.collectives:
-            return NodeStacks(tuple(each.stacks for each in self.collectives))
+            return self._replies(self.collectives)
+        if isinstance(request, ReadStacks) and self.collectives:
+            return self._replies(each.stacks for each in self.collectives)
         if not isinstance(request, Wake) or request.port not in self.processes:
             raise RelayDebugError(f"cannot {stream_name(request)}", hint="ask for something else")
         await self.processes[request.port].locate()
         return Ready()
+
+    def _replies(self, answers: Iterable[object]) -> NodeReplies:
+        found = zip(self.targets(), answers, strict=False)
+        return NodeReplies(tuple(Reply(p.logical_port, p.fields.get("rank"), encode(each)) for p, each in found))
 
     def status_received(self, status: ClientStatus) -> None:
         self.statuses.append(status)

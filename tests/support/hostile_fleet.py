@@ -33,9 +33,8 @@ from relay_core.agent_api.collectives import (
 from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Value
 from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFile, EventFiles, EventFilesRequest
 from relay_core.agent_api.members import Member
-from relay_core.agent_api.questions import NodeReplies, ReadCollectives, ReadEnvironment, Reply
-from relay_core.agent_api.requests import Stacks
-from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.agent_api.questions import NodeReplies, ReadCollectives, ReadEnvironment, ReadStacks, Reply
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.agent_api.usage import GpuUsage, NodeUsage
 from relay_core.compat import timeout
 from relay_core.errors import RelayDebugError
@@ -135,7 +134,11 @@ class HostileNode(Node):
         names = {self.text("local_name"): self.text("local_value")}
         frame = Frame(self.text("file"), 7, self.text("function"), names)
         thread = ThreadStack(self.text("thread"), 1, True, (frame,))
-        return ProcessStacks(self.port, self.rank, 7, self.text("how"), (thread,), self.text("stacks_error"))
+        return ProcessStacks(self.text("how"), (thread,), self.text("stacks_error"))
+
+    def stacks_of(self, request: ReadStacks) -> NodeReplies:
+        reply = Reply(self.port, self.rank, encode(self.stacks()), pid=7)
+        return NodeReplies((reply,) if request.selects(self.rank, self.port) else ())
 
     def groups(self) -> NodeReplies:
         text = self.text
@@ -173,7 +176,7 @@ class HostileNode(Node):
 
     async def answer(self, request: Any) -> Any:
         answers: dict[type, Callable[[], object]] = {
-            Stacks: lambda: NodeStacks((self.stacks(),)),
+            ReadStacks: lambda: self.stacks_of(request),
             ReadCollectives: self.groups,
             Evaluate: lambda: self.values(request),
             ReadEnvironment: self.environment,

@@ -16,13 +16,13 @@ from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed
 from relay_core.agent_api.push import State as PushState
 from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.agent_api.requests import Failure, FileDigest, Ready
-from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.agent_api.usage import AllocatorUsage, GpuUsage, NodeUsage, ProcessUsage
 
 __all__ = ["SAMPLES"]
 
 STACKS = ProcessStacks(
-    5680, 2, 44, "py-spy", (ThreadStack("MainThread", 7, main=True, frames=(Frame("a.py", 1, "f", {"x": "1"}),)),), "no"
+    "py-spy", (ThreadStack("MainThread", 7, main=True, frames=(Frame("a.py", 1, "f", {"x": "1"}),)),), "no"
 )
 RAS = RasStatus("2.29.1", (RasCommunicator("0x1", 4, ("rank 2 is behind",)),), "incomplete")
 GROUP = GroupRecord(
@@ -55,7 +55,8 @@ SAMPLES: dict[str, object] = {
         prefetch=True,
     ),
     "empty announcement": AgentInfo(AgentId("1a2b")),
-    "stacks": NodeStacks((STACKS, ProcessStacks())),
+    "stacks": STACKS,
+    "no stacks": ProcessStacks(),
     "replies": NodeReplies(
         (
             Reply(5680, 2, {"x": [1]}, pid=44),

@@ -25,8 +25,7 @@ from relay_core.agent_api.event_files import (
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push
 from relay_core.agent_api.questions import NodeReplies, Question, ReadCollectives
-from relay_core.agent_api.requests import Digest, FileDigest, NodeRequest, Ready, Response, Stacks, Wake
-from relay_core.agent_api.stacks import NodeStacks
+from relay_core.agent_api.requests import Digest, FileDigest, NodeRequest, Ready, Response, Wake
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.difference_search import Search
 from relay_core.errors import ConfigurationError
@@ -199,7 +198,6 @@ class NodeAnswers:
         self._answers: Mapping[type[NodeRequest], Callable[[Any], Awaitable[Response]]] = {
             Wake: self._wake,
             Digest: self._digest,
-            Stacks: self._stacks,
             ReadCollectives: self._with_ras,
             Evaluate: self._values,
             Push: self._push,
@@ -232,10 +230,6 @@ class NodeAnswers:
             if process.logical_port == port:
                 return process
         raise ConfigurationError(f"no process on this node has port {port}")
-
-    async def _stacks(self, request: Stacks) -> NodeStacks:
-        responses = (process.stacks(with_locals=request.locals) for process in self._processes())
-        return NodeStacks(tuple(await asyncio.gather(*responses)))
 
     async def _values(self, request: Evaluate) -> NodeValues:
         asked = [process for process in self._processes() if request.selects(process.info.rank, process.logical_port)]

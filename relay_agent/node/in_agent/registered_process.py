@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from relay_agent.agent.targets import TargetGone
 from relay_agent.node.in_agent.other_process import ProgramImage, descends_from, read_status
 from relay_agent.node.protocol import Answer, Message, Registration, StateChange, encode
-from relay_agent.stacks.out_of_process import Dump, stacks_of
+from relay_agent.stacks.out_of_process import Dump, stacks_from_outside
 from relay_core import records
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Push, Pushed
-from relay_core.agent_api.questions import NO_ANSWER, Question, Reply, StackReading
-from relay_core.agent_api.stacks import ProcessStacks, ThreadStack
+from relay_core.agent_api.questions import NO_ANSWER, Question, ReadStacks, Reply
+from relay_core.agent_api.stacks import ProcessStacks
 from relay_core.agent_api.usage import AllocatorUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
@@ -67,8 +67,6 @@ SILENCE = 10.0
 holding the GIL. Otherwise, a comparison would wait a minute for it."""
 EVALUATION_MARGIN = 1.0
 """Seconds that a process has, beyond the time limit of an evaluation, to report that the limit was exceeded."""
-STACKS_TIMEOUT = 10.0
-"""Timeout in seconds; `stacks_of` stops waiting earlier."""
 ALLOCATOR_PATIENCE = 3600.0
 """Seconds after which a process that did not answer is asked again; no sample waits that long."""
 BUSY = {State.WAITING, State.CRASHED}
@@ -192,16 +190,6 @@ class RegisteredProcess:
         self.was_debugged = self._is_attached = True
         await self.ask("connect", {"port": port, "registered": self.registered_pids()}, within=ARM_TIMEOUT)
 
-    async def stacks(self, *, with_locals: bool) -> ProcessStacks:
-        """Return the stacks of all threads of the process."""
-
-        async def ask() -> list[ThreadStack]:
-            threads = await self.ask("stacks", {"locals": with_locals}, within=STACKS_TIMEOUT)
-            return [parse(ThreadStack, thread) for thread in threads]
-
-        found = await stacks_of(self.pid, ask, self.dump, locals=with_locals)
-        return found._replace(port=self.logical_port, rank=self.info.rank)
-
     async def allocator(self) -> AllocatorUsage | None:
         """Return the memory usage of torch's allocator; None if the process has not used CUDA, or cannot answer."""
         try:
@@ -245,16 +233,12 @@ class RegisteredProcess:
             return replace(reply, answer=await self.ask(question.name, records.encode(question), within=within))
         except RelayDebugError as error:
             reply = replace(reply, error=_reason(error, within), is_silent=_is_silent(error))
-        if (reading := question.stacks_instead()) is not None:
-            reply = replace(reply, stacks=records.encode(await self._stacks_from_outside(reading, reply.error)))
-        return reply
-
-    async def _stacks_from_outside(self, reading: StackReading, reason: str) -> ProcessStacks:
-        async def not_asked_again() -> list[ThreadStack]:
-            raise RelayDebugError(f"its helper thread did not answer: {reason}")
-
-        found = await stacks_of(self.pid, not_asked_again, self.dump)
-        return found._replace(threads=tuple(each for each in found.threads if each.main or not reading.main_only))
+        if (reading := question.stacks_instead()) is None:
+            return reply
+        reason = reply.error.replace(NO_ANSWER, "its helper thread did not answer", 1)
+        stacks = await stacks_from_outside(self.pid, reason, self.dump, locals=reading.locals)
+        threads = tuple(thread for thread in stacks.threads if thread.main or not reading.main_only)
+        return replace(reply, stacks=records.encode(stacks._replace(threads=threads)))
 
     async def is_running(self) -> bool:
         """Return whether the process answers and its debugger is not executing anything in it."""
@@ -266,8 +250,9 @@ class RegisteredProcess:
     async def stopped_at(self) -> Place | None:
         """Return the innermost frame of the thread that a debugger has stopped on its own; None if there is none."""
         with contextlib.suppress(RelayDebugError):
-            threads = await self.ask("stacks", {"locals": False}, within=CHECK_TIMEOUT)
-            stopped = (thread for thread in (parse(ThreadStack, each) for each in threads) if thread.stopped)
+            question = ReadStacks(seconds=CHECK_TIMEOUT)
+            answer = await self.ask(question.name, records.encode(question), within=question.seconds)
+            stopped = (thread for thread in parse(ProcessStacks, answer).threads if thread.stopped)
             return next((Place(*thread.frames[-1][:3]) for thread in stopped if thread.frames), None)
         return None
 

@@ -17,7 +17,7 @@ from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetada
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.agent_api.requests import Failure, parse_request, stream_name
-from relay_core.agent_api.stacks import NodeStacks
+from relay_core.agent_api.stacks import ProcessStacks
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.foreign import escape_controls
 from relay_core.net.session.secure_channel import SecureChannel, TunnelIdentity
@@ -105,7 +105,7 @@ def announcement(data: bytes) -> None:
     info = AgentInfo.parse(value)
     assert AgentInfo.parse(encode(info)) == info
     assert len(json.dumps(fit(info)[0], separators=(",", ":"))) <= MAX_ANNOUNCEMENT
-    for kind in (ClientInfo, ClientStatus, StreamMetadata, NodeStacks):
+    for kind in (ClientInfo, ClientStatus, StreamMetadata, ProcessStacks):
         parse(kind, value)
     parse_or_none(Failure, value)
 

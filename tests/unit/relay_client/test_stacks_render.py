@@ -1,11 +1,14 @@
 """Facts about how the stacks of ranks are grouped and shown."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from relay_client.stacks import Reply, group, grouped_stacks, read_replies, show_stacks
+from relay_client.agents.requests import NodeReply
+from relay_client.stacks import group, grouped_stacks, read_replies, show_stacks
+from relay_core.agent_api.announcement import AgentId, AgentInfo, State, TargetInfo
+from relay_core.agent_api.questions import NodeReplies
+from relay_core.records import parse
 
 TORCH = "/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 
@@ -34,9 +37,26 @@ def loading(rank, **options):
     return process(rank, frame("/job/train.py", 90, "<module>"), frame("/job/dataset.py", 51, "read"), **options)
 
 
-def reply(*processes, host=""):
-    """An agent's answer, as it comes over the wire."""
-    return Reply.parse(host, {"processes": list(processes)})
+OF_REPLY = ("port", "rank", "pid")
+
+
+def reply(*processes, host="", waiting=()):
+    """An agent's answer, as it comes over the wire, and the ports that it announces as waiting."""
+    replies = [
+        {
+            **{name: value for name, value in found.items() if name in OF_REPLY},
+            "answer": {name: value for name, value in found.items() if name not in OF_REPLY},
+        }
+        for found in processes
+    ]
+    targets = tuple(TargetInfo(port, state=State.WAITING) for port in waiting)
+    agent = AgentInfo(AgentId("a"), host=host, targets=(*targets, TargetInfo(5679)))
+    return NodeReply(agent, parse(NodeReplies, {"processes": replies}))
+
+
+def failed(host, error):
+    """The reply of an agent that could not be asked."""
+    return NodeReply(AgentInfo(AgentId("a"), host=host), error=error)
 
 
 def labels(*processes, **options):
@@ -80,7 +100,7 @@ def test_several_jobs():
 
 def test_waiting_for_a_debugger():
     """Ranks that wait for a debugger are a group of their own, which names their ports."""
-    replies = [replace(reply(waiting(0), waiting(1), waiting(2)), waiting=frozenset({5678, 5680}))]
+    replies = [reply(waiting(0), waiting(1), waiting(2), waiting=(5678, 5680))]
     lines = show_stacks(replies).splitlines()
     assert lines[0].startswith("rank 1 in all_reduce ")
     assert "2 ranks (0,2), waiting for a debugger on ports 5678,5680, in all_reduce " in "\n".join(lines)
@@ -120,7 +140,7 @@ def test_who_has_seen_it():
 def test_who_gave_no_stack_comes_first():
     """A rank without a stack, and an agent that could not be asked, come first and say why."""
     silent = {"rank": 2, "port": 5680, "pid": 9, "how": "none", "threads": [], "error": "it has ended"}
-    replies = [reply(waiting(0), loading(1), silent), Reply.failed("node1", "its tunnel is lost")]
+    replies = [reply(waiting(0), loading(1), silent), failed("node1", "its tunnel is lost")]
     lines = show_stacks(replies).splitlines()
     assert lines[0] == "node1: no stack: its tunnel is lost"
     assert lines[2] == "rank 2: no stack: it has ended"
@@ -128,10 +148,10 @@ def test_who_gave_no_stack_comes_first():
 
 
 def test_ranks_are_chosen():
-    """Only the ranks asked for are shown, and agents that may have them."""
-    replies = [reply(waiting(0), loading(1)), Reply.failed("node1", "gone")]
-    assert [found.rank for found in read_replies(replies, {1})] == [1, None]
-    assert show_stacks([reply(waiting(0))], ranks={5}) == "no matching process"
+    """The ranks that agents have chosen are shown, and agents that may have more of them."""
+    replies = [reply(loading(1)), failed("node1", "gone")]
+    assert [found.rank for found in read_replies(replies)] == [1, None]
+    assert show_stacks([reply()]) == "no matching process"
 
 
 def test_variables_on_request():
@@ -171,12 +191,17 @@ def test_text_of_a_job_cannot_steer_the_terminal():
         {},
         {"processes": None},
         {"processes": [None, 3, {}]},
-        {"processes": [{"rank": "x", "threads": [{"frames": [{"line": "x", "locals": [1]}, None]}, 7]}]},
+        {"processes": [{"port": 1, "answer": 3}, {"port": 2, "stacks": [3]}]},
+        {
+            "processes": [
+                {"port": 1, "rank": "x", "answer": {"threads": [{"frames": [{"line": "x", "locals": [1]}, None]}, 7]}}
+            ]
+        },
     ],
 )
 def test_replies_of_other_versions(answer):
     """Fields that are missing or of another kind do not end the command."""
-    found = Reply.parse("", answer)
+    found = NodeReply(AgentInfo(AgentId("a")), parse(NodeReplies, answer))
     assert show_stacks([found], locals=True)
     assert json.dumps(grouped_stacks([found]))
 

@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from relay_agent.stacks import out_of_process
-from relay_agent.stacks.out_of_process import Dump, parse_dump, stacks_of
-from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from relay_agent.stacks.out_of_process import Dump, parse_dump, stacks_from_outside
+from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, ThreadStack
+from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.records import parse
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone, job, suspend
@@ -65,6 +66,18 @@ class Asked:
 
     async def stacks(self, *, dump=True, **options):
         return await stacks_of(self.pid, self.ask, self.dump if dump else None, **options)
+
+
+async def stacks_of(pid, ask, dump, budget=1.0, **options):
+    """Ask the helper thread for so many seconds and then, as an agent does, from outside."""
+    try:
+        async with timeout(budget):
+            return ProcessStacks(HELPER_THREAD, tuple(await ask()))
+    except TIMEOUT_ERRORS:
+        reason = f"its helper thread did not answer within {budget:g} s"
+    except out_of_process.RelayDebugError as error:
+        reason = error.sentence
+    return await stacks_from_outside(pid, reason, dump, **options)
 
 
 def member(directory, code):
@@ -222,7 +235,7 @@ async def test_stopped_process(tmp_path, no_py_spy, monkeypatch):
         await suspend(asked.pid)
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
         reason = "it is stopped by a signal; to resume it, run 'kill -CONT PID' on its node"
-        assert found == ProcessStacks(pid=asked.pid, error=reason)
+        assert found == ProcessStacks(error=reason)
         header = asked.dump.path.stat().st_size
         os.kill(asked.pid, signal.SIGCONT)
         while asked.dump.path.stat().st_size == header:
@@ -239,7 +252,7 @@ async def test_process_that_has_ended(tmp_path, no_py_spy):
         asked = await Asked.of(running, tmp_path / "dump")
         await running.finish()
         found = await stacks_of(asked.pid, silent, asked.dump, budget=0)
-        assert found == ProcessStacks(pid=asked.pid, error="it has exited")
+        assert found == ProcessStacks(error="it has exited")
 
 
 async def test_helper_thread_that_refuses(tmp_path, no_py_spy):

@@ -10,7 +10,7 @@ TORCH = Frame("/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d
 
 
 def report(rank: int, *frames: Frame, activity: str = "") -> RankReport:
-    stacks = ProcessStacks(1, 0, 1, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
+    stacks = ProcessStacks("helper thread", (ThreadStack("MainThread", 1, True, frames),))
     return RankReport(rank, collectives=ProcessCollectives(stacks=stacks, activity=activity))
 
 

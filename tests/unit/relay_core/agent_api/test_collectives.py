@@ -15,7 +15,7 @@ from relay_core.agent_api.collectives import (
 )
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.records import encode, parse
-from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS
+from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, SOME_TEXT, TEXTS
 
 NUMBERS = st.integers(0, 2**40)
 TIMES = st.integers(0, 10**6).map(lambda milliseconds: round(milliseconds / 1000, 3))
@@ -24,7 +24,7 @@ RANKS = st.lists(st.integers(0, 5000), max_size=12).map(tuple)
 GROUPS = st.builds(
     GroupRecord, TEXTS, TEXTS, TEXTS, RANKS, NUMBERS, NUMBERS, st.lists(OPERATIONS, max_size=4).map(tuple), TIMES
 )
-STACKS = st.builds(ProcessStacks, st.none() | PORTS, COUNTS, COUNTS, SOME_TEXT, st.just(()), TEXTS)
+STACKS = st.builds(ProcessStacks, SOME_TEXT, st.just(()), TEXTS)
 PROCESSES = st.builds(
     ProcessCollectives,
     TEXTS,
@@ -50,7 +50,7 @@ def test_names_on_the_wire() -> None:
     operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.5, "train.py:88 in step")
     group = GroupRecord("0", "default_pg", "other", (0, 1, 2, 3), 6, 5, (operation,), 3.25)
     main = ThreadStack("MainThread", 1, True, (Frame("/job/train.py", 88, "step"),))
-    stacks = ProcessStacks(5681, 3, 44, "helper thread", (main,))
+    stacks = ProcessStacks("helper thread", (main,))
     process = ProcessCollectives("2.13.0", 3, 4, (group,), "", "blocked", stacks)
     ras = RasStatus("2.29.1", (RasCommunicator("ae94", 2, ("rank 1 is not responding",)),))
     wire = {

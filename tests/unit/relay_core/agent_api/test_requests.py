@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay_core.agent_api.questions import ReadStacks
 from relay_core.agent_api.requests import (
     Digest,
     Failure,
@@ -11,7 +12,6 @@ from relay_core.agent_api.requests import (
     Listen,
     Ready,
     Request,
-    Stacks,
     Wake,
     parse_request,
     stream_name,
@@ -19,20 +19,14 @@ from relay_core.agent_api.requests import (
 from relay_core.records import encode, parse, parse_or_none
 from tests.unit.relay_core.agent_api.strategies import JSON, PORTS, TEXTS
 
-REQUESTS = (
-    st.builds(Wake, PORTS)
-    | st.builds(Listen, PORTS)
-    | st.builds(Stacks, st.booleans())
-    | st.builds(Digest, PORTS, st.text(min_size=1))
-)
+REQUESTS = st.builds(Wake, PORTS) | st.builds(Listen, PORTS) | st.builds(Digest, PORTS, st.text(min_size=1))
 
 
 @pytest.mark.parametrize(
     ("request_", "name"),
     [
         (Wake(5678), "wake/5678"),
-        (Stacks(), "stacks"),
-        (Stacks(locals=True), "stacks/locals"),
+        (ReadStacks(), "stacks"),
         (Digest(5678, "models/net.py"), "digest/5678/models/net.py"),
         (Digest(5678, "/opt/net.py"), "digest/5678//opt/net.py"),
         (Listen(65535), "listen/65535"),
@@ -58,6 +52,7 @@ def test_names_on_the_wire(request_: Request, name: str) -> None:
         "wake/1/2",
         "listen/1e3",
         "logs",
+        "stacks/locals",
         "digest/5678",
         "digest/5678/",
     ],
@@ -65,11 +60,6 @@ def test_names_on_the_wire(request_: Request, name: str) -> None:
 def test_what_is_not_a_request(name: str) -> None:
     """An unknown name or an invalid port is not a request."""
     assert parse_request(name) is None
-
-
-def test_an_unknown_suffix() -> None:
-    """A later client may request more details with the stacks; the response has those of this version."""
-    assert Stacks() == parse_request("stacks/everything")
 
 
 @given(REQUESTS)

@@ -6,31 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_agent import collective_timeouts
-from relay_client import stacks
+from relay_client import stacks as client_stacks
 from relay_core import records
-from relay_core.agent_api.stacks import Frame, NodeStacks, ProcessStacks, ThreadStack, is_library, public_name
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack, is_library, public_name
 from relay_core.records import encode, parse
-from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, PORTS, SOME_TEXT, TEXTS
+from tests.unit.relay_core.agent_api.strategies import JSON, SOME_TEXT, TEXTS
 
 FRAMES = st.builds(Frame, TEXTS, st.integers(0, 10**6), TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3))
 THREADS = st.builds(ThreadStack, TEXTS, st.integers(0, 2**48), st.booleans(), st.lists(FRAMES, max_size=3).map(tuple))
 PROCESSES = st.builds(
     ProcessStacks,
-    st.none() | PORTS,
-    COUNTS,
-    COUNTS,
     SOME_TEXT,
     st.lists(THREADS, max_size=3).map(tuple),
     TEXTS,
 )
-KINDS = (Frame, ThreadStack, ProcessStacks, NodeStacks)
-FIELDS = ("processes", "port", "rank", "pid", "how", "error", "threads", "name", "ident", "main", "frames")
+KINDS = (Frame, ThreadStack, ProcessStacks)
+FIELDS = ("how", "error", "threads", "name", "ident", "main", "frames")
 FRAME_FIELDS = ("file", "line", "function", "locals")
 LINE = {"file": "/job/train.py", "line": 88, "function": "step"}
 WIRE = {
-    "port": 5681,
-    "rank": 3,
-    "pid": 44,
     "how": "helper thread",
     "threads": [
         {
@@ -47,18 +41,17 @@ WIRE = {
 def test_names_on_the_wire() -> None:
     """Variables are included if they were requested, and an error if the stacks are missing."""
     frames = (Frame("/job/train.py", 88, "f"), Frame("/job/train.py", 88, "step", {"x": "1"}))
-    process = ProcessStacks(5681, 3, 44, "helper thread", (ThreadStack("MainThread", 1, True, frames),))
-    silent = ProcessStacks(5682, 4, 45, error="it has ended")
-    wire = {"port": 5682, "rank": 4, "pid": 45, "error": "it has ended"}
-    assert {"processes": [WIRE, wire]} == encode(NodeStacks((process, silent)))
-    assert NodeStacks((process, silent)) == parse(NodeStacks, {"processes": [WIRE, wire]})
+    process = ProcessStacks("helper thread", (ThreadStack("MainThread", 1, True, frames),))
+    silent = ProcessStacks(error="it has ended")
+    for stacks, wire in ((process, WIRE), (silent, {"error": "it has ended"})):
+        assert wire == encode(stacks)
+        assert stacks == parse(ProcessStacks, wire)
 
 
-@given(st.lists(PROCESSES, max_size=3).map(tuple))
-def test_round_trip(processes: tuple[ProcessStacks, ...]) -> None:
+@given(PROCESSES)
+def test_round_trip(stacks: ProcessStacks) -> None:
     """Stacks survive encoding and parsing."""
-    stacks = NodeStacks(processes)
-    assert stacks == parse(NodeStacks, json.loads(json.dumps(encode(stacks))))
+    assert stacks == parse(ProcessStacks, json.loads(json.dumps(encode(stacks))))
 
 
 @given(
@@ -66,7 +59,7 @@ def test_round_trip(processes: tuple[ProcessStacks, ...]) -> None:
     JSON | st.dictionaries(st.sampled_from(FIELDS), JSON) | st.dictionaries(st.sampled_from(FRAME_FIELDS), JSON),
 )
 def test_any_json_reads_as_something(
-    kind: type[Frame] | type[ThreadStack] | type[ProcessStacks] | type[NodeStacks], value: object
+    kind: type[Frame] | type[ThreadStack] | type[ProcessStacks], value: object
 ) -> None:
     """Any JSON of an agent or a job can be parsed."""
     read = parse(kind, value)
@@ -88,6 +81,6 @@ def test_own_code_is_not_the_users() -> None:
     assert shown == public_name(collective_timeouts.__file__)
     for file in (collective_timeouts.__file__, shown, records.__file__):
         assert is_library(file)
-    for file in (__file__, stacks.__file__, "/home/alice/relay_agent/train.py"):
+    for file in (__file__, client_stacks.__file__, "/home/alice/relay_agent/train.py"):
         assert not is_library(file)
         assert file == public_name(file)

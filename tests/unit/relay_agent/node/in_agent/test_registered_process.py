@@ -14,8 +14,8 @@ from relay_agent.node.in_agent.registered_process import MAX_UNREAD, RegisteredP
 from relay_agent.stacks.out_of_process import Dump
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
 from relay_core.agent_api.members import Member
-from relay_core.agent_api.questions import Question, Reply
-from relay_core.agent_api.stacks import Frame, ThreadStack
+from relay_core.agent_api.questions import Question, ReadCollectives, ReadEnvironment, ReadStacks, Reply
+from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.errors import RelayDebugError
 from relay_core.layers.stop_observer import Place
 from relay_core.records import encode
@@ -138,11 +138,20 @@ async def test_place_of_a_stop(is_stopped: bool) -> None:
         asking = asyncio.ensure_future(process.stopped_at())
         await asyncio.sleep(0)
         asked = json.loads(far.recv(4096))
-        process.answer_received({"answer": asked["id"], "result": [encode(thread) for thread in threads]})
-        assert ("stacks", {"locals": False}) == (asked["ask"], asked["body"])
+        process.answer_received({"answer": asked["id"], "result": encode(ProcessStacks(threads=tuple(threads)))})
+        assert ("stacks", False) == (asked["ask"], asked["body"].get("locals", False))
         assert (Place("/job/data.py", 7, "load") if is_stopped else None) == await asking
         process.left()
         assert await process.stopped_at() is None
+
+
+async def test_stacks_of_a_process_that_does_not_answer(exited_pid: int) -> None:
+    """The agent reads them by other methods, or returns why it cannot, for the questions that request it."""
+    async with connection() as (writer, _):
+        process = RegisteredProcess(writer, exited_pid, {"register": {"port": 5678, "rank": 0}})
+        replies = [await process.reply(kind(seconds=0.01)) for kind in (ReadStacks, ReadCollectives, ReadEnvironment)]
+    assert [{"error": "it has exited"}, {"error": "it has exited"}, None] == [reply.stacks for reply in replies]
+    assert {"no answer within 0.01 s"} == {reply.error for reply in replies}
 
 
 async def test_process_that_reads_nothing(caplog: pytest.LogCaptureFixture) -> None:

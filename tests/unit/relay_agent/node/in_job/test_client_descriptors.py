@@ -7,6 +7,7 @@ import pytest
 
 from relay_client.agents.tunnels import Tunnels
 from relay_client.stacks import collect_stacks
+from relay_core.agent_api.stacks import ProcessStacks
 from tests.support.jobs import job, run_job
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import access
@@ -18,7 +19,7 @@ socket.setdefaulttimeout(TIMEOUT)
 client = NodeClient(
     {{"hc": {HC!r}}},
     {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}},
-    forwards=[], answers={{"stacks": lambda _body: []}},
+    forwards=[], answers={{"stacks": lambda _body: {{"how": "helper thread"}}}},
 )
 client.start()
 print(client.attaching.listening.wait(3600), flush=True)
@@ -98,12 +99,12 @@ async def test_job_closes_descriptors_that_it_has_not_opened(
         assert ["True", "closed"] == [await running.line(), await running.line()]
         async with Tunnels(relay.endpoint, relay.sender, relay.tls) as client:
             await client.discover()
-            lost, *_ = await collect_stacks(client, None, with_locals=False)
+            lost, *_ = await collect_stacks(client, "all", with_locals=False)
             lines = [await running.line(), await running.line()]
             assert ["True True", "None"] == lines, (await running.finish())[2]
-            found, *_ = await collect_stacks(client, None, with_locals=False)
+            found, *_ = await collect_stacks(client, "all", with_locals=False)
         assert "has exited" not in str(lost)
-        assert ["helper thread"] == [process.how for process in found.processes]
+        assert ["helper thread"] == [reply.read(ProcessStacks).how for reply in found.replies.processes]
         _, _, err = await running.finish()
         assert "in use" not in err
 
