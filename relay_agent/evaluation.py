@@ -148,9 +148,9 @@ _READERS = {PATH_READER: read_path, PLAIN_READER: read_plain}
 _PATH = (ast.Expression, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.Constant)
 
 
-def start_evaluation(request: Evaluate, respond: Callable[[Value], None]) -> None:
-    """Evaluate in a separate thread, and pass the value to `respond`."""
-    _Evaluation(request, respond).start()
+def start_evaluation(request: Evaluate) -> Callable[[Callable[[Value], None]], None]:
+    """Return a function that evaluates in a separate thread, and then calls its argument with the value."""
+    return lambda respond: _Evaluation(request, respond).start()
 
 
 class _Evaluation(threading.Thread):

@@ -73,16 +73,6 @@ def _allocator(_process: Process, _body: Body) -> object:
     return read_allocator()
 
 
-def _evaluate(_process: Process, body: Body) -> object:
-    """Start an evaluation; the agent may send other requests before it is complete."""
-    from relay_agent.evaluation import start_evaluation  # noqa: PLC0415 - needed for this request only
-    from relay_core.agent_api.evaluation import Evaluate  # noqa: PLC0415
-    from relay_core.records import encode  # noqa: PLC0415
-
-    request = Evaluate.parse_body(body)
-    return lambda respond: start_evaluation(request, lambda value: respond(encode(value)))
-
-
 def _push(process: Process, body: Body) -> object:
     """Start a phase of a push."""
     if not process.settings.allow_edit:
@@ -106,25 +96,34 @@ def _push(process: Process, body: Body) -> object:
 
 
 def _question(name: str, _process: Process, body: Body) -> object:
-    """Answer a question of `relay_core.agent_api.questions`."""
-    from importlib import import_module  # noqa: PLC0415 - needed for such requests only
+    """Answer a question; if its function returns a function, this happens in another thread."""
+    from pkgutil import resolve_name  # noqa: PLC0415 - needed for such requests only
 
-    from relay_core.agent_api.questions import QUESTIONS  # noqa: PLC0415
     from relay_core.records import encode, parse  # noqa: PLC0415
 
-    kind = next(kind for kind in QUESTIONS if kind.name == name)
-    module, _, function = FUNCTIONS[name].partition(":")
-    return encode(getattr(import_module(module), function)(parse(kind, body)))
+    kind, function = map(resolve_name, FUNCTIONS[name])
+    answer = function(parse(kind, body))
+    return (lambda respond: answer(lambda found: respond(encode(found)))) if callable(answer) else encode(answer)
 
 
-FUNCTIONS: Mapping[str, str] = {
-    "env": "relay_agent.debuggee.environment:read_environment",
-    "collectives": "relay_agent.collectives.in_process:collect",
-    "progress": "relay_agent.collectives.flight_recorder:read_progress",
-    "stacks": "relay_agent.stacks.in_process:read_stacks",
+FUNCTIONS: Mapping[str, tuple[str, str]] = {
+    "env": (
+        "relay_core.agent_api.questions:ReadEnvironment",
+        "relay_agent.debuggee.environment:read_environment",
+    ),
+    "collectives": (
+        "relay_core.agent_api.questions:ReadCollectives",
+        "relay_agent.collectives.in_process:collect",
+    ),
+    "evaluate": ("relay_core.agent_api.evaluation:Evaluate", "relay_agent.evaluation:start_evaluation"),
+    "progress": (
+        "relay_core.agent_api.questions:ReadProgress",
+        "relay_agent.collectives.flight_recorder:read_progress",
+    ),
+    "stacks": ("relay_core.agent_api.questions:ReadStacks", "relay_agent.stacks.in_process:read_stacks"),
 }
-"""For each question of `relay_core.agent_api.questions`, the module and name of the function that is called with the
-question and returns the answer."""
+"""For each question, its class, and the function that is called with it and returns the answer, or a function that
+passes the answer to its argument later."""
 ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "arm": _arm,
     "connect": _connect,
@@ -132,7 +131,6 @@ ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "check": _check,
     "timeouts": _timeouts,
     "allocator": _allocator,
-    "evaluate": _evaluate,
     "push": _push,
     **{name: functools.partial(_question, name) for name in FUNCTIONS},
 }

@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
-from relay_client.agents.requests import absent_among, send_request
+from relay_client.agents.requests import ask_agents, with_absent
 from relay_client.agents.tunnels import Tunnels
-from relay_client.compare.groups import Reply, odd_ones_first
+from relay_client.compare.groups import odd_ones_first
 from relay_core.agent_api.announcement import AgentInfo
-from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Selection, Value
-from relay_core.agent_api.members import Member
+from relay_core.agent_api.evaluation import Difference, Evaluate, Selection, Value
 from relay_core.difference_search import Search
-from relay_core.errors import RelayDebugError
 from relay_core.foreign import escape_controls
-from relay_core.records import parse
 
 
-async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[AgentInfo] | None = None) -> list[Reply]:
-    """Return the response of each connected agent, or the reason why it could not be obtained.
+async def collect_values(tunnels: Tunnels, request: Evaluate, agents: Sequence[AgentInfo] | None = None) -> list[Value]:
+    """Return the value in each process, or the reason why it, or the response of an agent, is missing.
 
-    Ranks without a registered process are returned in an additional reply if any agent returned a value or an error.
+    Ranks without a registered process are included if any agent returned a value or an error.
 
     Args:
         tunnels: The client's tunnels.
         request: The request.
         agents: Agents to ask; None for all.
     """
-
-    async def reply_of(agent: AgentInfo) -> Reply:
-        host = escape_controls(agent.host)
-        try:
-            response = await send_request(tunnels, agent.id, request, within=request.seconds + 10.0)
-        except RelayDebugError as error:
-            return Reply(host, error=escape_controls(error.sentence))
-        return Reply(host, parse(NodeValues, response, escape_controls).values)
-
-    absent = absent_among(tunnels, request.ranks, request.ports)
-    replies = list(await asyncio.gather(*map(reply_of, tunnels.roster if agents is None else agents)))
-    answered = {member.port for reply in replies for value in reply.values for member in value.members}
-    others = (
-        Value((Member(one.port, one.rank),), error=one.reason, is_silent=True)
-        for one in absent
-        if one.port not in answered
+    nodes = with_absent(tunnels, request, await ask_agents(tunnels, request, agents))
+    failed = (
+        Value(text=escape_controls(node.agent.host), error=node.error, is_silent=True) for node in nodes if node.error
     )
-    has_response = any(reply.values or reply.error for reply in replies)
-    return [*replies, Reply("", tuple(others))] if has_response else replies
+    return [*failed, *(reply.result(Value, escape_controls) for node in nodes for reply in node.replies.processes)]
 
 
 # Finds where the values of two groups of ranks differ; for this, agents compare checksums of parts of the values.

@@ -19,29 +19,20 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
 from relay_core.value_parsers import format_ranges
 
 
-@dataclass(frozen=True)
-class Reply:
-    """The response of one agent, or the reason why there is none."""
-
-    host: str
-    values: tuple[Value, ...] = ()
-    error: str = ""
-
-
-def odd_ones_first(replies: Iterable[Reply]) -> list[Value]:
+def odd_ones_first(values: Iterable[Value]) -> list[Value]:
     """Return each value once, with the ranks that have it: those without a value first, then the rarest values.
 
     The place of evaluation does not affect the grouping; a group's `place` is empty if its members' places differ.
     """
     found: dict[object, Value] = {}
-    for value in _values(replies):
+    for value in values:
         key = (value.error, value.is_silent, value.text, value.digest, value.leaves)
         before = found.get(key)
         if before is None:
@@ -89,13 +80,6 @@ def label(members: Sequence[Member], shared: Collection[int] = ()) -> str:
             text += f" ({'port' if len(ports) == 1 else 'ports'} {format_ranges(ports)})"
         texts.insert(0, text)
     return ", ".join(texts)
-
-
-def _values(replies: Iterable[Reply]) -> Iterable[Value]:
-    for reply in replies:
-        if reply.error:
-            yield Value(text=reply.host, error=reply.error, is_silent=True)
-        yield from reply.values
 
 
 def _order(member: Member) -> tuple[bool, int, int]:

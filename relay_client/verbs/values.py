@@ -61,7 +61,9 @@ class Evaluate(Verb):
 
         selection = evaluation.Selection() if self.diff else None
         seconds = self.seconds or (DIFF_SECONDS if self.diff else VALUE_SECONDS)
-        request = evaluation.Evaluate(self.expression, self.ranks, seconds, selection, ports=self.ports).checked()
+        request = evaluation.Evaluate(
+            self.expression, selection, ranks=self.ranks, ports=self.ports, seconds=seconds
+        ).checked()
         groups = odd_ones_first(await collect_values(tunnels, request))
         if not groups:
             raise NoListener("no matching process is registered", hint=LISTING)

@@ -1,4 +1,4 @@
-"""The request `evaluate`, which evaluates one expression in many processes: values as text, or checksums.
+"""The question `evaluate`, which evaluates one expression in many processes: values as text, or checksums.
 
 A value is a list of leaves: tensors, arrays and anything else that has no parts. Each leaf has a name, such as
 `layer.weight`. A comparison never transfers the leaves. It requests the checksums of up to `MAX_PARTS` parts of a
@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from relay_core.agent_api.members import Member, count, describe_ranks, items, selects_port, selects_rank
-from relay_core.agent_api.questions import AgentRequest
+from relay_core.agent_api.members import Member, count, items
+from relay_core.agent_api.questions import Question
 from relay_core.errors import UsageError
-from relay_core.records import Clean, Wire, parse
+from relay_core.records import Clean, Wire
 
 MAX_EXPRESSION = 16 * 1024
 """Maximum number of characters in an expression: a few pages, enough for a pasted function."""
@@ -32,8 +32,6 @@ PLAIN_READER = "__relay_debug_read_plain__"
 PART_DIGITS = 6
 """Number of hexadecimal digits in the checksum of a part. Few digits are enough, because the next step confirms which
 part differs."""
-DEFAULT_SECONDS = 5.0
-MAX_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -72,58 +70,30 @@ def part_bounds(start: int, stop: int) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Evaluate(AgentRequest):
-    """Evaluate an expression in processes on the node; the stream's data is the body.
+class Evaluate(Question):
+    """Return the `Value` of an expression.
 
     Anyone who may attach a debugger may send this request: both execute code of the sender's choice.
     """
 
     name: ClassVar[str] = "evaluate"
-    max_body: ClassVar[int] = 128 * 1024
-    """Each character may take up to four bytes."""
+    activity: ClassVar[str] = "evaluating an expression in"
+    max_seconds: ClassVar[float] = 600.0
+    process_margin: ClassVar[float] = 1.0
+    is_checked: ClassVar[bool] = True
     expression: str = ""
-    ranks: str = "all"
-    """The processes in which to evaluate the expression: a list of ranks, or "all", which includes processes without a
-    rank."""
-    seconds: Annotated[float, Wire(missing=0.0)] = DEFAULT_SECONDS
-    """Time limit for each process."""
     selection: Annotated[Selection | None, Wire(read=_read_selection, write=Selection.encode)] = None
     """What is compared; None for the value as text."""
-    ports: str = ""
-    """A list of logical ports that further restricts the processes; "" for all. Logical ports differ between jobs."""
-
-    @classmethod
-    def parse_body(cls, value: object, user: str = "") -> Evaluate:  # noqa: ARG003 - as in AgentRequest
-        """Read the data of the stream; raises UsageError like `checked`."""
-        return parse(cls, value).checked()
-
-    def log_line(self, user: str) -> str:
-        """Return the line about an evaluation for `user` in the job's log."""
-        return f"evaluating an expression in {describe_ranks(self.ranks)} for {user}"
 
     def checked(self) -> Evaluate:
-        """Return the request with a time limit of at most `MAX_SECONDS`.
-
-        Raises:
-            UsageError: the expression is missing or too long, or the ranks or ports are invalid.
-        """
+        """Return the question as in `Question`; raises UsageError also if the expression is missing or too long."""
         if not self.expression.strip() or len(self.expression) > MAX_EXPRESSION:
             raise UsageError(f"the expression is empty or longer than {MAX_EXPRESSION} characters")
-        self.selects(0, 0)
-        return replace(self, seconds=min(self.seconds or DEFAULT_SECONDS, MAX_SECONDS))
+        return super().checked()
 
     def at(self, selection: Selection, ports: Iterable[int]) -> Evaluate:
         """Return the request for a part of the value, in the processes with these logical ports."""
         return replace(self, selection=selection, ports=",".join(map(str, ports)))
-
-    def selects(self, rank: int | None, port: int) -> bool:
-        """Return whether the expression is to be evaluated in a process.
-
-        Raises:
-            UsageError: `ranks` or `ports` is invalid.
-        """
-        is_of_job = selects_port(self.ports, port)
-        return selects_rank(self.ranks, rank) and is_of_job
 
 
 @dataclass(frozen=True)
@@ -198,10 +168,3 @@ def part_selections(selection: Selection, value: Value) -> list[Selection]:
         return [Selection(*bounds) for bounds in part_bounds(selection.start, stop)]
     elements = selection.elements or (0, value.leaf.elements)
     return [Selection(selection.start, selection.start + 1, bounds) for bounds in part_bounds(*elements)]
-
-
-@dataclass(frozen=True)
-class NodeValues:
-    """The response to `Evaluate`: the values in the processes on a node; equal values are sent only once."""
-
-    values: tuple[Value, ...] = ()

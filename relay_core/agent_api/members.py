@@ -29,13 +29,18 @@ class _Result(Protocol):
 ResultType = TypeVar("ResultType", bound=_Result)
 
 
+def with_members(result: ResultType, members: tuple[Member, ...], **fields: object) -> ResultType:
+    """Return a result with these members, and with these fields."""
+    return replace(result, members=members, **fields)  # type: ignore[type-var] # a protocol cannot require a dataclass
+
+
 def grouped(results: Iterable[ResultType]) -> tuple[ResultType, ...]:
     """Return equal results once, with the members of all of them, in the order in which each result first occurs."""
     members: dict[ResultType, tuple[Member, ...]] = {}
     for result in results:
-        key = replace(result, members=())  # type: ignore[type-var] # a protocol cannot require a dataclass
+        key = with_members(result, ())
         members[key] = (*members.get(key, ()), *result.members)
-    return tuple(replace(result, members=found) for result, found in members.items())  # type: ignore[type-var] # as above
+    return tuple(with_members(result, found) for result, found in members.items())
 
 
 def describe_ranks(ranks: str) -> str:

@@ -1,8 +1,8 @@
 """What is common to all requests to an agent, and the questions that each chosen process of a node answers for itself.
 
 The agent needs no code for such a question: it sends the fields to the chosen processes, and responds with one `Reply`
-for each of them. A question consists of its class, and of its answer, a named tuple; of its row in `QUESTIONS`; and of
-the function that `relay_agent.debuggee.answers` names.
+for each of them. A question consists of its class, and of its answer, a named tuple; of its row in
+`relay_core.agent_api.requests.QUESTIONS`; and of the function that `relay_agent.debuggee.answers` names.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, ClassVar, NamedTuple, TypeVar
 
-from relay_core.agent_api.members import describe_ranks, selects_port, selects_rank
+from relay_core.agent_api.members import Member, ResultType, describe_ranks, selects_port, selects_rank, with_members
 from relay_core.records import Clean, Port, Wire, as_is, parse
 
-DEFAULT_SECONDS = 5.0
-MAX_SECONDS = 60.0
 MAX_PROCESSES = 4096
 """Maximum number of replies of a node: many times the number of ranks on one hybrid connection."""
 NO_ANSWER = "no answer"
@@ -27,6 +25,7 @@ Json = Annotated[object, Wire(read=lambda value, _: value, write=lambda value: v
 """What the agent and the records do not read."""
 T = TypeVar("T")
 Asked = TypeVar("Asked", bound="AgentRequest")
+Asking = TypeVar("Asking", bound="Question")
 
 
 class AgentRequest:
@@ -74,24 +73,37 @@ class Question(AgentRequest):
     """A request that each chosen process answers for itself; the response is `NodeReplies`."""
 
     max_body: ClassVar[int] = 128 * 1024
+    max_seconds: ClassVar[float] = 60.0
+    process_margin: ClassVar[float] = 0.0
+    """Seconds that a process has, beyond its time limit, to report that the limit was exceeded."""
+    is_checked: ClassVar[bool] = False
+    """Whether a process is asked only once it has shown that it answers; it cannot answer the question much later."""
     agent_margin: ClassVar[float] = 10.0
     """Seconds that an agent has to respond once the time limit of its processes has expired."""
     activity: ClassVar[str] = ""
-    """What the processes do, for the job's log: "reading the environment"; "" if the question is not logged."""
+    """What is done, for the job's log: "reading the environment of"; "" if the question is not logged."""
     ranks: str = "all"
     """The processes that are asked: a list of ranks, or "all", which includes processes without a rank."""
     ports: str = ""
     """A list of logical ports that further restricts the processes; "" for all. Logical ports differ between jobs."""
-    seconds: Seconds = DEFAULT_SECONDS
-    """Time limit for each process; at most `MAX_SECONDS`."""
+    seconds: Seconds = 5.0
+    """Time limit for each process; at most `max_seconds`."""
 
     @classmethod
     def parse_body(cls: type[Asked], value: object, user: str = "") -> Asked:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
-        """Read the data of the stream; raises UsageError if the ranks or ports are invalid."""
+        """Read the data of the stream; raises UsageError like `checked`."""
         found = parse(cls, value)
-        assert isinstance(found, Question) and issubclass(cls, Question)  # noqa: S101, PT018 - for mypy
-        found.selects(0, 0)
-        return replace(found, seconds=min(found.seconds or cls.seconds, MAX_SECONDS))
+        assert isinstance(found, Question)  # noqa: S101 - for mypy
+        return found.checked()
+
+    def checked(self: Asking) -> Asking:  # noqa: PYI019 - Python 3.10
+        """Return the question with a time limit of at most `max_seconds`.
+
+        Raises:
+            UsageError: a field is invalid, such as `ranks` or `ports`.
+        """
+        self.selects(0, 0)
+        return replace(self, seconds=min(self.seconds or type(self).seconds, self.max_seconds))
 
     def selects(self, rank: int | None, port: int) -> bool:
         """Return whether a process is asked.
@@ -104,7 +116,7 @@ class Question(AgentRequest):
 
     def log_line(self, user: str) -> str:
         """Return the line about a question of `user` in the job's log."""
-        return self.activity and f"{self.activity} of {describe_ranks(self.ranks)} for {user}"
+        return self.activity and f"{self.activity} {describe_ranks(self.ranks)} for {user}"
 
     def stacks_instead(self) -> StackReading | None:
         """Return how the agent reads the stacks of a process that has not answered; None if it does not."""
@@ -132,6 +144,11 @@ class Reply:
         """Return the answer as a record, whose fields are missing if there is none."""
         return parse(kind, self.answer, clean)
 
+    def result(self, kind: type[ResultType], clean: Clean = as_is) -> ResultType:
+        """Return the answer, or the error, as a record that has the process as its only member."""
+        missing = {"error": clean(self.error), "is_silent": self.is_silent} if self.error else {}
+        return with_members(self.read(kind, clean), (Member(self.port, self.rank),), **missing)
+
 
 @dataclass(frozen=True)
 class NodeReplies:
@@ -147,7 +164,7 @@ class ReadEnvironment(Question):
     """Return the environment variables of the process, as the job sees them now; secrets are replaced."""
 
     name: ClassVar[str] = "env"
-    activity: ClassVar[str] = "reading the environment variables"
+    activity: ClassVar[str] = "reading the environment variables of"
 
 
 class Environment(NamedTuple):
@@ -173,6 +190,11 @@ class ReadStacks(Question):
     """Return the stacks of all threads of the process: `ProcessStacks`."""
 
     name: ClassVar[str] = "stacks"
+    max_seconds: ClassVar[float] = 60.0
+    process_margin: ClassVar[float] = 0.0
+    """Seconds that a process has, beyond its time limit, to report that the limit was exceeded."""
+    is_checked: ClassVar[bool] = False
+    """Whether a process is asked only once it has shown that it answers; it cannot answer the question much later."""
     agent_margin: ClassVar[float] = 29.0
     """The agent tries other methods for several seconds, and the stacks of many threads are long."""
     seconds: Seconds = 1.0
@@ -198,7 +220,3 @@ class ReadCollectives(Question):
     def stacks_instead(self) -> StackReading:
         """Return that the main thread is read, whose place is known even if C code holds the GIL."""
         return StackReading(main_only=True)
-
-
-QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress, ReadStacks, ReadCollectives)
-"""All classes of questions."""

@@ -7,11 +7,9 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
     wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
     digest/5678/a.py `Digest(5678, "a.py")`
                                            `FileDigest` of a file in the directory in which the target was started
-    evaluate         `Evaluate`, in the data of the stream
-                                           `relay_core.agent_api.evaluation.NodeValues`
     push             `Push`, in the data of the stream
                                            `relay_core.agent_api.push.NodePushed`
-    a question       a `Question` of `relay_core.agent_api.questions`, in the data of the stream
+    a question       a `Question`, in the data of the stream
                                            `relay_core.agent_api.questions.NodeReplies`
     event_files      `EventFilesRequest`  `relay_core.agent_api.event_files.EventFiles`
     event_data/0/0/a/events.out.tfevents.1
@@ -28,10 +26,18 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast, get_args
 
-from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.evaluation import Evaluate
 from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
 from relay_core.agent_api.push import NodePushed, Push
-from relay_core.agent_api.questions import QUESTIONS, AgentRequest, NodeReplies, Question
+from relay_core.agent_api.questions import (
+    AgentRequest,
+    NodeReplies,
+    Question,
+    ReadCollectives,
+    ReadEnvironment,
+    ReadProgress,
+    ReadStacks,
+)
 from relay_core.errors import ProtocolError
 from relay_core.records import NonEmpty, Port, Wire, fields_of, parse_or_none
 
@@ -65,9 +71,11 @@ class Digest(AgentRequest):
     """Absolute, or relative to the directory in which the target was started."""
 
 
-NodeRequest = Wake | Digest | Evaluate | Push | EventFilesRequest | EventDataRequest | Question
+NodeRequest = Wake | Digest | Push | EventFilesRequest | EventDataRequest | Question
 """A request with a single `Response`, about processes or files of the node."""
 Request = NodeRequest | Listen
+QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress, ReadStacks, ReadCollectives, Evaluate)
+"""All classes of questions."""
 _KINDS: dict[str, type[Request]] = {
     kind.name: kind for kind in (*get_args(Request), *QUESTIONS) if kind is not Question
 }
@@ -133,5 +141,5 @@ class Failure:
     hint: str = ""
 
 
-Response = Ready | FileDigest | NodeValues | NodePushed | EventFiles | EventData | NodeReplies
+Response = Ready | FileDigest | NodePushed | EventFiles | EventData | NodeReplies
 """What an agent answers to a request that has not failed."""

@@ -21,7 +21,7 @@ from relay_client.push.render import show_outcome
 from relay_client.stacks import collect_stacks, grouped_stacks, show_stacks
 from relay_client.verbs import values
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
-from relay_core.agent_api.evaluation import Evaluate, NodeValues, Value
+from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
 from relay_core.agent_api.questions import NodeReplies, ReadStacks, Reply
@@ -58,7 +58,8 @@ class Ranks(Node):
                 found = (Pushed((member,), state, functions=("step",), place="step") for member in chosen)
                 return NodePushed(grouped(found))
             case Evaluate():
-                return NodeValues(tuple(Value((member,), "0.25", "__main__") for member in self._members))
+                value = encode(Value(text="0.25", place="__main__"))
+                return NodeReplies(tuple(Reply(each.port, each.rank, value) for each in self._members))
             case ReadStacks():
                 chosen = (member for member in self._members if request.selects(member.rank, member.port))
                 return NodeReplies(tuple(Reply(each.port, each.rank, encode(STACKS)) for each in chosen))

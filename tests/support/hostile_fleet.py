@@ -30,9 +30,8 @@ from relay_core.agent_api.collectives import (
     RasCommunicator,
     RasStatus,
 )
-from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Value
+from relay_core.agent_api.evaluation import Difference, Evaluate, Value
 from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFile, EventFiles, EventFilesRequest
-from relay_core.agent_api.members import Member
 from relay_core.agent_api.questions import NodeReplies, ReadCollectives, ReadEnvironment, ReadStacks, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.agent_api.usage import GpuUsage, NodeUsage
@@ -155,20 +154,20 @@ class HostileNode(Node):
         communicator = RasCommunicator(text("communicator"), 2, (text("remark"),))
         return NodeReplies(replies, encode(RasStatus(text("nccl"), (communicator,), text("ras_error"))))
 
-    def values(self, request: Evaluate) -> NodeValues:
-        text, members = self.text, (Member(self.port, self.rank),)
+    def values(self, request: Evaluate) -> NodeReplies:
+        text = self.text
         if request.expression == "refused":
             raise RelayDebugError(text("failure"), hint=text("hint"))
-        other = (Member(self.port + 1, self.rank + 1),)
         if request.selection is None:
-            values = (Value(members, text("value"), text("place")), Value(other, error=text("value_error")))
+            values = (Value(text=text("value"), place=text("place")), Value(error=text("value_error")))
         else:
             found = Difference(
                 text("leaf"), text("leaf_kind"), 0, text("first"), text("second"), text("note"), USUAL_DIGEST
             )
-            odd = Value(members, place=text("place"), digest=f"{self.number:04x}", leaves=1, difference=found)
-            values = (odd, Value(other, place=text("place"), digest=USUAL_DIGEST, leaves=1))
-        return NodeValues(values if request.selects(self.rank, self.port) else ())
+            odd = Value(place=text("place"), digest=f"{self.number:04x}", leaves=1, difference=found)
+            values = (odd, Value(place=text("place"), digest=USUAL_DIGEST, leaves=1))
+        chosen = enumerate(values if request.selects(self.rank, self.port) else ())
+        return NodeReplies(tuple(Reply(self.port + n, self.rank + n, encode(value)) for n, value in chosen))
 
     def environment(self) -> NodeReplies:
         variables = {self.text("variable"): self.text("variable_value")}

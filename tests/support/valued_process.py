@@ -1,12 +1,12 @@
 """A process of a node that has a value, for the comparison of values."""
 
 import time
-from dataclasses import replace
 from typing import Any
 
 from relay_agent.values.contents import fingerprint
 from relay_core.agent_api.evaluation import Evaluate, Selection, Value
-from relay_core.agent_api.members import Member
+from relay_core.agent_api.questions import Reply
+from relay_core.records import encode
 
 
 class ValuedProcess:
@@ -14,14 +14,16 @@ class ValuedProcess:
 
     def __init__(self, rank: int, value: Any) -> None:
         self.asked: list[Selection | None] = []
-        self.logical_port = 5678 + rank
-        self._member = Member(self.logical_port, rank)
+        self._rank = rank
         self._value = value
 
-    async def evaluate(self, request: Evaluate) -> Value:
-        self.asked.append(request.selection)
+    async def reply(self, question: Evaluate) -> Reply:
+        self.asked.append(question.selection)
+        return Reply(5678 + self._rank, self._rank, encode(self._found(question.selection)))
+
+    def _found(self, selection: Selection | None) -> Value:
         if self._value is None:
-            return Value((self._member,), error="NameError: name 'weight' is not defined")
-        if request.selection is None:
-            return Value((self._member,), str(self._value))
-        return replace(fingerprint(self._value, request.selection, time.monotonic() + 60), members=(self._member,))
+            return Value(error="NameError: name 'weight' is not defined")
+        if selection is None:
+            return Value(text=str(self._value))
+        return fingerprint(self._value, selection, time.monotonic() + 60)

@@ -8,7 +8,7 @@ from relay_core.agent_api.collectives import (
     RasCommunicator,
     RasStatus,
 )
-from relay_core.agent_api.evaluation import Difference, Evaluate, Leaf, NodeValues, Selection, Value
+from relay_core.agent_api.evaluation import Difference, Evaluate, Leaf, Selection, Value
 from relay_core.agent_api.event_files import EventData, EventFile, EventFiles
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, PortConflict, StreamMetadata
@@ -70,23 +70,18 @@ SAMPLES: dict[str, object] = {
     "client": ClientInfo("c1", "bob@laptop"),
     "stream": StreamMetadata("bob@laptop", prefetch=True),
     "conflicts": ClientStatus((PortConflict(5680, "node-0 pid 12", "node-1 pid 13"),)),
-    "evaluate": Evaluate("model.layers[3]", "0,3-5", 7.5, Selection(3, 4, (0, 16)), ports="5678-5680"),
+    "evaluate": Evaluate("model.layers[3]", Selection(3, 4, (0, 16)), ranks="0,3-5", seconds=7.5, ports="5678-5680"),
     "simple evaluate": Evaluate("x"),
-    "values": NodeValues(
-        (
-            Value(
-                MEMBERS,
-                "tensor(1)",
-                "step train.py:41",
-                leaves=2,
-                digest="1a2b3c4d5e6f",
-                parts=("1a2b3c", "4d5e6f"),
-                leaf=Leaf("weight", "[2, 3] float32", 6, ("1.0", "2.0")),
-                difference=Difference("weight", "[2, 3] float32", 4, "1.0", "2.0", "ended", "6f5e"),
-            ),
-            Value((Member(5680),), error="NameError: x", is_silent=True),
-        )
+    "value": Value(
+        text="tensor(1)",
+        place="step train.py:41",
+        leaves=2,
+        digest="1a2b3c4d5e6f",
+        parts=("1a2b3c", "4d5e6f"),
+        leaf=Leaf("weight", "[2, 3] float32", 6, ("1.0", "2.0")),
+        difference=Difference("weight", "[2, 3] float32", 4, "1.0", "2.0", "ended", "6f5e"),
     ),
+    "no value": Value(error="NameError: x"),
     "push": Push(
         *("p1", Phase.HOLD, "/job/train.py", ("/job/a.py", "a.py"), "x = 1\n", "0,3", 7.5, "step"),
         again=True,

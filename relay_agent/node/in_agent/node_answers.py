@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from relay_agent.collectives.ras import ask_ras
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
-from relay_core.agent_api.evaluation import Difference, Evaluate, NodeValues, Selection, Value
+from relay_core.agent_api.evaluation import Difference, Evaluate, Selection, Value
 from relay_core.agent_api.event_files import (
     MAX_CHUNK,
     EventData,
@@ -24,7 +24,7 @@ from relay_core.agent_api.event_files import (
 )
 from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import NodePushed, Phase, Push
-from relay_core.agent_api.questions import NodeReplies, Question, ReadCollectives
+from relay_core.agent_api.questions import NodeReplies, Question, ReadCollectives, Reply
 from relay_core.agent_api.requests import Digest, FileDigest, NodeRequest, Ready, Response, Wake
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.difference_search import Search
@@ -38,46 +38,47 @@ the processes. If the agent has no result by then, the client searches.
 
 
 class Process(Protocol):
-    """A process that evaluates expressions."""
+    """A process that answers questions."""
 
-    @property
-    def logical_port(self) -> int:
-        """The logical port of the process, as in the members of its values."""
-
-    async def evaluate(self, request: Evaluate) -> Value:
-        """Return the value of an expression in the process, or why there is none."""
+    async def reply(self, question: Question) -> Reply:
+        """Return the reply of the process."""
 
 
-async def collect_values(request: Evaluate, processes: Sequence[Process]) -> tuple[Value, ...]:
-    """Return the values in the chosen processes; equal values are returned once.
+async def ask_each(question: Question, processes: Sequence[Process]) -> NodeReplies:
+    """Return the replies of processes, in their order."""
+    return NodeReplies(tuple(await asyncio.gather(*(process.reply(question) for process in processes))))
+
+
+async def compare(request: Evaluate, processes: Sequence[Process]) -> NodeReplies:
+    """Return the replies of processes.
 
     If the request compares complete values, each value except the most common one includes its first difference from
     the most common one.
     """
-    values = await asyncio.gather(*(process.evaluate(request) for process in processes))
-    if request.selection == Selection():
-        values = await _with_differences(request, processes, values)
-    return grouped(values)
+    found = await ask_each(request, processes)
+    return await _with_differences(request, processes, found) if request.selection == Selection() else found
 
 
-async def _with_differences(request: Evaluate, processes: Sequence[Process], values: Sequence[Value]) -> list[Value]:
+async def _with_differences(request: Evaluate, processes: Sequence[Process], replies: NodeReplies) -> NodeReplies:
+    values = [reply.result(Value) for reply in replies.processes]
     groups: dict[str, list[int]] = {}
     for index, value in enumerate(values):
         if not value.error:
             groups.setdefault(value.digest, []).append(index)
-    found = list(values)
+    found = list(replies.processes)
     usual = max(groups.values(), key=lambda group: (len(group), group), default=[])
 
     async def search(group: list[int]) -> None:
         one, other = group[0], usual[0]
         difference = await _search(request, (processes[one], processes[other]), (values[one], values[other]))
         for index in group:
-            found[index] = replace(values[index], difference=difference)
+            answer = encode(replace(values[index], members=(), difference=difference))
+            found[index] = replace(found[index], answer=answer)
 
     with contextlib.suppress(*TIMEOUT_ERRORS):
         async with timeout(SEARCH_SECONDS):
             await asyncio.gather(*(search(group) for group in groups.values() if group is not usual))
-    return found
+    return NodeReplies(tuple(found))
 
 
 async def _search(request: Evaluate, pair: tuple[Process, Process], values: tuple[Value, Value]) -> Difference:
@@ -86,7 +87,8 @@ async def _search(request: Evaluate, pair: tuple[Process, Process], values: tupl
     search = Search(*values)
     while (selection := search.next()) is not None:
         part = replace(request, selection=selection)
-        search.received(*await asyncio.gather(first.evaluate(part), second.evaluate(part)))
+        replies = await ask_each(part, (first, second))
+        search.received(*(reply.result(Value) for reply in replies.processes))
     assert search.difference is not None  # noqa: S101 - this is how a search ends
     return replace(search.difference, other=values[1].digest)
 
@@ -199,7 +201,7 @@ class NodeAnswers:
             Wake: self._wake,
             Digest: self._digest,
             ReadCollectives: self._with_ras,
-            Evaluate: self._values,
+            Evaluate: self._compare,
             Push: self._push,
             EventFilesRequest: self._event_files,
             EventDataRequest: self._event_data,
@@ -211,8 +213,10 @@ class NodeAnswers:
 
     async def _replies(self, question: Question) -> NodeReplies:
         """Ask each chosen process; the agent does not read the answers."""
-        asked = [process for process in self._processes() if question.selects(process.info.rank, process.logical_port)]
-        return NodeReplies(tuple(await asyncio.gather(*(process.reply(question) for process in asked))))
+        return await ask_each(question, self._chosen(question))
+
+    def _chosen(self, question: Question) -> list[RegisteredProcess]:
+        return [process for process in self._processes() if question.selects(process.info.rank, process.logical_port)]
 
     async def _with_ras(self, question: ReadCollectives) -> NodeReplies:
         found, ras = await asyncio.gather(self._replies(question), ask_ras(os.environ))
@@ -231,9 +235,8 @@ class NodeAnswers:
                 return process
         raise ConfigurationError(f"no process on this node has port {port}")
 
-    async def _values(self, request: Evaluate) -> NodeValues:
-        asked = [process for process in self._processes() if request.selects(process.info.rank, process.logical_port)]
-        return NodeValues(await collect_values(request, asked))
+    async def _compare(self, request: Evaluate) -> NodeReplies:
+        return await compare(request, self._chosen(request))
 
     async def _push(self, request: Push) -> NodePushed:
         asked = [process for process in self._processes() if request.selects(process.info.rank)]

@@ -18,7 +18,6 @@ from relay_agent.node.protocol import Answer, Message, Registration, StateChange
 from relay_agent.stacks.out_of_process import Dump, stacks_from_outside
 from relay_core import records
 from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.push import Push, Pushed
 from relay_core.agent_api.questions import NO_ANSWER, Question, ReadStacks, Reply
@@ -197,21 +196,6 @@ class RegisteredProcess:
         except RelayDebugError:
             return None
 
-    async def evaluate(self, request: Evaluate) -> Value:
-        """Return the value of an expression in the process, or why there is none."""
-        members = (Member(self.logical_port, self.info.rank),)
-        limit = request.seconds + EVALUATION_MARGIN
-        ends, within = time.monotonic() + limit, min(limit, SILENCE)
-        try:
-            # If the process is stopped or hangs in C code, do not wait for it, and do not let it evaluate the
-            # expression later.
-            await self.ask("check", within=within)
-            within = limit
-            value = await self.ask("evaluate", records.encode(request), within=max(0.0, ends - time.monotonic()))
-        except RelayDebugError as error:
-            return Value(members, error=_reason(error, within), is_silent=_is_silent(error))
-        return replace(parse(Value, value), members=members)
-
     async def push(self, request: Push) -> Pushed:
         """Execute a phase of a push in the process."""
         members = (Member(self.logical_port, self.info.rank),)
@@ -228,9 +212,18 @@ class RegisteredProcess:
 
     async def reply(self, question: Question) -> Reply:
         """Return the reply of the process to a question that it answers for itself."""
-        reply, within = Reply(self.logical_port, self.info.rank, pid=self.pid), question.seconds
+        reply = Reply(self.logical_port, self.info.rank, pid=self.pid)
+        within = limit = question.seconds + question.process_margin
+        ends = time.monotonic() + limit
         try:
-            return replace(reply, answer=await self.ask(question.name, records.encode(question), within=within))
+            if question.is_checked:
+                # If the process is stopped or hangs in C code, do not wait for it, and do not let it evaluate an
+                # expression later.
+                within = min(limit, SILENCE)
+                await self.ask("check", within=within)
+                within = limit
+            left = max(0.0, ends - time.monotonic())
+            return replace(reply, answer=await self.ask(question.name, records.encode(question), within=left))
         except RelayDebugError as error:
             reply = replace(reply, error=_reason(error, within), is_silent=_is_silent(error))
         if (reading := question.stacks_instead()) is None:

@@ -12,7 +12,7 @@ from relay_client.hang.reports import NodeReply, read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_core.agent_api.announcement import MAX_ANNOUNCEMENT, AgentId, AgentInfo, Ending, TargetInfo, fit
 from relay_core.agent_api.collectives import MAX_OPERATIONS, ProcessCollectives, RasStatus
-from relay_core.agent_api.evaluation import Evaluate, NodeValues
+from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
 from relay_core.agent_api.push import NodePushed, Push
 from relay_core.agent_api.questions import NodeReplies, Reply
@@ -113,7 +113,7 @@ def announcement(data: bytes) -> None:
 @parser
 def evaluation(data: bytes) -> None:
     value = as_json(data)
-    for response, request in ((NodeValues, Evaluate), (NodePushed, Push)):
+    for response, request in ((Value, Evaluate), (NodePushed, Push)):
         assert parse(response, encode(parse(response, value))) == parse(response, value)
         with documented(UsageError):
             assert request.parse_body(encode(request.parse_body(value))) == request.parse_body(value)

@@ -36,7 +36,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 def value_of(request: Evaluate) -> Value:
     """Evaluate as a process of a job does, where the main thread never is in relay_agent: it would count as held."""
     found: queue.SimpleQueue[Value] = queue.SimpleQueue()
-    helper = threading.Thread(target=start_evaluation, args=(request, found.put))
+    helper = threading.Thread(target=start_evaluation(request), args=(found.put,))
     helper.start()
     value = found.get(timeout=DEADLINE)
     helper.join(DEADLINE)

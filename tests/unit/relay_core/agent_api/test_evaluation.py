@@ -14,7 +14,6 @@ from relay_core.agent_api.evaluation import (
     Difference,
     Evaluate,
     Leaf,
-    NodeValues,
     Selection,
     Value,
     part_bounds,
@@ -30,9 +29,9 @@ SELECTIONS = st.builds(Selection, NUMBERS, COUNTS) | st.builds(Selection, NUMBER
 REQUESTS = st.builds(
     Evaluate,
     st.text(min_size=1, max_size=20).filter(lambda text: text.strip()),
-    st.sampled_from(["all", "0", "0,3-5"]),
-    st.floats(0.1, 600),
     st.none() | SELECTIONS,
+    ranks=st.sampled_from(["all", "0", "0,3-5"]),
+    seconds=st.floats(0.1, 600),
 )
 LEAVES = st.builds(Leaf, TEXTS, TEXTS, NUMBERS, st.lists(TEXTS, max_size=MAX_PARTS).map(tuple))
 DIFFERENCES = st.builds(Difference, TEXTS, TEXTS, COUNTS, TEXTS, TEXTS, TEXTS, st.text("0123456789abcdef", min_size=1))
@@ -55,7 +54,7 @@ VALUES = st.builds(
 
 def test_names_on_the_wire():
     """Agents and clients of other versions rely on these names."""
-    request = Evaluate("loss", "0,3-5", 2.0, Selection(3, 4, (16, 32)), ports="5678-5683")
+    request = Evaluate("loss", Selection(3, 4, (16, 32)), ranks="0,3-5", seconds=2.0, ports="5678-5683")
     assert "evaluate" == stream_name(request)
     assert Evaluate() == parse_request("evaluate")
     wire = {"expression": "loss", "ranks": "0,3-5", "seconds": 2.0, "selection": [3, 4, 16, 32], "ports": "5678-5683"}
@@ -76,8 +75,7 @@ def test_names_on_the_wire():
         "leaf": {"name": "w", "description": "[2]", "elements": 2, "shown": ["1"]},
         "difference": {"leaf": "w", "description": "[2]", "element": 0, "first": "1", "second": "2", "other": "e"},
     }
-    assert {"values": [fields]} == encode(NodeValues((value,)))
-    assert NodeValues((value,)) == parse(NodeValues, {"values": [fields]})
+    assert (fields, value) == (encode(value), parse(Value, fields))
     silent = {"members": [[5678, 0]], "text": "1", "place": "step train.py:41", "error": "e", "is_silent": True}
     assert silent == encode(Value((Member(5678, 0),), "1", "step train.py:41", "e", True))
 
@@ -88,18 +86,17 @@ def test_request_survives(request: Evaluate):
     assert request == Evaluate.parse_body(json.loads(json.dumps(encode(request))))
 
 
-@given(st.lists(VALUES, max_size=4))
-def test_values_survive(values: list[Value]):
-    """Values that are sent are those that arrive."""
-    sent = NodeValues(tuple(values))
-    assert sent == parse(NodeValues, json.loads(json.dumps(encode(sent))))
+@given(VALUES)
+def test_values_survive(sent: Value):
+    """A value that is sent is the one that arrives."""
+    assert sent == parse(Value, json.loads(json.dumps(encode(sent))))
 
 
 @given(JSON)
 def test_anything_is_read(value: object):
     """Any JSON is read as a response; as a request, or refused with a sentence."""
-    parse(NodeValues, value)
-    parse(NodeValues, {"values": [value, {"members": value, "leaf": value, "parts": value, "difference": value}]})
+    parse(Value, value)
+    parse(Value, {"members": value, "leaf": value, "parts": value, "difference": value})
     with contextlib.suppress(UsageError):
         Evaluate.parse_body({"expression": "x", "selection": value, "ranks": value, "seconds": value})
 
@@ -117,14 +114,14 @@ def test_expression_is_required(body: dict[str, object]):
 )
 def test_selected_ranks(ranks: str, rank: int | None, expected: bool):
     """A list selects its ranks; "all" selects processes without a rank, too."""
-    assert expected == Evaluate("x", ranks).selects(rank, 5678)
+    assert expected == Evaluate("x", ranks=ranks).selects(rank, 5678)
 
 
 @pytest.mark.parametrize(("ports", "expected"), [("", True), ("5600-5678", True), ("5679", False)])
 def test_selected_ports(ports: str, expected: bool):
     """A list of ports selects some of the processes that the ranks select."""
-    assert expected == Evaluate("x", "0", ports=ports).selects(0, 5678)
-    assert not Evaluate("x", "1", ports=ports).selects(0, 5678)
+    assert expected == Evaluate("x", ranks="0", ports=ports).selects(0, 5678)
+    assert not Evaluate("x", ranks="1", ports=ports).selects(0, 5678)
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12))
@@ -138,7 +135,7 @@ def test_parts_cover_a_selection(start: int, length: int):
 
 @given(st.lists(VALUES, max_size=6))
 def test_grouping_keeps_all_members(values: list[Value]):
-    """Equal values are sent once, with the members of all."""
+    """Equal values are one value, with the members of all."""
     found = grouped(values)
     assert sorted(map(repr, (m for v in values for m in v.members))) == sorted(
         map(repr, (m for v in found for m in v.members))

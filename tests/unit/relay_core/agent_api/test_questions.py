@@ -5,6 +5,8 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 
+from relay_core.agent_api.evaluation import Value
+from relay_core.agent_api.members import Member
 from relay_core.agent_api.questions import NodeReplies, Question, Reply
 from relay_core.errors import UsageError
 from relay_core.records import encode, parse
@@ -13,7 +15,7 @@ from relay_core.records import encode, parse
 @dataclass(frozen=True)
 class ReadClock(Question):
     name: ClassVar[str] = "clock"
-    activity: ClassVar[str] = "reading the clock"
+    activity: ClassVar[str] = "reading the clock of"
     zone: str = ""
 
 
@@ -48,3 +50,11 @@ def test_replies_contain_answers_unread() -> None:
     } == wire
     assert replies == parse(NodeReplies, wire)
     assert [Clock(7), Clock()] == [reply.read(Clock) for reply in replies.processes]
+
+
+def test_results_have_their_process() -> None:
+    """A record of a result gets the process as its member, and the error if the process has not answered."""
+    members = (Member(5678, 0),)
+    answered, silent = Reply(5678, 0, {"text": "1"}), Reply(5678, 0, error="no", is_silent=True)
+    assert Value(members, "1") == answered.result(Value)
+    assert Value(members, error="NO", is_silent=True) == silent.result(Value, str.upper)

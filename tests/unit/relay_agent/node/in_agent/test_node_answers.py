@@ -9,8 +9,7 @@ from relay_agent.node.in_agent.node_answers import NodeAnswers
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.event_files import EventDataRequest
 from relay_core.agent_api.push import Phase, Push
-from relay_core.agent_api.questions import QUESTIONS
-from relay_core.agent_api.requests import Digest, NodeRequest, Response, Wake
+from relay_core.agent_api.requests import QUESTIONS, Digest, NodeRequest, Response, Wake
 from relay_core.errors import ConfigurationError
 
 

@@ -12,8 +12,7 @@ import pytest
 from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.registered_process import MAX_UNREAD, RegisteredProcess
 from relay_agent.stacks.out_of_process import Dump
-from relay_core.agent_api.evaluation import Evaluate, Selection, Value
-from relay_core.agent_api.members import Member
+from relay_core.agent_api.evaluation import Evaluate, Selection
 from relay_core.agent_api.questions import Question, ReadCollectives, ReadEnvironment, ReadStacks, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.errors import RelayDebugError
@@ -76,14 +75,12 @@ async def test_a_debugger_makes_an_ending_important(monkeypatch: pytest.MonkeyPa
 
 
 async def test_silent_process_is_not_asked_to_evaluate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that does not answer a check is a silent value soon, whatever the time limit of the evaluation is."""
+    """A process that does not answer a check has a silent reply soon, whatever the time limit of the evaluation is."""
     monkeypatch.setattr("relay_agent.node.in_agent.registered_process.SILENCE", 0.05)
     async with connection() as (writer, far):
         process = RegisteredProcess(writer, 1, {"register": {"port": 5678, "rank": 0}})
-        value = await asyncio.wait_for(
-            process.evaluate(Evaluate("weight", seconds=3600, selection=Selection())), DEADLINE
-        )
-        assert Value((Member(5678, 0),), error="no answer within 0.05 s", is_silent=True) == value
+        reply = await asyncio.wait_for(process.reply(Evaluate("weight", Selection(), seconds=3600)), DEADLINE)
+        assert Reply(5678, 0, error="no answer within 0.05 s", is_silent=True, pid=1) == reply
         assert ["check"] == [json.loads(line)["ask"] for line in far.recv(4096).splitlines()]
 
 
