@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from relay_core.agent_api.questions import Question
 from relay_core.agent_api.requests import Failure, Request, Response, decode_body, stream_name
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.session.stream import SessionStream
@@ -29,10 +30,10 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
         user: The client's user, for the log.
     """
     try:
-        if request.max_body:
+        if isinstance(request, Question):
             body = decode_body(await stream.read_all(request.max_body, "the request body"))
             request = request.parse_body(body, user)
-        _log(request, user)
+            _log(request, user)
         result = await answer(request)
         if result is None:
             return
@@ -46,6 +47,6 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
         await stream.close()
 
 
-def _log(request: Request, user: str) -> None:
+def _log(request: Question, user: str) -> None:
     if line := request.log_line(user):
         logger.info("%s", line)

@@ -1,4 +1,4 @@
-"""This process's answer to the `collectives` request, given by its helper thread."""
+"""This process's answer to the question `collectives`, given by its helper thread."""
 
 from __future__ import annotations
 

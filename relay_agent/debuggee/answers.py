@@ -79,18 +79,18 @@ def _push(process: Process, body: Body) -> object:
         return {"is_refused": True}
     from relay_agent.push.in_process import start_phase  # noqa: PLC0415 - needed for this request only
     from relay_core.agent_api.push import Push, Pushed  # noqa: PLC0415
-    from relay_core.records import encode  # noqa: PLC0415
+    from relay_core.records import encode, parse  # noqa: PLC0415
 
-    user = body.get("user", "somebody")
+    request = parse(Push, body)
 
     def start(respond: Respond) -> None:
         def finished(result: Pushed) -> None:
             if result.digest:
                 process.node_client.source_replaced(result.file, result.digest)
-                process.log(escape_controls(f"{user} replaced the code in {result.file} ({result.summary})"))
+                process.log(escape_controls(f"{request.user} replaced the code in {result.file} ({result.summary})"))
             respond(encode(result))
 
-        start_phase(Push.parse_body(body), finished, is_armed=debugger.is_armed)
+        start_phase(request, finished, is_armed=debugger.is_armed)
 
     return start
 
@@ -122,8 +122,8 @@ FUNCTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "stacks": ("relay_core.agent_api.questions:ReadStacks", "relay_agent.stacks.in_process:read_stacks"),
 }
-"""For each question, its class, and the function that is called with it and returns the answer, or a function that
-passes the answer to its argument later."""
+"""For each question except `Push`, which needs the process: its class, and the function that is called with it and
+returns the answer, or a function that passes the answer to its argument later."""
 ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "arm": _arm,
     "connect": _connect,

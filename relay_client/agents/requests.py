@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relay_client.agents.roster import AbsentRank, absent_ranks
+from relay_client.agents.roster import absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ui.text import parse_chosen_ranks
 from relay_core.agent_api.announcement import AgentId, AgentInfo
@@ -42,7 +42,7 @@ async def send_request(
     stream = tunnels.open_request(agent_id, request)
     try:
         async with timeout(within):
-            if request.max_body:
+            if isinstance(request, Question):
                 await stream.write(json.dumps(encode(request)).encode())
             await stream.write_eof()
             response = _decode(await stream.read_all(request.max_response, "the agent's response"), request.name)
@@ -69,6 +69,7 @@ class NodeReply:
     replies: NodeReplies = field(default_factory=NodeReplies)
     error: str = ""
     """Why the replies are missing."""
+    hint: str = ""
 
 
 async def ask_agent(
@@ -98,7 +99,7 @@ async def ask_agents(
         try:
             return NodeReply(agent, await ask_agent(tunnels, agent.id, question))
         except RelayDebugError as error:
-            return NodeReply(agent, error=escape_controls(error.sentence))
+            return NodeReply(agent, error=escape_controls(error.sentence), hint=error.hint)
 
     return list(await asyncio.gather(*map(reply_of, tunnels.roster if agents is None else agents)))
 
@@ -114,8 +115,8 @@ def _absent(tunnels: Tunnels, question: Question, nodes: Iterable[NodeReply]) ->
     answered = {reply.port for node in nodes for reply in node.replies.processes}
     return tuple(
         Reply(one.port, one.rank, error=one.reason, is_silent=True)
-        for one in absent_among(tunnels, question.ranks, question.ports)
-        if one.port not in answered
+        for one in absent_ranks(tunnels.roster, parse_chosen_ranks(question.ranks))
+        if selects_port(question.ports, one.port) and one.port not in answered
     )
 
 
@@ -134,15 +135,6 @@ async def ask_ranks(tunnels: Tunnels, question: Question) -> list[Reply]:
         if question.selects(target.rank, target.port)
     ]
     return sorted([*found, *(_absent(tunnels, question, nodes) if found else ())], key=lambda reply: reply.port)
-
-
-def absent_among(tunnels: Tunnels, ranks: str, ports: str) -> list[AbsentRank]:
-    """Return those ranks without a registered process that a request chooses by its fields `ranks` and `ports`.
-
-    Raises:
-        UsageError: a list is invalid.
-    """
-    return [one for one in absent_ranks(tunnels.roster, parse_chosen_ranks(ranks)) if selects_port(ports, one.port)]
 
 
 def _clean(text: str) -> str:

@@ -10,21 +10,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from relay_client.agents.requests import send_request
+from relay_client.agents.requests import ask_agents
 from relay_client.agents.roster import AbsentRank, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
 from relay_client.editor.job_view import remote_path
 from relay_client.push.rounds import Rounds
 from relay_client.ui.text import format_ranks, parse_chosen_ranks
-from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.members import Member, grouped
-from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
+from relay_core.agent_api.push import Phase, Push, Pushed, State
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.foreign import escape_controls
 from relay_core.net.tasks import TaskSet
-from relay_core.records import parse
 from relay_core.value_parsers import format_ranges
 
 logger = logging.getLogger(__name__)
@@ -98,8 +96,6 @@ def _not_found(tunnels: Tunnels, missing: Collection[int], ranks: Collection[int
     return TimedOut(f"{format_ranks(missing)} {verb} not found; {NOTHING_CHANGED}", hint=hint)
 
 
-MARGIN = 10.0
-"""Seconds that an agent has to respond once the time limit of its processes has expired."""
 PREPARE_SECONDS = 30.0
 """Seconds that a rank has to prepare the file, which may import a module that is not loaded yet."""
 
@@ -158,7 +154,8 @@ async def push_file(
         RelayDebugError: a rank cannot replace the code. In all these cases, nothing was changed.
         CancelledError: the caller was cancelled. Nothing was changed, unless all ranks were, which is logged.
     """
-    push = Push(secrets.token_hex(8), Phase.PREPARE, file, tuple(paths), source, ranks, PREPARE_SECONDS).checked()
+    name = secrets.token_hex(8)
+    push = Push(name, Phase.PREPARE, file, tuple(paths), source, ranks=ranks, seconds=PREPARE_SECONDS).checked()
     await until_found(tunnels, parse_chosen_ranks(ranks))
     delivery = _Delivery(tunnels, push)
     try:
@@ -206,17 +203,12 @@ class _Delivery:
 
     async def send(self, push: Push) -> tuple[Pushed, ...]:
         """Return the results of a phase in all ranks, with equal results grouped."""
-
-        async def results_of(agent: AgentInfo) -> tuple[Pushed, ...]:
-            try:
-                response = await send_request(self._tunnels, agent.id, push, within=push.seconds + MARGIN)
-            except RelayDebugError as error:
-                text = f"{escape_controls(agent.host)}: {escape_controls(error.sentence)}"
-                return (Pushed(error=text, hint=error.hint, is_silent=True),)
-            return parse(NodePushed, response, escape_controls).processes
-
-        found = await asyncio.gather(*map(results_of, self._agents))
-        return grouped(result for results in found for result in results)
+        found = []
+        for node in await ask_agents(self._tunnels, push, self._agents):
+            text = f"{escape_controls(node.agent.host)}: {node.error}"
+            found += [Pushed(error=text, hint=node.hint, is_silent=True)] if node.error else []
+            found += [reply.result(Pushed, escape_controls) for reply in node.replies.processes]
+        return grouped(found)
 
     async def commit(self) -> tuple[Pushed, ...]:
         """Replace the code in all ranks, and return the results; cancelling does not leave only a part of them."""

@@ -5,7 +5,6 @@
                    `ClientStatus`: conflicting claims              client -> agent   STATUS
                    `StreamMetadata`: the user of a stream          both ways         metadata of OPEN
     requests       `Wake`, `Listen`, ..., and their responses      client -> agent   name in OPEN, then DATA
-    push           `Push`, in DATA, and its response               both ways         DATA
     questions      `Question`, in DATA, and `NodeReplies`          both ways         DATA
 
 Each class has `encode()` and `parse()` and is used by both sides. The package performs no I/O.

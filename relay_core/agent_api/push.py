@@ -1,4 +1,4 @@
-"""The request `push`, which replaces a source file in running processes: two phases, and a hold between them.
+"""The question `push`, which replaces a source file in running processes: two phases, and a hold between them.
 
     prepare    compile the file, compare it with the running code, change nothing    `ready`, or an error
     hold       stop the main thread at its next call to a changed function    `held`, `stopped` or `running`
@@ -16,16 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 from relay_core.agent_api.collectives import MAX_GROUPS
-from relay_core.agent_api.members import Member, describe_ranks, selects_rank
-from relay_core.agent_api.questions import AgentRequest
+from relay_core.agent_api.members import Member, describe_ranks
+from relay_core.agent_api.questions import Question, Seconds
 from relay_core.errors import UsageError
 from relay_core.records import Path, Wire, parse_or_none
 from relay_core.value_parsers import TolerantEnum
 
 MAX_SOURCE = 512 * 1024
 """Maximum size of a file in bytes, as UTF-8: ten times the size of the largest files that people edit."""
-DEFAULT_SECONDS = 10.0
-MAX_SECONDS = 60.0
 MAX_PATHS = 8
 MAX_TARGETS = 4096
 """Maximum number of process groups of a job, each of which is named by its ranks."""
@@ -72,8 +70,8 @@ class State(TolerantEnum):
 
 
 @dataclass(frozen=True)
-class Push(AgentRequest):
-    """One phase of a push, for processes on the node; the stream's data is the body.
+class Push(Question):
+    """Execute one phase of a push, and return its `Pushed`.
 
     Anyone who may attach a debugger may send this request, but only a job with `--debug-allow-edit` accepts it.
     """
@@ -81,6 +79,7 @@ class Push(AgentRequest):
     name: ClassVar[str] = "push"
     max_body: ClassVar[int] = 4 * 1024 * 1024
     """JSON encodes a two-byte character as six bytes."""
+    process_margin: ClassVar[float] = 1.0
     id: str = ""
     """Identifies the push; a process has at most one."""
     phase: Annotated[Phase, Wire(is_required=True)] = Phase.PREPARE
@@ -90,9 +89,6 @@ class Push(AgentRequest):
     """More such paths; a process takes the first one from which it has loaded a module, before `file`."""
     source: str = ""
     """Its new content, for `prepare`."""
-    ranks: str = "all"
-    seconds: Annotated[float, Wire(missing=0.0)] = DEFAULT_SECONDS
-    """Time limit for the phase in each process."""
     function: str = ""
     """For `hold`: the only function at which to hold; "" for any changed function."""
     again: bool = False
@@ -101,8 +97,9 @@ class Push(AgentRequest):
     """For `hold`: whether to hold even inside a call to another changed function."""
     targets: Annotated[Mapping[str, int], Wire(most=MAX_TARGETS)] = field(default_factory=dict)
     """For `hold`: counts that a main thread must have reached; until then, it continues to its next call."""
-    user: Annotated[str, Wire(is_local=True)] = ""
-    """The user who sent the push, as known to the agent; not part of the body."""
+    user: str = ""
+    """The user who sent the push; set by the agent."""
+    seconds: Seconds = field(default=10.0, kw_only=True)
 
     @classmethod
     def parse_body(cls, value: object, user: str = "") -> Push:
@@ -117,25 +114,12 @@ class Push(AgentRequest):
         return f"push by {user} to {describe_ranks(self.ranks)}: {ACTIVITIES[self.phase]}"
 
     def checked(self) -> Push:
-        """Return the request with a time limit of at most `MAX_SECONDS`.
-
-        Raises:
-            UsageError: the id or the file is missing, the source is too long, or the ranks are invalid.
-        """
+        """Return the question as in `Question`; raises UsageError also if the push is incomplete or too long."""
         if not self.id or (self.phase is Phase.PREPARE and not self.file):
             raise UsageError("the push has no id or no file")
         if len(self.source.encode(errors="surrogatepass")) > MAX_SOURCE:
             raise UsageError(f"the file is larger than {MAX_SOURCE // 1024} KiB")
-        self.selects(0)
-        return replace(self, seconds=min(self.seconds or DEFAULT_SECONDS, MAX_SECONDS))
-
-    def selects(self, rank: int | None) -> bool:
-        """Return whether the push is for a rank.
-
-        Raises:
-            UsageError: `ranks` is invalid.
-        """
-        return selects_rank(self.ranks, rank)
+        return super().checked()
 
 
 @dataclass(frozen=True)
@@ -177,10 +161,3 @@ class Pushed:
         names = [*self.changed[:MAX_NAMES]] or ["nothing changed" if self.is_same else "only line numbers changed"]
         more = [f"{len(self.changed) - MAX_NAMES} more"] if len(self.changed) > MAX_NAMES else []
         return f"sha256 {self.digest[:12]}: {', '.join([*names, *more])}"
-
-
-@dataclass(frozen=True)
-class NodePushed:
-    """The response to `Push`: the results of the processes on a node; equal results are sent only once."""
-
-    processes: tuple[Pushed, ...] = ()

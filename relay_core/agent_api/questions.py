@@ -24,7 +24,6 @@ Seconds = Annotated[float, Wire(missing=0.0)]
 Json = Annotated[object, Wire(read=lambda value, _: value, write=lambda value: value)]
 """What the agent and the records do not read."""
 T = TypeVar("T")
-Asked = TypeVar("Asked", bound="AgentRequest")
 Asking = TypeVar("Asking", bound="Question")
 
 
@@ -35,28 +34,9 @@ class AgentRequest:
     """The first part of the name of its stream."""
     arguments: ClassVar[tuple[str, ...]] = ()
     """The fields that are the other parts of the name."""
-    max_body: ClassVar[int] = 0
-    """Maximum size in bytes of the JSON with the other fields, in the data of the stream; 0 if there are none."""
     max_response: ClassVar[int] = 32 * 1024 * 1024
     """Maximum number of bytes in a response; the stacks of eight processes with a hundred threads each, including
     variables, take up a few MiB."""
-
-    @classmethod
-    def parse_body(cls: type[Asked], value: object, user: str = "") -> Asked:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
-        """Read the data of the stream.
-
-        Args:
-            value: The JSON object.
-            user: The user who sent it, as known to the agent.
-
-        Raises:
-            UsageError: a field is invalid.
-        """
-        return parse(cls, value)
-
-    def log_line(self, user: str) -> str:  # noqa: ARG002 - for subclasses
-        """Return the line about a request by `user` in the job's log; "" if it is not logged."""
-        return ""
 
 
 class StackReading(NamedTuple):
@@ -73,6 +53,7 @@ class Question(AgentRequest):
     """A request that each chosen process answers for itself; the response is `NodeReplies`."""
 
     max_body: ClassVar[int] = 128 * 1024
+    """Maximum size in bytes of the JSON with the fields, in the data of the stream."""
     max_seconds: ClassVar[float] = 60.0
     process_margin: ClassVar[float] = 0.0
     """Seconds that a process has, beyond its time limit, to report that the limit was exceeded."""
@@ -90,11 +71,14 @@ class Question(AgentRequest):
     """Time limit for each process; at most `max_seconds`."""
 
     @classmethod
-    def parse_body(cls: type[Asked], value: object, user: str = "") -> Asked:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
-        """Read the data of the stream; raises UsageError like `checked`."""
-        found = parse(cls, value)
-        assert isinstance(found, Question)  # noqa: S101 - for mypy
-        return found.checked()
+    def parse_body(cls: type[Asking], value: object, user: str = "") -> Asking:  # noqa: ARG003, PYI019 - for `Push`; Python 3.10
+        """Read the data of the stream; raises UsageError like `checked`.
+
+        Args:
+            value: The JSON object.
+            user: The user who sent it, as known to the agent.
+        """
+        return parse(cls, value).checked()
 
     def checked(self: Asking) -> Asking:  # noqa: PYI019 - Python 3.10
         """Return the question with a time limit of at most `max_seconds`.

@@ -7,8 +7,6 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
     wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
     digest/5678/a.py `Digest(5678, "a.py")`
                                            `FileDigest` of a file in the directory in which the target was started
-    push             `Push`, in the data of the stream
-                                           `relay_core.agent_api.push.NodePushed`
     a question       a `Question`, in the data of the stream
                                            `relay_core.agent_api.questions.NodeReplies`
     event_files      `EventFilesRequest`  `relay_core.agent_api.event_files.EventFiles`
@@ -28,7 +26,7 @@ from typing import Annotated, Any, ClassVar, cast, get_args
 
 from relay_core.agent_api.evaluation import Evaluate
 from relay_core.agent_api.event_files import EventData, EventDataRequest, EventFiles, EventFilesRequest
-from relay_core.agent_api.push import NodePushed, Push
+from relay_core.agent_api.push import Push
 from relay_core.agent_api.questions import (
     AgentRequest,
     NodeReplies,
@@ -71,10 +69,10 @@ class Digest(AgentRequest):
     """Absolute, or relative to the directory in which the target was started."""
 
 
-NodeRequest = Wake | Digest | Push | EventFilesRequest | EventDataRequest | Question
+NodeRequest = Wake | Digest | EventFilesRequest | EventDataRequest | Question
 """A request with a single `Response`, about processes or files of the node."""
 Request = NodeRequest | Listen
-QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress, ReadStacks, ReadCollectives, Evaluate)
+QUESTIONS: tuple[type[Question], ...] = (ReadEnvironment, ReadProgress, ReadStacks, ReadCollectives, Evaluate, Push)
 """All classes of questions."""
 _KINDS: dict[str, type[Request]] = {
     kind.name: kind for kind in (*get_args(Request), *QUESTIONS) if kind is not Question
@@ -141,5 +139,5 @@ class Failure:
     hint: str = ""
 
 
-Response = Ready | FileDigest | NodePushed | EventFiles | EventData | NodeReplies
+Response = Ready | FileDigest | EventFiles | EventData | NodeReplies
 """What an agent answers to a request that has not failed."""

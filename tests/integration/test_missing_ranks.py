@@ -22,8 +22,8 @@ from relay_client.stacks import collect_stacks, grouped_stacks, show_stacks
 from relay_client.verbs import values
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 from relay_core.agent_api.evaluation import Evaluate, Value
-from relay_core.agent_api.members import Member, grouped
-from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
+from relay_core.agent_api.members import Member
+from relay_core.agent_api.push import Phase, Push, Pushed, State
 from relay_core.agent_api.questions import NodeReplies, ReadStacks, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.compat import timeout
@@ -54,9 +54,9 @@ class Ranks(Node):
             case Push():
                 self.pushes.append(request.phase)
                 state = AFTER[request.phase]
-                chosen = [member for member in self._members if request.selects(member.rank)]
-                found = (Pushed((member,), state, functions=("step",), place="step") for member in chosen)
-                return NodePushed(grouped(found))
+                result = encode(Pushed(state=state, functions=("step",), place="step"))
+                chosen = (member for member in self._members if request.selects(member.rank, member.port))
+                return NodeReplies(tuple(Reply(each.port, each.rank, result) for each in chosen))
             case Evaluate():
                 value = encode(Value(text="0.25", place="__main__"))
                 return NodeReplies(tuple(Reply(each.port, each.rank, value) for each in self._members))

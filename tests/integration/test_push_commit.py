@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from relay_client.push.deliver import push_file
-from relay_core.agent_api.members import Member
-from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed, State
+from relay_core.agent_api.push import Phase, Push, Pushed, State
+from relay_core.agent_api.questions import NodeReplies, Reply
+from relay_core.records import encode
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import Node, agent, process, tunnels
 from tests.support.ports import free_port
@@ -33,7 +34,8 @@ class Pushing(Node):
             self.has_begun.set()
             await self.may_end.wait()
         port = next(iter(self.processes))
-        return NodePushed((Pushed((Member(port, self.processes[port].fields["rank"]),), STATES.get(request.phase)),))
+        result = encode(Pushed(state=STATES.get(request.phase, State.FAILED)))
+        return NodeReplies((Reply(port, self.processes[port].fields["rank"], result),))
 
 
 @pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.COMMIT])

@@ -12,7 +12,7 @@ from relay_core.agent_api.evaluation import Difference, Evaluate, Leaf, Selectio
 from relay_core.agent_api.event_files import EventData, EventFile, EventFiles
 from relay_core.agent_api.members import Member
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, PortConflict, StreamMetadata
-from relay_core.agent_api.push import NodePushed, Phase, Push, Pushed
+from relay_core.agent_api.push import Phase, Push, Pushed
 from relay_core.agent_api.push import State as PushState
 from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.agent_api.requests import Failure, FileDigest, Ready
@@ -83,29 +83,27 @@ SAMPLES: dict[str, object] = {
     ),
     "no value": Value(error="NameError: x"),
     "push": Push(
-        *("p1", Phase.HOLD, "/job/train.py", ("/job/a.py", "a.py"), "x = 1\n", "0,3", 7.5, "step"),
+        *("p1", Phase.HOLD, "/job/train.py", ("/job/a.py", "a.py"), "x = 1\n", "step"),
+        ranks="0,3",
+        seconds=7.5,
         again=True,
         nested=True,
         targets={"default_pg": 43},
     ),
-    "pushed": NodePushed(
-        (
-            Pushed(
-                *(MEMBERS, PushState.HELD, "no", "try again"),
-                is_silent=True,
-                is_refused=True,
-                place="step()",
-                functions=("step()",),
-                changed=("step()", "LR = 0.2"),
-                kept=("class Net keeps its layout",),
-                file="/job/train.py",
-                digest="1a2b3c",
-                is_same=True,
-                counts={"default_pg": 43},
-            ),
-            Pushed((Member(5681, 3),)),
-        )
+    "pushed": Pushed(
+        *(MEMBERS, PushState.HELD, "no", "try again"),
+        is_silent=True,
+        is_refused=True,
+        place="step()",
+        functions=("step()",),
+        changed=("step()", "LR = 0.2"),
+        kept=("class Net keeps its layout",),
+        file="/job/train.py",
+        digest="1a2b3c",
+        is_same=True,
+        counts={"default_pg": 43},
     ),
+    "few pushed": Pushed(),
     "ready": Ready(),
     "digest": FileDigest("1a2b3c"),
     "failure": Failure("not found", "check the port"),

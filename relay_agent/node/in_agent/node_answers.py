@@ -22,8 +22,7 @@ from relay_core.agent_api.event_files import (
     EventFilesRequest,
     is_event_file,
 )
-from relay_core.agent_api.members import grouped
-from relay_core.agent_api.push import NodePushed, Phase, Push
+from relay_core.agent_api.push import Phase, Push, Pushed
 from relay_core.agent_api.questions import NodeReplies, Question, ReadCollectives, Reply
 from relay_core.agent_api.requests import Digest, FileDigest, NodeRequest, Ready, Response, Wake
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -238,9 +237,13 @@ class NodeAnswers:
     async def _compare(self, request: Evaluate) -> NodeReplies:
         return await compare(request, self._chosen(request))
 
-    async def _push(self, request: Push) -> NodePushed:
-        asked = [process for process in self._processes() if request.selects(process.info.rank)]
-        found = NodePushed(grouped(await asyncio.gather(*(process.push(request) for process in asked))))
+    async def _push(self, request: Push) -> NodeReplies:
+        async def reply_of(process: RegisteredProcess) -> Reply:
+            reply = await process.reply(request)
+            process.code_replaced(reply.read(Pushed))
+            return reply
+
+        found = NodeReplies(tuple(await asyncio.gather(*map(reply_of, self._chosen(request)))))
         if request.phase is Phase.COMMIT:
             self._on_push()
         return found

@@ -18,8 +18,7 @@ from relay_agent.node.protocol import Answer, Message, Registration, StateChange
 from relay_agent.stacks.out_of_process import Dump, stacks_from_outside
 from relay_core import records
 from relay_core.agent_api.announcement import State, TargetInfo
-from relay_core.agent_api.members import Member
-from relay_core.agent_api.push import Push, Pushed
+from relay_core.agent_api.push import Pushed
 from relay_core.agent_api.questions import NO_ANSWER, Question, ReadStacks, Reply
 from relay_core.agent_api.stacks import ProcessStacks
 from relay_core.agent_api.usage import AllocatorUsage
@@ -64,8 +63,6 @@ CHECK_TIMEOUT = 5.0
 SILENCE = 10.0
 """Seconds without an answer after which a process is not asked to evaluate anything: it is stopped, or C code is
 holding the GIL. Otherwise, a comparison would wait a minute for it."""
-EVALUATION_MARGIN = 1.0
-"""Seconds that a process has, beyond the time limit of an evaluation, to report that the limit was exceeded."""
 ALLOCATOR_PATIENCE = 3600.0
 """Seconds after which a process that did not answer is asked again; no sample waits that long."""
 BUSY = {State.WAITING, State.CRASHED}
@@ -196,19 +193,11 @@ class RegisteredProcess:
         except RelayDebugError:
             return None
 
-    async def push(self, request: Push) -> Pushed:
-        """Execute a phase of a push in the process."""
-        members = (Member(self.logical_port, self.info.rank),)
-        within = request.seconds + EVALUATION_MARGIN
-        try:
-            pushed = await self.ask("push", {**records.encode(request), "user": request.user}, within=within)
-        except RelayDebugError as error:
-            return Pushed(members, error=_reason(error, within), is_silent=_is_silent(error))
-        found = parse(Pushed, pushed)
-        if found.digest:
-            self.sources[found.file] = found.digest
+    def code_replaced(self, result: Pushed) -> None:
+        """Announce the result of a push, unless the process has failed to replace its code."""
+        if result.digest:
+            self.sources[result.file] = result.digest
             self.info = replace(self.info, pushes=self.info.pushes + 1)
-        return replace(found, members=members)
 
     async def reply(self, question: Question) -> Reply:
         """Return the reply of the process to a question that it answers for itself."""

@@ -14,7 +14,7 @@ from relay_core.agent_api.announcement import MAX_ANNOUNCEMENT, AgentId, AgentIn
 from relay_core.agent_api.collectives import MAX_OPERATIONS, ProcessCollectives, RasStatus
 from relay_core.agent_api.evaluation import Evaluate, Value
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
-from relay_core.agent_api.push import NodePushed, Push
+from relay_core.agent_api.push import Push, Pushed
 from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.agent_api.requests import Failure, parse_request, stream_name
 from relay_core.agent_api.stacks import ProcessStacks
@@ -113,7 +113,7 @@ def announcement(data: bytes) -> None:
 @parser
 def evaluation(data: bytes) -> None:
     value = as_json(data)
-    for response, request in ((Value, Evaluate), (NodePushed, Push)):
+    for response, request in ((Value, Evaluate), (Pushed, Push)):
         assert parse(response, encode(parse(response, value))) == parse(response, value)
         with documented(UsageError):
             assert request.parse_body(encode(request.parse_body(value))) == request.parse_body(value)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.agent_api.members import Member
-from relay_core.agent_api.push import MAX_SOURCE, NodePushed, Phase, Push, Pushed, State
+from relay_core.agent_api.push import MAX_SOURCE, Phase, Push, Pushed, State
 from relay_core.agent_api.requests import parse_request
 from relay_core.errors import UsageError
 from relay_core.records import encode, parse
@@ -22,12 +22,12 @@ REQUESTS = st.builds(
     st.text("abc/.", min_size=1, max_size=8),
     st.lists(st.text("abc/.", min_size=1, max_size=8), max_size=4).map(tuple),
     st.text(max_size=20),
-    st.sampled_from(["all", "0", "0,3-5"]),
-    st.floats(0.1, 60),
     st.text(max_size=8),
     st.booleans(),
     st.booleans(),
     PROGRESS,
+    ranks=st.sampled_from(["all", "0", "0,3-5"]),
+    seconds=st.floats(0.1, 60),
 )
 LINES = st.lists(TEXTS, max_size=3).map(tuple)
 RESULTS = st.builds(
@@ -51,7 +51,11 @@ RESULTS = st.builds(
 
 def test_names_on_the_wire():
     """Agents and clients of other versions rely on these names."""
-    request = Push("a1", Phase.HOLD, "model.py", ("/job/model.py",), "", "0,3-5", 2.0, "f", True, True, {"0 0-3": 7})
+    request = Push(
+        *("a1", Phase.HOLD, "model.py", ("/job/model.py",), "", "f", True, True, {"0 0-3": 7}),
+        ranks="0,3-5",
+        seconds=2.0,
+    )
     assert Push() == parse_request("push")
     wire = {
         "id": "a1",
@@ -76,9 +80,9 @@ def test_names_on_the_wire():
         "file": "/a/model.py",
         "digest": "d",
     }
-    assert {"processes": [fields]} == encode(NodePushed((done,)))
+    assert fields == encode(done)
     fields = {"members": [[5678, 0]], "state": "held", "place": "f", "counts": {"0 0-3": 7}, "before": {"0 0-3": 6}}
-    assert {"processes": [fields]} == encode(NodePushed((held,)))
+    assert fields == encode(held)
     refused = {
         "error": "e",
         "hint": "h",
@@ -96,18 +100,22 @@ def test_request_survives(request: Push):
     assert request == Push.parse_body(json.loads(json.dumps(encode(request))))
 
 
-@given(st.lists(RESULTS, max_size=4))
-def test_results_survive(results: list[Pushed]):
-    """Results that are sent are those that arrive."""
-    sent = NodePushed(tuple(results))
-    assert sent == parse(NodePushed, json.loads(json.dumps(encode(sent))))
+@given(RESULTS)
+def test_results_survive(sent: Pushed):
+    """A result that is sent is the one that arrives."""
+    assert sent == parse(Pushed, json.loads(json.dumps(encode(sent))))
+
+
+def test_the_agent_names_the_user():
+    """The user of a push is the one that the agent knows, whatever the body contains."""
+    assert "bob" == Push.parse_body({"id": "1", "phase": "hold", "user": "mallory"}, "bob").user
 
 
 @given(JSON)
 def test_anything_is_read(value: object):
     """Any JSON is read as a response; as a request, or refused with a sentence."""
-    parse(NodePushed, value)
-    parse(NodePushed, {"processes": [value, {"members": value, "state": value, "changed": value}]})
+    parse(Pushed, value)
+    parse(Pushed, {"members": value, "state": value, "changed": value})
     with contextlib.suppress(UsageError):
         Push.parse_body(
             {

@@ -13,6 +13,7 @@ from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.registered_process import MAX_UNREAD, RegisteredProcess
 from relay_agent.stacks.out_of_process import Dump
 from relay_core.agent_api.evaluation import Evaluate, Selection
+from relay_core.agent_api.push import Pushed, State
 from relay_core.agent_api.questions import Question, ReadCollectives, ReadEnvironment, ReadStacks, Reply
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.errors import RelayDebugError
@@ -149,6 +150,15 @@ async def test_stacks_of_a_process_that_does_not_answer(exited_pid: int) -> None
         replies = [await process.reply(kind(seconds=0.01)) for kind in (ReadStacks, ReadCollectives, ReadEnvironment)]
     assert [{"error": "it has exited"}, {"error": "it has exited"}, None] == [reply.stacks for reply in replies]
     assert {"no answer within 0.01 s"} == {reply.error for reply in replies}
+
+
+async def test_replaced_code_is_announced() -> None:
+    """Each replaced file counts as a push, with the digest of its new content; a failed push does not count."""
+    async with connection() as (writer, _):
+        process = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678}})
+        for result in (Pushed(state=State.DONE, file="/a.py", digest="1a2b"), Pushed(error="no")):
+            process.code_replaced(result)
+    assert ({"/a.py": "1a2b"}, 1) == (process.sources, process.describe().pushes)
 
 
 async def test_process_that_reads_nothing(caplog: pytest.LogCaptureFixture) -> None:
