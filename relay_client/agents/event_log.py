@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NoReturn
 
 from relay_client.agents.roster import Conflict, Roster
-from relay_client.ui.rank_view import Kind, how_ended, is_consequence, rank_view
+from relay_client.ranks.view import Kind, how_ended, is_consequence, rank_view
 from relay_client.ui.text import MINUTE, duration, format_ports, format_ranks
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo, shared_labels
 from relay_core.net.session.client import LinkState, LinkStatus

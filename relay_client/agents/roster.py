@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from relay_client.ui.rank_view import how_ended
+from relay_client.ranks.view import how_ended
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, TargetInfo
 from relay_core.agent_api.metadata import PortConflict
 from relay_core.value_parsers import MAX_PORT
@@ -266,6 +266,11 @@ class Roster:
 
 def _node(info: AgentInfo) -> int:
     return LAST if info.node_rank is None else info.node_rank
+
+
+def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
+    """Return agents by node rank; agents without a node rank come last."""
+    return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
 
 
 # Which ranks of each job are not registered, and why; no I/O.

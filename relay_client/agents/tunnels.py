@@ -36,12 +36,14 @@ import ssl
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
 
 from relay_client.agents.discovery import Begun, FamilyDiscovery
 from relay_client.agents.event_log import EventLog, LeadsTo, describe_agent
-from relay_client.agents.roster import Claim, Destination, Roster, held_elsewhere
+from relay_client.agents.roster import Claim, Destination, PortOwners, Roster, by_node, held_elsewhere
 from relay_client.agents.search import AgentSearch
 from relay_client.prefetch import ResponseCache
+from relay_client.ranks.record import NOTHING_LOCAL, Local, Node, node_record, target_record
 from relay_client.ui.text import CHECK_PORTS
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
@@ -376,6 +378,33 @@ class Tunnels:
         agent_id = self.roster.route(destination, time.time())
         tunnel = self._tunnels.get(agent_id) if agent_id is not None else None
         return agent_id if tunnel is not None and tunnel.usable else None
+
+    def nodes(self, local: Callable[[int], Local] = lambda _port: NOTHING_LOCAL) -> tuple[Node, ...]:
+        """Return the records of all agents; those with a node rank come first, by rank.
+
+        Args:
+            local: Returns what this program knows about the target with a logical port.
+        """
+        owners = self.roster.port_owners(time.time())
+        return tuple(self._node(agent, owners, local) for agent in by_node(self.roster))
+
+    def _node(self, agent: AgentInfo, owners: PortOwners, local: Callable[[int], Local]) -> Node:
+        node = node_record(
+            agent,
+            (
+                target_record(
+                    found,
+                    agent.usage.of(found.port) if agent.usage else None,
+                    local(found.port),
+                    port_owner=owners.get((agent.id, found.port), ""),
+                )
+                for found in agent.targets
+            ),
+        )
+        if (link := self.link(agent.id)) is None:
+            return node
+        state, reason = link.state.value, link.reason or None
+        return replace(node, link=state, link_since=link.since, link_reason=reason, round_trip=link.round_trip)
 
     def reachable_targets(self) -> list[Claim]:
         """Return the claims of all targets that can be reached now, by port."""

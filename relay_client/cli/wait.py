@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from relay_client.cli.common import Commands, add_command, make_tunnels, parse_positive_duration
 from relay_client.cli.inspection.asking import find_client
 from relay_client.cli.running import add_client
-from relay_client.ui.rank_view import Kind, rank_view
+from relay_client.ranks.view import Kind, rank_view
 from relay_client.ui.text import format_ranks, parse_ranks
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 from relay_core.errors import NoListener, RelayDebugError, TimedOut

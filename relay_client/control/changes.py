@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from relay_client.control.messages import Event
-from relay_client.control.state import Node, Status, Target
-from relay_client.ports.connection_state import Connection, StopReport
+from relay_client.control.state import Status
+from relay_client.ports.connection_state import Connection
+from relay_client.ranks.record import Node, Target
+from relay_client.ranks.view import StopReport
 from relay_core.agent_api.announcement import shared_labels
 
 CONNECTED, CONNECTING, LOST = "connected", "connecting", "lost"

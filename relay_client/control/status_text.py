@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from relay_client.control.state import Node, Port, Status, Target
+from relay_client.control.state import Port, Status
 from relay_client.ports.connection_state import Connection
-from relay_client.ui.rank_view import Kind
+from relay_client.ranks.record import Node, Target
+from relay_client.ranks.view import Kind
 from relay_client.ui.text import clock, duration, format_ports, in_plural
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT, debugger_ended_text, ended_text
 from relay_client.editor.notices import Outbox
-from relay_client.ui.rank_view import exit_code
+from relay_client.ranks.view import exit_code
 from relay_core.dap.messages import Request, arguments_of
 from relay_core.layers.layer import EndLocal, Output, ToLocal, ToPeer
 

@@ -6,7 +6,7 @@ import ntpath
 from collections.abc import Mapping
 
 from relay_client.editor.job_view import JobView
-from relay_client.ui.rank_view import how_ended
+from relay_client.ranks.view import how_ended
 from relay_client.ui.text import CHECK_PORTS, duration, format_ports
 from relay_core.agent_api.announcement import Ending
 from relay_core.dap.messages import Arguments, Body, Event, Request, Response

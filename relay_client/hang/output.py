@@ -7,7 +7,7 @@ from typing import Any
 
 from relay_client.hang.reports import NOT_REGISTERED, Job, RankReport
 from relay_client.hang.verdict import IN_A_CALL, POINT_TO_POINT, GroupVerdict, JobVerdict, UnrecordedWait
-from relay_client.ui.rank_view import rank_view
+from relay_client.ranks.view import rank_view
 from relay_client.ui.text import duration, format_ports, format_ranks, in_plural
 from relay_core.agent_api.announcement import State
 from relay_core.agent_api.collectives import Operation

@@ -12,8 +12,8 @@ from relay_client.compare.groups import undefined_name
 from relay_client.compare.paths import parse_path
 from relay_client.hang.examine import examine_once
 from relay_client.hang.reports import RankReport
+from relay_client.ranks.view import rank_view
 from relay_client.stacks import collect_stacks, collective_of, read_replies
-from relay_client.ui.rank_view import rank_view
 from relay_client.ui.text import format_ranks, parse_chosen_ranks
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.stacks import Stacks

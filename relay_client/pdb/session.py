@@ -16,7 +16,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient, RequestFailed, function_of, readable
 from relay_client.editor.ending import END_PATIENCE, EXIT_PATIENCE
 from relay_client.editor.messages import IMPORTANT
-from relay_client.ui.rank_view import how_ended
+from relay_client.ranks.view import how_ended
 from relay_core.agent_api.announcement import AgentId, TargetInfo
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.messages import Body

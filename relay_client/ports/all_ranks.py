@@ -24,8 +24,8 @@ from relay_client.job_session.session import JobSession
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.waiting_connection import PortLog, carry
+from relay_client.ranks.view import exit_code
 from relay_client.stacks import places
-from relay_client.ui.rank_view import exit_code
 from relay_client.ui.text import clock
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId

@@ -8,7 +8,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 
-from relay_client.ports.connection_state import Connection, StopReport
+from relay_client.ports.connection_state import Connection
+from relay_client.ranks.view import StopReport
 from relay_core.foreign import printable
 from relay_core.layers.stop_observer import ObservedStop, StopObserver
 from relay_core.net.streams.bridge import Traffic

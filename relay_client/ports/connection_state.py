@@ -1,32 +1,11 @@
-"""The state of a local connection, and where its debugger has stopped the target; all times are Unix times."""
+"""The state of a local connection; all times are Unix times."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-
-@dataclass(frozen=True)
-class StopReport:
-    """Where a process is stopped, as reported by its debugger to the editor."""
-
-    reason: str
-    """The reason as the debugger reports it: `breakpoint`, `step`, `exception`, `pause`, ..."""
-    since: float
-    file: str | None = None
-    """None until the editor has requested the stack; a path on this machine if `pathMappings` map it to one."""
-    line: int | None = None
-    function: str | None = None
-    uncaught: str | None = None
-    """The exception at which the process is stopped, if no code catches it, as in `ValueError: no`."""
-
-    @property
-    def place(self) -> str:
-        """File name and line, as in `train.py:41`; "" if unknown."""
-        if self.file is None:
-            return ""
-        name = self.file.replace("\\", "/").rpartition("/")[2]
-        return name if self.line is None else f"{name}:{self.line}"
+from relay_client.ranks.view import StopReport
 
 
 @dataclass(frozen=True)

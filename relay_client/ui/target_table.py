@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from relay_client.ui.rank_view import Kind, RankView, rank_view
+from relay_client.ranks.view import Kind, RankView, rank_view
 from relay_client.ui.text import duration
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage
@@ -142,11 +142,6 @@ class Row:
     kind: Kind | None = None
     """What the target is doing; None for an agent without targets."""
     is_attached: bool = False
-
-
-def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
-    """Return agents by node rank; agents without a node rank come last."""
-    return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
 
 
 def rows(

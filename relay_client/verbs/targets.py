@@ -36,8 +36,9 @@ class Targets(Verb):
 
     async def perform(self, tunnels: Tunnels) -> Answer:
         """List what all agents have announced."""
+        from relay_client.agents.roster import by_node
         from relay_client.hang.waits import Waits
-        from relay_client.ui.target_table import as_json, by_node, plain_table, run_lines, terminal_table
+        from relay_client.ui.target_table import as_json, plain_table, run_lines, terminal_table
 
         if tunnels.roster.waits is None:  # no running relay-client looks at intervals
             await Waits(tunnels).look(is_only=True)
@@ -49,7 +50,8 @@ class Targets(Verb):
 
 def table_rows(tunnels: Tunnels) -> list[Row]:
     """Return the rows of the table of all targets."""
-    from relay_client.ui.target_table import by_node, rows
+    from relay_client.agents.roster import by_node
+    from relay_client.ui.target_table import rows
 
     now = time.time()
     return rows(by_node(tunnels.roster), now, tunnels.roster.port_owners(now))

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from relay_client.control.changes import changes
-from relay_client.control.state import ClientId, Ended, Node, Port, Status, Target
-from relay_client.ports.connection_state import Connection, StopReport
+from relay_client.control.state import ClientId, Port, Status
+from relay_client.ports.connection_state import Connection
+from relay_client.ranks.record import Ended, Node, Target
+from relay_client.ranks.view import StopReport
 
 CLIENT = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "forward", 1.0, "/home/alice", "1.0")
 RANK = Target(5681, rank=3, pid=44, kind="running", text="running", state="running")

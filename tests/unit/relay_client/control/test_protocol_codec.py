@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from relay_client.control.messages import REQUESTS, Event
 from relay_client.control.protocol import decode, encode
-from relay_client.control.state import ClientId, Node, Port, Status, Target
-from relay_client.ports.connection_state import Connection, StopReport
+from relay_client.control.state import ClientId, Port, Status
+from relay_client.ports.connection_state import Connection
+from relay_client.ranks.record import Node, Target
+from relay_client.ranks.view import StopReport
 from relay_core.errors import ProtocolError
 
 CLIENT = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "forward", 1.0, "/home/alice", "1.0")

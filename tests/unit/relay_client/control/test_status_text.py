@@ -2,9 +2,11 @@
 
 import time
 
-from relay_client.control.state import ClientId, Ended, Node, Port, Status, Target
+from relay_client.control.state import ClientId, Port, Status
 from relay_client.control.status_text import status_text
-from relay_client.ports.connection_state import Connection, StopReport
+from relay_client.ports.connection_state import Connection
+from relay_client.ranks.record import Ended, Node, Target
+from relay_client.ranks.view import StopReport
 from relay_client.ui.text import clock
 
 NOW = time.time()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from relay_client.ui.rank_view import Kind
+from relay_client.ranks.view import Kind
 from relay_client.ui.target_table import Row, as_json, most_important, plain_table, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage

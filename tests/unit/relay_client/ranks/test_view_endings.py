@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.ui.rank_view import exit_code, how_ended
+from relay_client.ranks.view import exit_code, how_ended
 from relay_core.agent_api.announcement import Ending
 
 

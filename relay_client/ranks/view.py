@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from typing import Protocol
 
 from relay_core.agent_api.announcement import Ending, State, TargetInfo
 
@@ -75,13 +74,27 @@ class Kind(enum.Enum):
     """Its agent does not announce it, as for a port of `relay-agent serve`."""
 
 
-class _Stop(Protocol):
+@dataclass(frozen=True)
+class StopReport:
+    """Where a process is stopped, as reported by its debugger to the editor."""
+
+    reason: str
+    """The reason as the debugger reports it: `breakpoint`, `step`, `exception`, `pause`, ..."""
+    since: float
+    file: str | None = None
+    """None until the editor has requested the stack; a path on this machine if `pathMappings` map it to one."""
+    line: int | None = None
+    function: str | None = None
+    uncaught: str | None = None
+    """The exception at which the process is stopped, if no code catches it, as in `ValueError: no`."""
+
     @property
-    def place(self) -> str: ...
-    @property
-    def uncaught(self) -> str | None: ...
-    @property
-    def since(self) -> float: ...
+    def place(self) -> str:
+        """File name and line, as in `train.py:41`; "" if unknown."""
+        if self.file is None:
+            return ""
+        name = self.file.replace("\\", "/").rpartition("/")[2]
+        return name if self.line is None else f"{name}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,7 @@ class RankView:
         return self.text if self.kind is Kind.CRASHED else f"is {self.text or 'registered'}"
 
 
-def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str = "") -> RankView:
+def rank_view(target: TargetInfo, stop: StopReport | None = None, *, port_owner: str = "") -> RankView:
     """Return what a target is doing.
 
     Args:
@@ -118,7 +131,7 @@ def rank_view(target: TargetInfo, stop: _Stop | None = None, *, port_owner: str 
     announced = (attached.stopped_at if attached is not None else "") or target.place
     place = (stop.place if stop is not None else "") or announced
     reported = attached if stop is None else stop
-    uncaught = reported.uncaught if reported is not None else ""
+    uncaught = reported.uncaught if reported is not None else None
     since = stop.since if stop is not None and not is_held else target.activity_since
     if is_held or uncaught:
         why = target.detail if is_held else uncaught

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay_client.ports.connection_state import StopReport
-from relay_client.ui.rank_view import Kind, RankView, is_consequence, rank_view
+from relay_client.ranks.view import Kind, RankView, StopReport, is_consequence, rank_view
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 
 RUNNING = TargetInfo(5680, 2, state=State.RUNNING, since=700.0)
