@@ -8,7 +8,6 @@ python .ci/reference.py
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from relay_client.control.messages import Attached, Event
 from relay_client.control.state import Status
 from relay_core.access_settings import ACCESS_OPTIONS
 from relay_core.program.options import CREDENTIALS, access_options
+from relay_core.records import fields_of
 from relay_server.cli import make_parser as server_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -327,7 +327,7 @@ def control_types() -> str:
 def _add_interface(kind: Any, found: dict[Any, str]) -> None:
     """Add the interface of a dataclass after those that it contains."""
     hints, lines = get_type_hints(kind), []
-    for field in dataclasses.fields(kind):
+    for field in fields_of(kind):
         form = hints[field.name]
         is_optional = isinstance(form, UnionType)  # `X | None`: fields without a value are omitted
         if is_optional:

@@ -392,12 +392,7 @@ class Tunnels:
         node = node_record(
             agent,
             (
-                target_record(
-                    found,
-                    agent.usage.of(found.port) if agent.usage else None,
-                    local(found.port),
-                    port_owner=owners.get((agent.id, found.port), ""),
-                )
+                target_record(found, local(found.port), port_owner=owners.get((agent.id, found.port), ""))
                 for found in agent.targets
             ),
         )

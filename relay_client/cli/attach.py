@@ -205,7 +205,7 @@ async def _best(clients: Sequence[ControlClient], ranks: Sequence[int]) -> Contr
 
 
 def _print_json(attached: Attached, client: ClientId | None = None) -> None:
-    from relay_client.control.protocol import encode
+    from relay_client.ranks.record import encode
 
     print(json.dumps({**encode(attached), "client": client.id if client else None}), flush=True)
 

@@ -149,7 +149,7 @@ async def _first_response(
 
 def _as_json(value: object) -> str:
     """Return a value as indented JSON."""
-    from relay_client.control.protocol import encode
+    from relay_client.ranks.record import encode
 
     return json.dumps(encode(value), indent=2)
 
@@ -387,7 +387,7 @@ async def print_own_events(service: ControlService) -> None:
 
 
 def _print_event(event: Event) -> None:
-    from relay_client.control.protocol import encode
+    from relay_client.ranks.record import encode
 
     print(json.dumps(encode(event)), flush=True)
 

@@ -28,26 +28,17 @@ from typing import Any, TypeVar
 
 from relay_client.control.messages import REQUESTS, VERSION, Event, Request, Result
 from relay_client.control.state import ClientId
+from relay_client.ranks.record import encode
 from relay_core import errors
 from relay_core.errors import ProtocolError, RelayDebugError, Unauthorized, UsageError
 
-# Conversion between JSON and frozen dataclasses: the only place where control socket messages are validated.
+# Conversion of JSON to frozen dataclasses: the only place where control socket messages are validated.
 #
-# Fields that are None are omitted. Unknown fields are ignored, so that a newer program can add fields. A missing field
+# Unknown fields are ignored, so that a newer program can add fields. A missing field
 # gets its default. Field types are str, int, float, bool, `object` (any JSON), dataclasses, `X | None` and `tuple[X,
 # ...]`.
 
 T = TypeVar("T")
-
-
-def encode(value: object) -> Any:
-    """Return the JSON value of a dataclass or of one of its field values."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: encode(found) for name, found in fields.items() if found is not None}
-    if isinstance(value, tuple):
-        return [encode(element) for element in value]
-    return value
 
 
 def decode(kind: type[T], value: object) -> T:

@@ -6,27 +6,13 @@ All times are Unix times. Texts from other machines are sanitized for display (`
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from typing import Any
 
 from relay_client.ranks.view import Kind, RankView, StopReport, how_ended, is_consequence, rank_view
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
-from relay_core.agent_api.usage import AllocatorUsage, GpuShare, ProcessUsage
-
-
-@dataclass(frozen=True)
-class Allocator:
-    """Memory of torch's CUDA allocator in a process, on all of its GPUs."""
-
-    allocated: int
-    """Bytes that tensors occupy."""
-    reserved: int
-    """Bytes that the allocator holds."""
-    peak: int
-    """The highest value of `allocated` so far."""
-    ooms: int
-    """Number of allocations that failed."""
-    retries: int
-    """Number of allocations that freed unused memory first."""
+from relay_core.agent_api.usage import NodeUsage
+from relay_core.records import fields_of
 
 
 @dataclass(frozen=True)
@@ -66,14 +52,6 @@ class Target:
     """True if a connection through one of `local_ports` has reached this process."""
     stop: StopReport | None = None
     """Where the process is stopped; None if it is running, or if somebody else's debugger has stopped it."""
-    cpu: float | None = None
-    """Processors in use; 1.0 means that one processor is fully used. None without `--debug-monitor`."""
-    memory: int | None = None
-    """Size of the resident set in bytes. None without `--debug-monitor`."""
-    allocator: Allocator | None = None
-    """GPU memory; None without `--debug-monitor`, or if this process has not used CUDA through torch."""
-    gpus: tuple[GpuShare, ...] = ()
-    """The NVIDIA GPUs that the process uses, with `--debug-monitor`."""
 
     @property
     def label(self) -> str:
@@ -98,33 +76,6 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """One GPU of a node."""
-
-    name: str
-    busy: float
-    """Share of the time in which the GPU executed kernels, from 0 to 1."""
-    memory: int
-    """Bytes in use."""
-    total: int
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Resource usage of a node, averaged over one sampling interval."""
-
-    time: float
-    """Unix time according to the node's clock."""
-    cpu: float
-    """Processors in use."""
-    cores: int
-    memory: int
-    """Bytes in use."""
-    total: int
-    gpus: tuple[Gpu, ...] = ()
-
-
-@dataclass(frozen=True)
 class Node:
     """One agent and its targets."""
 
@@ -144,8 +95,8 @@ class Node:
     """Address of the run's page, such as the one in Azure ML studio."""
     cwd: str | None = None
     """Working directory of the job."""
-    usage: Usage | None = None
-    """Resource usage; None without `--debug-monitor`."""
+    usage: NodeUsage | None = None
+    """Resource usage of the node and its processes, by logical port; None without `--debug-monitor`."""
     targets: tuple[Target, ...] = ()
     forwards: tuple[int, ...] = ()
     """Other ports of the node that the agent forwards."""
@@ -173,14 +124,11 @@ class Local:
 NOTHING_LOCAL = Local()
 
 
-def target_record(
-    found: TargetInfo, used: ProcessUsage | None = None, local: Local = NOTHING_LOCAL, *, port_owner: str = ""
-) -> Target:
+def target_record(found: TargetInfo, local: Local = NOTHING_LOCAL, *, port_owner: str = "") -> Target:
     """Return the record of a target.
 
     Args:
         found: Its announcement.
-        used: Its resource usage.
         local: What this program knows about the target with this port.
         port_owner: Display name of the process to which the port leads instead; "" if it leads to the target.
     """
@@ -207,10 +155,6 @@ def target_record(
         local_ports=local.ports,
         attached_here=local.is_attached,
         stop=local.stop,
-        cpu=used.cpu if used else None,
-        memory=used.memory if used else None,
-        allocator=_allocator(used.allocator) if used and used.allocator else None,
-        gpus=used.gpus if used else (),
     )
 
 
@@ -223,20 +167,19 @@ def node_record(agent: AgentInfo, targets: Iterable[Target]) -> Node:
         run=agent.run or None,
         run_url=agent.run_url or None,
         cwd=agent.cwd or None,
-        usage=_usage(agent),
+        usage=agent.usage,
         targets=tuple(targets),
         forwards=agent.forwards,
         ended=tuple(Ended(ending.port, how_ended(ending), ending.pid) for ending in agent.endings or ()),
     )
 
 
-def _usage(agent: AgentInfo) -> Usage | None:
-    found = agent.usage
-    if found is None:
-        return None
-    gpus = tuple(Gpu(gpu.name, gpu.busy, gpu.memory, gpu.total) for gpu in found.gpus)
-    return Usage(found.time, found.cpu, found.cores, found.memory, found.total, gpus)
+# JSON of these and of all other records of the control socket.
 
 
-def _allocator(found: AllocatorUsage) -> Allocator:
-    return Allocator(found.allocated, found.reserved, found.peak, found.ooms, found.retries)
+def encode(value: object) -> Any:
+    """Return the JSON value of a record or of one of its field values; fields that are None are left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {field.name: getattr(value, field.name) for field in fields_of(type(value))}
+        return {name: encode(each) for name, each in found.items() if each is not None}
+    return [encode(each) for each in value] if isinstance(value, tuple) else value

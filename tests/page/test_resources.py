@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from relay_client.control.messages import GetStatus
-from relay_client.control.protocol import encode
 from relay_client.control.service import Subscriber
+from relay_client.ranks.record import encode
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 from tests.support.page import BASE_PORT, Job, ServedPage, opened, running_job_of, served_page
 from tests.support.ports import free_port
@@ -200,12 +200,12 @@ async def test_a_real_job(relay: LocalRelay, tab: Page, tmp_path: Path) -> None:
 
 def are_shown(node: dict[str, Any], of_node: dict[str, Plot], of_rank: dict[str, Plot]) -> bool:
     """Return whether the latest values of all plots, as lines and as texts, are those of a sample."""
-    usage, (target,) = node["usage"], node["targets"]
+    (process,) = (usage := node["usage"])["processes"]
     processors, memory = usage["cpu"] / usage["cores"], usage["memory"] / usage["total"]
     lines = of_node["processors"].heights[-1], of_node["memory"].heights[-1]
     texts = [of_node["processors"].number, of_node["memory"].number]
     texts += [of_rank["processors"].number, of_rank["memory"].number]
-    numbers = [100 * processors, usage["memory"] / GIB, target["cpu"], target["memory"] / MIB]
+    numbers = [100 * processors, usage["memory"] / GIB, process["cpu"], process["memory"] / MIB]
     rounding = [0.51, 0.051, 0.0051, 0.51]
     are_equal = [abs(text - number) < most for text, number, most in zip(texts, numbers, rounding, strict=True)]
     return lines == heights(min(1.0, processors), memory) and all(are_equal)

@@ -12,20 +12,49 @@ export interface ClientId {
   verbs: string[];
 }
 
-export interface Gpu {
+export interface GpuUsage {
   name: string;
   busy: number;
   memory: number;
   total: number;
 }
 
-export interface Usage {
+export interface HeldMemory {
+  uuid: string;
+  reserved: number;
+}
+
+export interface AllocatorUsage {
+  allocated: number;
+  reserved: number;
+  peak: number;
+  ooms: number;
+  retries: number;
+  gpus: HeldMemory[];
+}
+
+export interface GpuShare {
+  number: number;
+  memory: number;
+  is_reserved: boolean;
+}
+
+export interface ProcessUsage {
+  port: number;
+  cpu: number;
+  memory: number;
+  allocator?: AllocatorUsage;
+  gpus: GpuShare[];
+}
+
+export interface NodeUsage {
   time: number;
   cpu: number;
   cores: number;
   memory: number;
   total: number;
-  gpus: Gpu[];
+  gpus: GpuUsage[];
+  processes: ProcessUsage[];
 }
 
 export interface StopReport {
@@ -35,20 +64,6 @@ export interface StopReport {
   line?: number;
   function?: string;
   uncaught?: string;
-}
-
-export interface Allocator {
-  allocated: number;
-  reserved: number;
-  peak: number;
-  ooms: number;
-  retries: number;
-}
-
-export interface GpuShare {
-  number: number;
-  memory: number;
-  is_reserved: boolean;
 }
 
 export interface Target {
@@ -72,10 +87,6 @@ export interface Target {
   local_ports: number[];
   attached_here: boolean;
   stop?: StopReport;
-  cpu?: number;
-  memory?: number;
-  allocator?: Allocator;
-  gpus: GpuShare[];
 }
 
 export interface Ended {
@@ -95,7 +106,7 @@ export interface Node {
   run?: string;
   run_url?: string;
   cwd?: string;
-  usage?: Usage;
+  usage?: NodeUsage;
   targets: Target[];
   forwards: number[];
   ended: Ended[];

@@ -59,8 +59,7 @@ function nodeCard(node) {
 /** Returns a text that changes whenever the card of a node changes, except for its round trip. */
 function cardContent(node) {
   const isSelected = node.targets.some((target) => keyOf(node, target) === view.selected);
-  const targets = node.targets.map((target) => ({ ...target, cpu: undefined, memory: undefined }));
-  return JSON.stringify([{ ...node, round_trip: undefined, usage: undefined, targets }, isSelected && view.selected, view.filter, view.isDense]);
+  return JSON.stringify([{ ...node, round_trip: undefined, usage: undefined }, isSelected && view.selected, view.filter, view.isDense]);
 }
 
 const cardItem = (node) => [node.agent, cardContent(node), () => nodeCard(node)];

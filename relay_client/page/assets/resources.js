@@ -35,8 +35,8 @@ export function keep(nodes) {
     if (!node.usage) continue;
     const known = samples.get(node.agent) ?? [];
     if (known.at(-1)?.time === node.usage.time) continue;
-    const ranks = new Map(node.targets.filter(({ cpu }) => cpu !== undefined).map(({ port, cpu, memory, gpus }) => [port, { cpu, memory, gpus }]));
-    known.push({ ...node.usage, ranks });
+    const { processes, ...sample } = node.usage;
+    known.push({ ...sample, ranks: new Map(processes.map(({ port, cpu, memory, gpus }) => [port, { cpu, memory, gpus }])) });
     samples.set(node.agent, known.slice(-MAX_SAMPLES));
   }
 }
