@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from relay_client.ranks.view import how_ended
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, TargetInfo
@@ -118,7 +118,7 @@ class Roster:
         self.removed = 0
         """Number of agents removed so far."""
         self.waits: Mapping[int, str] | None = None
-        """The `TargetInfo.waits` of announcements that are stored, by port; None before these are known."""
+        """By port, in which collective operation processes wait, and for whom; None before this is known."""
         self._entries: dict[AgentId, _Entry] = {}
         self._claimants: dict[int, dict[AgentId, _Entry]] = {}
         """By claimed port: the agents that claim it."""
@@ -136,8 +136,6 @@ class Roster:
 
     def put(self, info: AgentInfo, now: float) -> AgentInfo | None:
         """Store an announcement and return the agent's previous one, or None if the agent is new."""
-        waiting = tuple(replace(target, waits=(self.waits or {}).get(target.port, "")) for target in info.targets)
-        info = replace(info, targets=waiting)
         entry = self._entries.get(info.id)
         before = entry.info if entry else None
         if entry is None:
@@ -266,11 +264,6 @@ class Roster:
 
 def _node(info: AgentInfo) -> int:
     return LAST if info.node_rank is None else info.node_rank
-
-
-def by_node(agents: Iterable[AgentInfo]) -> list[AgentInfo]:
-    """Return agents by node rank; agents without a node rank come last."""
-    return sorted(agents, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
 
 
 # Which ranks of each job are not registered, and why; no I/O.

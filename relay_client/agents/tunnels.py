@@ -40,10 +40,10 @@ from dataclasses import replace
 
 from relay_client.agents.discovery import Begun, FamilyDiscovery
 from relay_client.agents.event_log import EventLog, LeadsTo, describe_agent
-from relay_client.agents.roster import Claim, Destination, PortOwners, Roster, by_node, held_elsewhere
+from relay_client.agents.roster import Claim, Destination, Roster, held_elsewhere
 from relay_client.agents.search import AgentSearch
 from relay_client.prefetch import ResponseCache
-from relay_client.ranks.record import NOTHING_LOCAL, Local, Node, node_record, target_record
+from relay_client.ranks.record import NOTHING_LOCAL, Local, Node, Target, node_record, target_record
 from relay_client.ui.text import CHECK_PORTS
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
@@ -364,8 +364,6 @@ class Tunnels:
         """Show, by logical port, in which collective operation processes wait, and for whom."""
         if waits != self.roster.waits:
             self.roster.waits = waits
-            for info in self.roster:
-                self.roster.put(info, time.time())
             self._changed()
 
     def _search_now(self) -> None:
@@ -385,21 +383,15 @@ class Tunnels:
         Args:
             local: Returns what this program knows about the target with a logical port.
         """
-        owners = self.roster.port_owners(time.time())
-        return tuple(self._node(agent, owners, local) for agent in by_node(self.roster))
+        owners, waits = self.roster.port_owners(time.time()), self.roster.waits or {}
 
-    def _node(self, agent: AgentInfo, owners: PortOwners, local: Callable[[int], Local]) -> Node:
-        node = node_record(
-            agent,
-            (
-                target_record(found, local(found.port), port_owner=owners.get((agent.id, found.port), ""))
-                for found in agent.targets
-            ),
-        )
-        if (link := self.link(agent.id)) is None:
-            return node
-        state, reason = link.state.value, link.reason or None
-        return replace(node, link=state, link_since=link.since, link_reason=reason, round_trip=link.round_trip)
+        def record(agent: AgentInfo, found: TargetInfo) -> Target:
+            owner = owners.get((agent.id, found.port), "")
+            return target_record(found, local(found.port), waits=waits.get(found.port, ""), port_owner=owner)
+
+        agents = sorted(self.roster, key=lambda agent: (agent.node_rank is None, agent.node_rank, agent.name))
+        nodes = (node_record(agent, [record(agent, found) for found in agent.targets]) for agent in agents)
+        return tuple(_with_link(node, self.link(AgentId(node.agent))) for node in nodes)
 
     def reachable_targets(self) -> list[Claim]:
         """Return the claims of all targets that can be reached now, by port."""
@@ -544,6 +536,13 @@ class Tunnels:
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this client does not accept connections to {event.target}")
         else:
             handler(driver, stream, event)
+
+
+def _with_link(node: Node, link: LinkStatus | None) -> Node:
+    if link is None:
+        return node
+    state, reason = link.state.value, link.reason or None
+    return replace(node, link=state, link_since=link.since, link_reason=reason, round_trip=link.round_trip)
 
 
 def blocking_holder(target: TargetInfo) -> str | None:

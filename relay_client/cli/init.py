@@ -131,7 +131,7 @@ def _registered(arguments: argparse.Namespace) -> list[TargetInfo]:
     if answer is None:  # Ctrl-C
         raise KeyboardInterrupt
     listed: Any = answer.data
-    return [TargetInfo(each["port"], each["rank"]) for each in listed["targets"]]
+    return [TargetInfo(each["port"], each.get("rank")) for node in listed["nodes"] for each in node["targets"]]
 
 
 # VS Code's files: read, shown with their changes, and written.

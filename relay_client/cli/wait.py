@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 from relay_client.cli.common import Commands, add_command, make_tunnels, parse_positive_duration
 from relay_client.cli.inspection.asking import find_client
 from relay_client.cli.running import add_client
-from relay_client.ranks.view import Kind, rank_view
+from relay_client.ranks.record import Target, target_record
+from relay_client.ranks.view import Kind
 from relay_client.ui.text import format_ranks, parse_ranks
-from relay_core.agent_api.announcement import Attachment, State, TargetInfo
+from relay_core.agent_api.announcement import State
 from relay_core.errors import NoListener, RelayDebugError, TimedOut
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.program.options import argument_type
 from relay_core.value_parsers import named
 
 if TYPE_CHECKING:
+    from relay_client.agents.roster import Claim
     from relay_client.control.client import ControlClient
     from relay_client.control.state import Status
 
@@ -86,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if done else INTERRUPTED
 
 
-def missing_ranks(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str) -> list[int]:
+def missing_ranks(ranks: Sequence[int], targets: Sequence[Target], state: str) -> list[int]:
     """Return the ranks without a target in this state.
 
     Args:
@@ -98,13 +100,11 @@ def missing_ranks(ranks: Sequence[int], targets: Sequence[TargetInfo], state: st
     return [rank for rank in ranks if rank not in found]
 
 
-def _is_in(target: TargetInfo, state: str) -> bool:
-    if state == ATTACHED:
-        return target.attachment is not None
-    return state in {ANY, target.state.value}
+def _is_in(target: Target, state: str) -> bool:
+    return target.holder is not None if state == ATTACHED else state in {ANY, target.state}
 
 
-def waiting_text(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str, why: RelayDebugError) -> str:
+def waiting_text(ranks: Sequence[int], targets: Sequence[Target], state: str, why: RelayDebugError) -> str:
     """Return what is shown while ranks are awaited: `waiting for rank 0 to crash; rank 0 running`.
 
     Args:
@@ -122,7 +122,7 @@ def waiting_text(ranks: Sequence[int], targets: Sequence[TargetInfo], state: str
     return f"{text}; {_present(ranks, targets)}"
 
 
-def _present(ranks: Sequence[int], targets: Sequence[TargetInfo]) -> str:
+def _present(ranks: Sequence[int], targets: Sequence[Target]) -> str:
     """Return what ranks are doing, as in `ranks 0-2 running, rank 3 not registered`."""
     found: dict[str, set[int]] = {}
     for rank in ranks:
@@ -131,10 +131,8 @@ def _present(ranks: Sequence[int], targets: Sequence[TargetInfo]) -> str:
     return ", ".join(f"{format_ranks(those)} {condition}" for condition, those in found.items())
 
 
-def _condition(target: TargetInfo) -> str:
-    return (
-        f"held by {target.attachment.user}" if target.attachment is not None else rank_view(target).text or "registered"
-    )
+def _condition(target: Target) -> str:
+    return f"held by {target.holder}" if target.holder is not None else target.text or "registered"
 
 
 async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *, state: str, within: float) -> None:
@@ -146,12 +144,12 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
     """
     from relay_core.compat import TIMEOUT_ERRORS, timeout
 
-    targets: list[TargetInfo] = []
+    targets: list[Target] = []
 
     def missing() -> list[int]:
         return missing_ranks(ranks, targets, state)
 
-    def is_reached(found: Iterable[TargetInfo]) -> bool:
+    def is_reached(found: Iterable[Target]) -> bool:
         targets[:] = found
         return not missing()
 
@@ -167,12 +165,10 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
         try:
             async with timeout(within):
                 if client is not None:
-                    await _wait_in(client, is_reached, show_waiting)
+                    await _wait_in(client, is_reached, describe)
                 if tunnels is not None:
                     claims, search = tunnels.reachable_targets, tunnels.search
-                    await search.wait_for(
-                        lambda: is_reached(claim.target for claim in claims()) or None, show_waiting, describe
-                    )
+                    await search.wait_for(lambda: is_reached(map(_record, claims())) or None, show_waiting, describe)
         except TIMEOUT_ERRORS:
             raise TimedOut(
                 f"{format_ranks(missing())} did not {_verb_for(state)} within {within:g} s",
@@ -182,10 +178,10 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
 
 async def _wait_in(
     client: ControlClient,
-    is_reached: Callable[[Iterable[TargetInfo]], bool],
-    show_waiting: Callable[[RelayDebugError], None],
+    is_reached: Callable[[Iterable[Target]], bool],
+    describe: Callable[[RelayDebugError], str],
 ) -> None:
-    """Wait until a running relay-client has the targets; call `show_waiting` when the answer of `is_reached` is no.
+    """Wait until a running relay-client has the targets; log what is awaited each time that its description changes.
 
     Raises:
         ClientExited: the relay-client has exited.
@@ -193,24 +189,24 @@ async def _wait_in(
     from relay_client.control.client import ClientExited
     from relay_client.control.messages import GetStatus, Subscribe
 
-    status, shown = await client.request(Subscribe()), None
+    status, shown = await client.request(Subscribe()), ""
     events = client.events()
-    while not is_reached(found := _reachable(status)):
-        if found != shown:
-            show_waiting(NoListener(f"no agent is listening on '{client.about.hc}'"))
-        shown = found
+    while not is_reached(_reachable(status)):
+        if (text := describe(NoListener(f"no agent is listening on '{client.about.hc}'"))) != shown:
+            logger.info("%s", text)
+        shown = text
         if await anext(events, None) is None:
             raise ClientExited("the relay-client has exited")
         status = await client.request(GetStatus())
 
 
-def _reachable(status: Status) -> list[TargetInfo]:
-    listed = [target for node in status.nodes if node.link == "connected" for target in node.targets]
-    return [
-        TargetInfo(t.port, t.rank, state=State(t.state or ""), attachment=Attachment(t.holder) if t.holder else None)
-        for t in listed
-        if t.kind != Kind.UNREACHABLE.value
-    ]
+def _record(claim: Claim) -> Target:
+    return target_record(claim.target)
+
+
+def _reachable(status: Status) -> list[Target]:
+    targets = (target for node in status.nodes if node.link == "connected" for target in node.targets)
+    return [target for target in targets if target.kind != Kind.UNREACHABLE.value]
 
 
 def _verb_for(state: str) -> str:

@@ -84,8 +84,8 @@ def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterato
         yield replace(
             about, event="state", text=f"{name} {new.clause}", state=new.state, detail=new.detail, pid=new.pid
         )
-    if new.holder is not None and new.holder != known.holder:
-        yield replace(about, event="held", text=f"{name} is held by {new.holder}", holder=new.holder)
+    if new.holder is not None and new.who != known.who:
+        yield replace(about, event="held", text=f"{name} is held by {new.who}", holder=new.holder)
     elif new.holder is None and known.holder is not None:
         text = f"{name} is free: {known.holder} has disconnected"
         yield replace(about, event="free", text=text, holder=known.holder)

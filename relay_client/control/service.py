@@ -42,6 +42,7 @@ from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
+from relay_client.ranks.record import Target
 from relay_client.ui.text import format_ports
 from relay_client.verbs.verb import Session, Verb
 from relay_core.agent_api.announcement import Attachment
@@ -289,7 +290,7 @@ class ControlService:
         if not count and not closed:
             count = sum([await self._tunnels.release(target.port) for target in targets])
         if not count and not closed:
-            raise _nothing_to_release(targets[0].label, targets[0].holder)
+            raise _nothing_to_release(targets[0])
         if count:
             await self._until_free([target.port for target in targets])
         return Released(count, closed)
@@ -318,11 +319,11 @@ class ControlService:
         return [target.attachment for target in targets if target.attachment is not None]
 
 
-def _nothing_to_release(label: str, holder: str | None) -> NothingToRelease:
-    if holder is not None:
+def _nothing_to_release(target: Target) -> NothingToRelease:
+    if target.holder is not None:
         return NothingToRelease(
-            f"{label} is held by {holder}, not through this relay-client", hint="ask that user to disconnect"
+            f"{target.label} is held by {target.who}, not through this relay-client", hint="ask that user to disconnect"
         )
     return NothingToRelease(
-        f"no debugger is attached to {label}", hint="run 'relay-client status' to list the ranks that are held"
+        f"no debugger is attached to {target.label}", hint="run 'relay-client status' to list the ranks that are held"
     )

@@ -6,6 +6,7 @@ from relay_client.control.state import Port, Status
 from relay_client.ports.connection_state import Connection
 from relay_client.ranks.record import Node, Target
 from relay_client.ranks.view import Kind
+from relay_client.ui.target_table import run_lines
 from relay_client.ui.text import clock, duration, format_ports, in_plural
 
 
@@ -19,7 +20,7 @@ def status_text(status: Status) -> str:
         lines.append(f"  {_node(node, status.time)}")
         lines += [f"    {_target(target, status.time)}" for target in node.targets]
         lines += [f"    {text}" for text in _endings(node)]
-    lines += dict.fromkeys(f"  run {node.run}: {node.run_url}" for node in status.nodes if node.run_url)
+    lines += [f"  {line}" for line in run_lines(status.nodes)]
     if not status.nodes:
         lines.append("  no agent is connected")
     return "\n".join(lines)
@@ -78,7 +79,7 @@ def _target(target: Target, now: float) -> str:
         words.append(f"{target.text}{reason}{since}")
     if target.holder is not None and not target.attached_here:
         held = f" for {duration(now - target.held_since)}" if target.held_since is not None else ""
-        words.append(f"held by {target.holder}{held}")
+        words.append(f"held by {target.who}{held}")
     if target.attached_here:
         words.append("attached here")
     return ", ".join(words)

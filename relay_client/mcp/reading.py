@@ -12,7 +12,9 @@ from relay_client.compare.groups import undefined_name
 from relay_client.compare.paths import parse_path
 from relay_client.hang.examine import examine_once
 from relay_client.hang.reports import RankReport
-from relay_client.ranks.view import rank_view
+from relay_client.ranks.record import Target
+from relay_client.ranks.record import encode as encode_record
+from relay_client.ranks.view import Kind, rank_view
 from relay_client.stacks import collect_stacks, collective_of, read_replies
 from relay_client.ui.text import format_ranks, parse_chosen_ranks
 from relay_client.verbs.hang import Hang
@@ -103,23 +105,14 @@ class Reading:
 
     async def ranks(self) -> Items:
         """Return all processes that can be debugged, and those ranks of their jobs that have no process."""
-        claims = self._tunnels.reachable_targets()
         absent = [
-            {"rank": one.rank, "port": one.port, "state": "ended" if one.has_ended else "", "detail": one.reason}
+            Target(one.port, one.rank, kind=(Kind.ENDED if one.has_ended else Kind.UNKNOWN).value, text=one.reason)
             for one in absent_ranks(self._tunnels.roster)
         ]
-        return absent + [
-            {
-                "rank": claim.target.rank,
-                "port": claim.target.port,
-                "host": claim.agent.host,
-                "pid": claim.target.pid,
-                "script": claim.target.script,
-                "state": (view := rank_view(claim.target)).kind.value,
-                "detail": view.text,
-                "debugged_by": claim.target.attachment.user if claim.target.attachment else "",
-            }
-            for claim in claims
+        return [encode_record(target) for target in absent] + [
+            {"host": node.host, "link": node.link, **encode_record(target)}
+            for node in self._tunnels.nodes()
+            for target in node.targets
         ]
 
     async def stacks(self, ranks: str, *, all_threads: bool) -> Items:
@@ -215,7 +208,7 @@ def _place(report: RankReport) -> dict[str, Any]:
         "stopped": report.is_stopped,
         "place": escape_controls(report.place),
         "reason": rank_view(target).text if target is not None and waits else "",
-        "debugged_by": target.attachment.user if target is not None and target.attachment else "",
+        "holder": target.attachment.user if target is not None and target.attachment else None,
         "error": report.silence,
     }
 

@@ -26,7 +26,7 @@ class Target:
     pid: int | None = None
     script: str | None = None
     kind: str = "unknown"
-    """What it is doing: `crashed`, `stopped`, `waiting`, `running` or `unknown`."""
+    """What it is doing: a `Kind`."""
     text: str = ""
     """The same as text: `crashed: ValueError: no`, `stopped at train.py:41`, `waiting for a debugger`, `running`."""
     place: str = ""
@@ -38,7 +38,7 @@ class Target:
     """Unix time when what it is doing began."""
     until: float | None = None
     holder: str | None = None
-    """`user@host` of the attached debugger; ` (not connected)` follows while its client has no connection."""
+    """`user@host` of the attached debugger."""
     held_since: float | None = None
     is_away: bool = False
     """True while the holder's client has no connection; the process may be stopped until `release`."""
@@ -57,6 +57,11 @@ class Target:
     def label(self) -> str:
         """Display name: `rank 3`, or `port 5678`."""
         return f"port {self.port}" if self.rank is None else f"rank {self.rank}"
+
+    @property
+    def who(self) -> str:
+        """The holder as shown to users: `bob@laptop`, or `bob@laptop (not connected)`."""
+        return f"{self.holder}{' (not connected)' if self.is_away else ''}"
 
     @property
     def clause(self) -> str:
@@ -124,16 +129,17 @@ class Local:
 NOTHING_LOCAL = Local()
 
 
-def target_record(found: TargetInfo, local: Local = NOTHING_LOCAL, *, port_owner: str = "") -> Target:
+def target_record(found: TargetInfo, local: Local = NOTHING_LOCAL, *, waits: str = "", port_owner: str = "") -> Target:
     """Return the record of a target.
 
     Args:
         found: Its announcement.
         local: What this program knows about the target with this port.
+        waits: The collective operation in which it waits, and for whom; "" if it does not wait.
         port_owner: Display name of the process to which the port leads instead; "" if it leads to the target.
     """
     local = NOTHING_LOCAL if port_owner else local
-    view = rank_view(found, local.stop, port_owner=port_owner)
+    view = rank_view(found, local.stop, waits=waits, port_owner=port_owner)
     return Target(
         port=found.port,
         rank=found.rank,
@@ -147,18 +153,18 @@ def target_record(found: TargetInfo, local: Local = NOTHING_LOCAL, *, port_owner
         detail=found.detail or None,
         since=view.since,
         until=found.until,
-        holder=found.attachment.who if found.attachment else None,
+        holder=found.attachment.user if found.attachment else None,
         held_since=found.attachment.since if found.attachment else None,
         is_away=found.attachment is not None and found.attachment.is_away,
         is_consequence=is_consequence(found.detail),
-        waits=found.waits,
+        waits=waits,
         local_ports=local.ports,
         attached_here=local.is_attached,
         stop=local.stop,
     )
 
 
-def node_record(agent: AgentInfo, targets: Iterable[Target]) -> Node:
+def node_record(agent: AgentInfo, targets: Iterable[Target] = ()) -> Node:
     """Return the record of an agent without a tunnel."""
     return Node(
         agent=agent.id,

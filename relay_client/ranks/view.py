@@ -70,6 +70,7 @@ class Kind(enum.Enum):
     RUNNING = "running"
     UNREACHABLE = "unreachable"
     """Its port leads to another target, because two jobs use the same port."""
+    ENDED = "ended"
     UNKNOWN = "unknown"
     """Its agent does not announce it, as for a port of `relay-agent serve`."""
 
@@ -116,12 +117,13 @@ class RankView:
         return self.text if self.kind is Kind.CRASHED else f"is {self.text or 'registered'}"
 
 
-def rank_view(target: TargetInfo, stop: StopReport | None = None, *, port_owner: str = "") -> RankView:
+def rank_view(target: TargetInfo, stop: StopReport | None = None, *, waits: str = "", port_owner: str = "") -> RankView:
     """Return what a target is doing.
 
     Args:
         target: Its announcement.
         stop: Where an editor of this user has stopped it, which may be newer than the announcement.
+        waits: The collective operation in which it waits, and for whom; "" if it does not wait.
         port_owner: Display name of the process to which the target's port leads instead; "" if it leads to the target.
     """
     if port_owner:
@@ -142,5 +144,5 @@ def rank_view(target: TargetInfo, stop: StopReport | None = None, *, port_owner:
         detail = f" ({target.detail})" if target.detail else ""
         return RankView(Kind.WAITING, f"waiting for a debugger{detail}", "", since)
     if attached is not None or target.state is State.RUNNING:
-        return RankView(Kind.RUNNING, target.waits or "running", "", None if target.waits else since)
+        return RankView(Kind.RUNNING, waits or "running", "", None if waits else since)
     return RankView(Kind.UNKNOWN, "", "", since)

@@ -1,17 +1,15 @@
-"""The table of all targets: as rows, as plain text, for a terminal, and as JSON."""
+"""The table of all targets: as rows, as plain text, and for a terminal."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.ranks.view import Kind, RankView, rank_view
+from relay_client.ranks.record import Node, Target
+from relay_client.ranks.view import Kind
 from relay_client.ui.text import duration
-from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage
 from relay_core.value_parsers import format_ranges
 
@@ -144,25 +142,20 @@ class Row:
     is_attached: bool = False
 
 
-def rows(
-    agents: Sequence[AgentInfo], now: float, port_owners: Mapping[tuple[str, int], str] = MappingProxyType({})
-) -> list[Row]:
+def rows(nodes: Iterable[Node], now: float) -> list[Row]:
     """Return one row for each target, and one for each agent without targets.
 
     Args:
-        agents: The agents in the order of the table.
+        nodes: The agents in the order of the table.
         now: The current Unix time.
-        port_owners: The display name of the process to which a target's port leads instead, by agent and port.
     """
     found: list[Row] = []
-    for agent in agents:
-        for target in sorted(agent.targets, key=lambda target: target.port):
-            view = rank_view(target, port_owner=port_owners.get((agent.id, target.port), ""))
-            found.append(_row(agent, target, view, now))
-        if not agent.targets:
-            forwards = ", ".join(map(str, agent.forwards))
+    for node in nodes:
+        found += [_row(node, target, now) for target in sorted(node.targets, key=lambda target: target.port)]
+        if not node.targets:
+            forwards = ", ".join(map(str, node.forwards))
             state = f"forwards {forwards}" if forwards else "no targets"
-            found.append(Row((_node(agent), "", "", "", "", state, "", *usage_cells(agent.usage), "")))
+            found.append(Row((_node(node), "", "", "", "", state, "", *usage_cells(node.usage), "")))
     return found
 
 
@@ -193,27 +186,26 @@ def _urgency(row: Row) -> int:
     return 2 if row.is_attached else 3
 
 
-def _row(agent: AgentInfo, target: TargetInfo, view: RankView, now: float) -> Row:
-    attached = target.attachment
-    held = f"{attached.who}{_ago(attached.since, now, ', ')}" if attached else ""
+def _row(node: Node, target: Target, now: float) -> Row:
+    held = f"{target.who}{_ago(target.held_since, now, ', ')}" if target.holder else ""
     numbers = (target.rank, target.port, target.pid)
     rank, port, pid = ("" if number is None else str(number) for number in numbers)
-    used = usage_cells(agent.usage, target.port)
-    cells = (_node(agent), rank, port, pid, target.script, view.text, _ago(view.since, now), *used, held)
-    return Row(cells, view.kind, attached is not None)
+    since, used = _ago(target.since, now), usage_cells(node.usage, target.port)
+    cells = (_node(node), rank, port, pid, target.script or "", target.text, since, *used, held)
+    return Row(cells, Kind(target.kind), target.holder is not None)
 
 
-def _node(agent: AgentInfo) -> str:
-    return agent.host if agent.node_rank is None else f"{agent.node_rank} {agent.host}"
+def _node(node: Node) -> str:
+    return node.host if node.node_rank is None else f"{node.node_rank} {node.host}"
 
 
 def _ago(since: float | None, now: float, before: str = "") -> str:
     return "" if since is None else f"{before}{duration(now - since)}"
 
 
-def run_lines(agents: Iterable[AgentInfo]) -> list[str]:
+def run_lines(nodes: Iterable[Node]) -> list[str]:
     """Return the name and address of each run whose address is known, once for all of its nodes."""
-    return list(dict.fromkeys(f"run {agent.run}: {agent.run_url}" for agent in agents if agent.run_url))
+    return list(dict.fromkeys(f"run {node.run}: {node.run_url}" for node in nodes if node.run_url))
 
 
 def plain_table(lines: Sequence[Row]) -> str:
@@ -266,49 +258,3 @@ def terminal_table(lines: Sequence[Row], width: int, *, color: bool) -> str:
     with console.capture() as captured:
         console.print(rich_table(lines, width))
     return captured.get().rstrip("\n")
-
-
-def as_json(agents: Sequence[AgentInfo]) -> dict[str, object]:
-    """Return all fields of all targets and forwards; unknown fields are null.
-
-    `state` is the state of the process and `holder` the user of its attachment; they are independent.
-    """
-    return {
-        "time": time.time(),
-        "targets": [
-            {
-                "agent": agent.id,
-                "host": agent.host,
-                "node_rank": agent.node_rank,
-                "run": agent.run or None,
-                "run_url": agent.run_url or None,
-                "rank": target.rank,
-                "world": target.world,
-                "port": target.port,
-                "pid": target.pid,
-                "script": target.script or None,
-                "state": target.state.value or None,
-                "detail": target.detail or None,
-                "waits": target.waits or None,
-                "since": target.since,
-                "until": target.until,
-                "holder": target.attachment.user if target.attachment else None,
-                "held_since": target.attachment.since if target.attachment else None,
-                "stopped": target.attachment.is_stopped if target.attachment else None,
-                "stopped_at": (target.attachment.stopped_at or None) if target.attachment else None,
-                "stopped_since": target.attachment.stopped_since if target.attachment else None,
-                "resumed_since": target.attachment.resumed_since if target.attachment else None,
-                "cpu": used.cpu if used else None,
-                "memory": used.memory if used else None,
-                "gpus": [asdict(share) for share in used.gpus] if used else [],
-            }
-            for agent in agents
-            for target in agent.targets
-            for used in [agent.usage.of(target.port) if agent.usage else None]
-        ],
-        "forwards": [
-            {"agent": agent.id, "host": agent.host, "node_rank": agent.node_rank, "port": port}
-            for agent in agents
-            for port in agent.forwards
-        ],
-    }

@@ -22,7 +22,8 @@ class Targets(Verb):
     command = Command(
         "list the processes that can be debugged",
         "Lists each process that can be debugged, with its node, rank, logical port, process id, script "
-        "and state. If the job was started with --debug-monitor, also lists CPU, memory and GPU usage.",
+        "and state. If the job was started with --debug-monitor, also lists CPU, memory and GPU usage. With --json, "
+        "prints the nodes that docs/reference/control-socket.md describes.",
         {},
     )
     width: int = 0
@@ -36,22 +37,21 @@ class Targets(Verb):
 
     async def perform(self, tunnels: Tunnels) -> Answer:
         """List what all agents have announced."""
-        from relay_client.agents.roster import by_node
         from relay_client.hang.waits import Waits
-        from relay_client.ui.target_table import as_json, plain_table, run_lines, terminal_table
+        from relay_client.ranks.record import encode
+        from relay_client.ui.target_table import plain_table, rows, run_lines, terminal_table
 
         if tunnels.roster.waits is None:  # no running relay-client looks at intervals
             await Waits(tunnels).look(is_only=True)
-        agents, lines = by_node(tunnels.roster), table_rows(tunnels)
+        nodes, now = tunnels.nodes(), time.time()
+        lines = rows(nodes, now)
         table = terminal_table(lines, self.width, color=self.color) if self.width else plain_table(lines)
-        runs = run_lines(agents)
-        return Answer("\n".join([table, *(["", *runs] if runs else [])]), as_json(agents))
+        runs = run_lines(nodes)
+        return Answer("\n".join([table, *(["", *runs] if runs else [])]), {"time": now, "nodes": encode(nodes)})
 
 
 def table_rows(tunnels: Tunnels) -> list[Row]:
     """Return the rows of the table of all targets."""
-    from relay_client.agents.roster import by_node
     from relay_client.ui.target_table import rows
 
-    now = time.time()
-    return rows(by_node(tunnels.roster), now, tunnels.roster.port_owners(now))
+    return rows(tunnels.nodes(), time.time())

@@ -174,9 +174,6 @@ class TargetInfo:
     peer_timeout: float | None = None
     """Seconds for which other ranks wait for it in a collective operation; None if they wait as long as a debugger is
     attached, or if it is unknown."""
-    waits: Annotated[str, Wire(is_local=True)] = ""
-    """The collective operation in which it waits, and for whom, as this client has found out: `in all_reduce, waiting
-    for rank 2`."""
     pushes: int = 0
     """Number of times that code of the process has been replaced; when this number changes, a client compares its files
     again."""

@@ -68,9 +68,11 @@ async def test_targets_as_json(relay: LocalRelay, env: dict[str, str]) -> None:
     async with node_of(relay, port, fields={"run": "r1"}, rank=3, state="crashed", detail="ValueError: no"):
         for arguments in (["--hc", "myhc", "targets", "--json"], ["targets", "--json", "--hc", "myhc"]):
             finished = await run("relay_client", *arguments, env=env)
-            (target,) = json.loads(finished.stdout)["targets"]
-            assert (3, port, "r1", "crashed", "ValueError: no") == tuple(
-                target[field] for field in ("rank", "port", "run", "state", "detail")
+            (node,) = json.loads(finished.stdout)["nodes"]
+            (target,) = node["targets"]
+            assert ("r1", 3, port, "crashed", "ValueError: no") == (
+                node["run"],
+                *(target[field] for field in ("rank", "port", "state", "detail")),
             )
 
 

@@ -45,7 +45,7 @@ async def stopped_rank(relay: LocalRelay, directory: Path) -> AsyncIterator[Prog
 
 async def holder(env: dict[str, str]) -> str | None:
     found = await run("relay_client", "--hc", HC, "targets", "--json", env=env)
-    held: str | None = json.loads(found.stdout)["targets"][0]["holder"]
+    held: str | None = json.loads(found.stdout)["nodes"][0]["targets"][0].get("holder")
     return held
 
 

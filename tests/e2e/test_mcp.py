@@ -283,11 +283,11 @@ async def test_rank_that_an_editor_holds(relay: LocalRelay, tmp_path: Path):
         thread = {"threadId": (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
         (stopped,) = await call(client, "wait_for_stop", ranks="2", seconds=60)
         assert (True, f"train.py:{LINE} in work") == (stopped["stopped"], stopped["place"])
-        assert stopped["debugged_by"]
+        assert stopped["holder"]
         (value,) = await call(client, "evaluate", expression="scale", ranks="2")
         assert ("0.5", f"work train.py:{LINE}") == (value["text"], value["place"])
         refused = await refusal(client, "set_breakpoints", file=script, lines=[LINE], ranks="2-3")
-        assert f"rank 2 is being debugged by {stopped['debugged_by']} (since " in refused
+        assert f"rank 2 is being debugged by {stopped['holder']} (since " in refused
         assert "rank 2 is being debugged by" in await refusal(client, "continue_execution", ranks="2")
         await editor.request("next", thread, within=DEADLINE)
         after = await editor.wait_for_event("stopped", within=DEADLINE)

@@ -72,9 +72,8 @@ async def test_crash_is_held_and_inspected(relay: LocalRelay, tmp_path: Path) ->
         assert "error: no process has rank 9. hint: use a registered rank: 3" in missing.stderr
         (tmp_path / "crash").touch()
         await job.line("crashed: ValueError: odd; held for up to 60 s; a debugger can attach on port")
-        (target,) = json.loads((await run("relay_client", "--hc", HC, "targets", "--json", env=client)).stdout)[
-            "targets"
-        ]
+        listed = json.loads((await run("relay_client", "--hc", HC, "targets", "--json", env=client)).stdout)
+        (target,) = listed["nodes"][0]["targets"]
         assert (target["rank"], target["port"], target["state"]) == (3, port + 3, "crashed")
         assert target["detail"] == "ValueError: odd"
         assert 0 < target["until"] - time.time() <= 60

@@ -63,8 +63,9 @@ async def job(relay: LocalRelay, directory: Path) -> AsyncIterator[int]:
 
 
 def outcome(finished: Finished) -> tuple[int, str, list[str]]:
-    """Return what a user sees of a command, without its warnings, and without what the time changes in a table."""
-    shown = re.sub(r'"time": [\d.]+|\b\d+ (?:s|min|h)\b| +', " ", finished.stdout)
+    """Return what a user sees of a command, without its warnings, and without what the time and the tunnel change."""
+    shown = re.sub(r'\s*"(?:time|link|link_since|round_trip)": [^\n]*', "", finished.stdout)
+    shown = re.sub(r"\b\d+ (?:s|min|h)\b| +", " ", shown)
     return finished.status, shown, [line for line in finished.stderr.splitlines() if "hint: " in line]
 
 

@@ -60,7 +60,7 @@ class Crashing:
     async def target(self) -> dict[str, object]:
         """Return what `relay-client targets --json` prints of it."""
         finished = await run("relay_client", "--hc", HC, "targets", "--json", env=self.environment)
-        (target,) = json.loads(finished.stdout)["targets"]
+        ((target,),) = (node["targets"] for node in json.loads(finished.stdout)["nodes"])
         return target
 
     async def until(self, state: State) -> TargetInfo:

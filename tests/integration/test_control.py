@@ -40,6 +40,7 @@ from relay_client.verbs.hang import Hang
 from relay_client.verbs.push import Push
 from relay_client.verbs.stacks import Stacks
 from relay_client.verbs.targets import Targets
+from relay_client.verbs.verb import Answer
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
 from tests.support.deadline import DEADLINE
 from tests.support.fleet import DAP_START, KEY, node_of, tunnels, who_serves
@@ -314,13 +315,17 @@ async def test_stacks_in_the_first_moment(relay: LocalRelay, tmp_path: Path) -> 
         assert ["node-1", "node-2"] == sorted(host for group in found.data["groups"] for host in group["hosts"])
 
 
+def scripts(answer: Answer) -> list[str]:
+    return [target["script"] for node in answer.data["nodes"] for target in node["targets"]]
+
+
 async def test_targets_of_a_new_job(relay: LocalRelay, tmp_path: Path) -> None:
     """A job that has just been started is listed: `targets` searches, although the relay-client knows other agents."""
     async with running(relay, tmp_path / "own") as here, node_of(relay, free_port(), rank=3, script="first.py"):
-        assert ["first.py"] == [each["script"] for each in (await request(here.client, Targets())).data["targets"]]
+        assert ["first.py"] == scripts(await request(here.client, Targets()))
         async with node_of(relay, free_port(), rank=0, script="second.py"):
             found = await request(here.client, Targets())
-    assert ["first.py", "second.py"] == sorted(each["script"] for each in found.data["targets"])
+    assert ["first.py", "second.py"] == sorted(scripts(found))
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -161,4 +161,4 @@ async def test_coding_agent_at_half_a_job(relay: LocalRelay) -> None:
         async with Control(client) as control:
             with pytest.raises(NoListener, match="no process has ranks 0-1"):
                 await control.set_breakpoints("/job/train.py", [90], "", "all")
-    assert [(0, "not found"), (1, "not found"), (2, ""), (3, "")] == [(one["rank"], one["detail"]) for one in ranks]
+    assert [(0, "not found"), (1, "not found"), (2, ""), (3, "")] == [(one["rank"], one["text"]) for one in ranks]

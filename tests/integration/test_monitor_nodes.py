@@ -35,12 +35,13 @@ async def targets(relay: LocalRelay, directory: Path, *options: str) -> Finished
 
 
 async def sampled(relay: LocalRelay, directory: Path) -> list[dict[str, Any]]:
-    """Return the two targets as JSON once the first one computes, and the second one has allocated its memory."""
+    """Return the two nodes as JSON once the first one computes, and the second one has allocated its memory."""
     while True:
-        found = json.loads((await targets(relay, directory, "--json")).stdout)["targets"]
-        cpu, memory = ([each[name] or 0.0 for each in found] for name in ("cpu", "memory"))
+        nodes = json.loads((await targets(relay, directory, "--json")).stdout)["nodes"]
+        found = [each for node in nodes for each in node.get("usage", {"processes": ()})["processes"]]
+        cpu, memory = ([each[name] for each in found] for name in ("cpu", "memory"))
         if len(found) == 2 and memory[1] > LARGE and cpu[0] > 5 * cpu[1]:
-            return list(found)
+            return list(nodes)
 
 
 async def shown(relay: LocalRelay, directory: Path) -> list[list[str]]:
@@ -63,11 +64,12 @@ async def test_two_nodes(relay: LocalRelay, tmp_path: Path) -> None:
         running_job(relay, holds, *options, cwd=holds.parent, **second),
     ):
         await until_registered(relay, tmp_path, 2)
-        busy, large = await sampled(relay, tmp_path)
-        assert [(0, 0), (1, 1)] == [(each["node_rank"], each["rank"]) for each in (busy, large)]
-        assert busy["agent"] != large["agent"]
-        assert busy["memory"] < LARGE
-        assert large["memory"] == pytest.approx(psutil.Process(large["pid"]).memory_info().rss, rel=0.1)
+        nodes = await sampled(relay, tmp_path)
+        assert [(0, 0), (1, 1)] == [(node["node_rank"], node["targets"][0]["rank"]) for node in nodes]
+        assert nodes[0]["agent"] != nodes[1]["agent"]
+        busy, large = (node["usage"]["processes"][0]["memory"] for node in nodes)
+        assert busy < LARGE
+        assert large == pytest.approx(psutil.Process(nodes[1]["targets"][0]["pid"]).memory_info().rss, rel=0.1)
         memory = [cells[1] for cells in await shown(relay, tmp_path)]
         assert memory[0] not in ABOVE_LARGE
         assert memory[1] in ABOVE_LARGE

@@ -60,12 +60,12 @@ async def test_crashed_rank_with_a_debugger(
         (target,) = (found for node in status.nodes for found in node.targets if found.rank == 1)
         assert ("crashed", TEXT, "train.py:10", True) == (target.kind, target.text, target.place, target.attached_here)
         roster, now = page.tunnels.roster, time.time()
-        (table,) = (line for line in plain_table(rows(list(roster), now)).splitlines() if " 4001 " in line)
+        (table,) = (line for line in plain_table(rows(page.tunnels.nodes(), now)).splitlines() if " 4001 " in line)
         (line,) = (line for line in status_text(status).splitlines() if "rank 1," in line)
         (announced,) = (found for agent in roster for found in agent.targets if found.rank == 1)
         (item,) = (item for item in await Reading(page.tunnels, allow_code=False).ranks() if item["rank"] == 1)
         (event,) = (event for event in events if event.event == "state" and event.state == "crashed")
-        assert ["crashed", TEXT] == [item["state"], item["detail"]]
+        assert ["crashed", TEXT] == [item["kind"], item["text"]]
         views = {
             "table": table,
             "status": line,

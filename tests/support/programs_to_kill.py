@@ -89,8 +89,8 @@ class Fleet:
         """Return what `relay-client targets` finds."""
         child = await self._run("relay_client", "targets", "--json", *self._access("client"))
         assert 0 == await child.wait(within=DEADLINE), child.output()
-        found: list[dict[str, object]] = json.loads("\n".join(child.lines()))["targets"]
-        return found
+        nodes = json.loads("\n".join(child.lines()))["nodes"]
+        return [target for node in nodes for target in node["targets"]]
 
     def _access(self, role: str) -> list[str]:
         ready = json.loads((self.directory / "ready.json").read_text())

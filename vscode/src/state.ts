@@ -36,15 +36,19 @@ export function nodeLabel(node: Node): string {
 
 // What a rank is doing, and who debugs it: "stopped at train.py:41 · held by alice@laptop", or "running · attached here".
 export function describe(target: Target): string {
-  const who = target.attached_here ? 'attached here' : target.holder && `held by ${target.holder}`;
+  const who = target.attached_here ? 'attached here' : target.holder && `held by ${holder(target)}`;
   return [target.text, who].filter(Boolean).join(' · ');
+}
+
+function holder(target: Target): string | undefined {
+  return target.holder && (target.is_away ? `${target.holder} (not connected)` : target.holder);
 }
 
 // The same for a narrow view, in which the end of a row is cut off: "train.py:41 · alice@laptop". An icon shows the kind.
 export function describeShortly(target: Target): string {
   const text = target.kind === 'stopped' && target.place ? target.place : target.text;
   if (isAbandoned(target)) return `not connected · ${text}`;
-  return [text, target.attached_here ? 'attached here' : target.holder].filter(Boolean).join(' · ');
+  return [text, target.attached_here ? 'attached here' : holder(target)].filter(Boolean).join(' · ');
 }
 
 // A rank that a debugger has stopped whose relay-client is gone. It stays stopped until somebody attaches to it or releases it.

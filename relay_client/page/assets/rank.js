@@ -2,7 +2,7 @@
 
 import { clock, copyButton, duration, make, show, showItems } from './elements.js';
 import { rankPlots } from './resources.js';
-import { STATES, at, describe, isClientGone, keyOf, labelOf, labelOfKey, nameOf, now, ranks, selectedRank, view } from './view.js';
+import { STATES, at, describe, holderOf, isClientGone, keyOf, labelOf, labelOfKey, nameOf, now, ranks, selectedRank, view } from './view.js';
 
 const MAX_ROWS = 100; // of stopped ranks; the map shows all
 
@@ -29,7 +29,7 @@ function rowsOf(node, target, kind) {
     ['at', kind === 'crashed' ? target.place || undefined : undefined],
     ['in', stop?.function],
     ['file', stop?.file],
-    ['debugger', target.holder],
+    ['debugger', holderOf(target)],
     ['process', [target.script, target.pid].filter((each) => each !== undefined).join(', pid ') || undefined],
     ['node', nameOf(node)],
     ['directory', node.cwd],
@@ -63,7 +63,7 @@ export function showRank() {
 function stoppedRow(node, target, kind) {
   const key = keyOf(node, target);
   const isCrashed = kind === 'crashed';
-  const who = target.holder ? `held by ${target.holder}` : isCrashed ? 'waiting for a debugger' : '';
+  const who = target.holder ? `held by ${holderOf(target)}` : isCrashed ? 'waiting for a debugger' : '';
   const about = [isCrashed ? '' : target.stop?.reason, target.since ? `since ${clock(target.since)}` : ''].filter(Boolean).join(', ');
   return make('li', {},
     make('button', { type: 'button', class: kind, 'data-key': `row ${key}`, 'data-rank': key }, labelOf(target)),
@@ -80,8 +80,8 @@ export function showStopped() {
   rows.sort((one, other) => (crashedAt(one) < crashedAt(other) ? -1 : Number(crashedAt(one) > crashedAt(other))));
   const items = rows.slice(0, MAX_ROWS).map((row) => {
     const [node, target, kind] = row;
-    const { place, text, stop, since, holder } = target;
-    return [keyOf(node, target), JSON.stringify([kind, labelOf(target), place, text, stop, since, holder]), () => stoppedRow(...row)];
+    const { place, text, stop, since } = target;
+    return [keyOf(node, target), JSON.stringify([kind, labelOf(target), place, text, stop, since, holderOf(target)]), () => stoppedRow(...row)];
   });
   const rest = rows.length ? rows.length - items.length : undefined;
   if (rest !== 0) items.push(['rest', String(rest), () => make('li', { class: 'quiet' }, rest ? `and ${rest} more` : 'No rank is stopped.')]);

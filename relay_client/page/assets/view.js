@@ -40,6 +40,9 @@ export const labelOfKey = (key) => labels.get(key) ?? `port ${key.split(' ').at(
 /** Returns whether the client that holds a rank has no connection, so that nobody can let the rank continue. */
 export const isClientGone = (target) => target.is_away;
 
+/** Returns the user who holds a rank; undefined if nobody does. */
+export const holderOf = ({ holder, is_away: isAway }) => holder && (isAway ? `${holder} (not connected)` : holder);
+
 export function kindOf(node, target) {
   if (node.link !== 'connected') return 'lost';
   if (target.kind === 'stopped' && isClientGone(target)) return 'abandoned';
@@ -50,7 +53,7 @@ export function kindOf(node, target) {
 /** Returns the state of a rank as text. */
 export function describe(node, target) {
   if (node.link !== 'connected') return `no connection to its node (${node.link})`;
-  const holder = (target.holder && ['abandoned', 'debugged', 'blocked'].includes(kindOf(node, target))) ? `, held by ${target.holder}` : '';
+  const holder = (target.holder && ['abandoned', 'debugged', 'blocked'].includes(kindOf(node, target))) ? `, held by ${holderOf(target)}` : '';
   const reason = target.kind === 'stopped' && target.stop ? ` (${target.stop.reason})` : '';
   return `${target.text || STATES.unknown[1]}${reason}${holder}`;
 }

@@ -65,7 +65,7 @@ async def _until_certain(stage: Stage, agents: int) -> float:
     assert not await client.wait(within=120), client.output()
     seconds = time.monotonic() - started
     listed = json.loads("\n".join(client.lines()))
-    found = {entry["agent"] for entry in (*listed["targets"], *listed["forwards"])}
+    found = {node["agent"] for node in listed["nodes"] if node["targets"] or node["forwards"]}
     assert agents == len(found), f"{len(found)} of {agents} agents were found"
     await stage.programs.end(client)
     return seconds

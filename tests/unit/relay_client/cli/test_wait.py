@@ -4,15 +4,21 @@ import pytest
 
 from relay_client.cli import make_parser
 from relay_client.cli.wait import missing_ranks, waiting_text
+from relay_client.ranks.record import target_record
 from relay_core.agent_api.announcement import Attachment, State, TargetInfo
 from relay_core.errors import NoListener, RelayUnreachable
 
 TARGETS = [
-    TargetInfo(5678, rank=0, state=State.RUNNING),
-    TargetInfo(5679, rank=1, state=State.WAITING),
-    TargetInfo(5680, rank=2, state=State.RUNNING, attachment=Attachment("bob@laptop")),
-    TargetInfo(5681, rank=3, state=State.CRASHED, attachment=Attachment("bob@laptop")),
-    TargetInfo(5999),
+    *map(
+        target_record,
+        (
+            TargetInfo(5678, rank=0, state=State.RUNNING),
+            TargetInfo(5679, rank=1, state=State.WAITING),
+            TargetInfo(5680, rank=2, state=State.RUNNING, attachment=Attachment("bob@laptop")),
+            TargetInfo(5681, rank=3, state=State.CRASHED, attachment=Attachment("bob@laptop")),
+            TargetInfo(5999),
+        ),
+    )
 ]
 
 

@@ -54,9 +54,9 @@ def test_attached_debugger(attachment: Attachment, view: RankView) -> None:
 def test_rank_that_waits_for_others(attachment: Attachment | None) -> None:
     """It is running, with the operation as its text and without an age; a stop, a crash and a wait precede."""
     waits = "in all_reduce, waiting for rank 2"
-    assert RankView(Kind.RUNNING, waits) == rank_view(replace(RUNNING, attachment=attachment, waits=waits))
+    assert RankView(Kind.RUNNING, waits) == rank_view(replace(RUNNING, attachment=attachment), waits=waits)
     for other in (replace(RUNNING, attachment=STOPPED), CRASHED, WAITING):
-        assert rank_view(other) == rank_view(replace(other, waits=waits))
+        assert rank_view(other) == rank_view(other, waits=waits)
 
 
 @pytest.mark.parametrize("attachment", [BOB, STOPPED, RESUMED])

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from relay_client.ranks.record import Node, Target
 from relay_client.ui.live_table import live_table
 from relay_client.ui.target_table import rows
-from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 
 
 class Terminal(io.StringIO):
@@ -27,7 +27,7 @@ async def test_text_on_stderr_is_a_line_above_the_table(
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     caplog.set_level(logging.INFO, "relay_client")
-    async with live_table(lambda: rows([AgentInfo("a", host="node-0", targets=(TargetInfo(5678, rank=0),))], 0.0)):
+    async with live_table(lambda: rows([Node("a", "node-0", targets=(Target(5678, 0),))], 0.0)):
         while "node-0" not in terminal.getvalue():
             await asyncio.sleep(0)
         print("http://127.0.0.1/#token", file=sys.stderr, flush=True)

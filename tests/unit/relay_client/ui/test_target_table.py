@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from relay_client.ranks.record import Node, node_record, target_record
 from relay_client.ranks.view import Kind
-from relay_client.ui.target_table import Row, as_json, most_important, plain_table, rich_table, rows, summary
+from relay_client.ui.target_table import Row, most_important, plain_table, rich_table, rows, summary
 from relay_core.agent_api.announcement import AgentInfo, Attachment, State, TargetInfo
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
@@ -31,6 +32,10 @@ SHARED = ProcessUsage(5680, 1.234, int(3.1 * 2**30), gpus=(GpuShare(0, 2**35),))
 MONITORED = replace(NODE, usage=NodeUsage(990.0, 7.0, 8, 2**34, 2**36, (GPU,), (SHARED,)))
 
 
+def nodes_of(*agents: AgentInfo) -> list[Node]:
+    return [node_record(agent, map(target_record, agent.targets)) for agent in agents]
+
+
 def test_one_row_for_each_target() -> None:
     """Rows are in the order of the ports, and show how long the state has lasted."""
     assert [
@@ -38,20 +43,21 @@ def test_one_row_for_each_target() -> None:
         ("1 node-1", "3", "5681", "45", "train.py", "running", "1 min", "", "", "", "", "bob@laptop, 4 min"),
         ("box", "", "5999", "", "", "", "", "", "", "", "", ""),
         ("spare", "", "", "", "", "forwards 6006", "", "", "", "", "", ""),
-    ] == [row.cells for row in rows([NODE, SERVE, EMPTY], NOW)]
+    ] == [row.cells for row in rows(nodes_of(NODE, SERVE, EMPTY), NOW)]
 
 
 def test_a_target_whose_port_leads_elsewhere() -> None:
     """Of two targets with the same port, the one to which the port does not lead is shown as unreachable."""
-    owners = {(NODE.id, 5680): "box pid 7"}
-    first, second = rows([NODE], NOW, owners)
+    owners = {5680: "box pid 7"}
+    targets = [target_record(found, port_owner=owners.get(found.port, "")) for found in NODE.targets]
+    first, second = rows([node_record(NODE, targets)], NOW)
     assert "unreachable: port 5680 leads to box pid 7" in first.cells
     assert "running" in second.cells
 
 
 def test_the_plain_table_is_aligned() -> None:
     """Each column begins where its heading does."""
-    heading, first, *_ = plain_table(rows([NODE, SERVE], NOW)).splitlines()
+    heading, first, *_ = plain_table(rows(nodes_of(NODE, SERVE), NOW)).splitlines()
     assert heading.index("port") == first.index("5680")
     assert heading.index("state") == first.index("crashed")
 
@@ -60,7 +66,7 @@ def drawn(agents: list[AgentInfo], width: int) -> list[str]:
     """Return the lines of the table on a terminal of this width."""
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(rich_table(rows(agents, NOW), width))
+        console.print(rich_table(rows(nodes_of(*agents), NOW), width))
     return captured.get().splitlines()
 
 
@@ -89,7 +95,7 @@ def test_the_columns_of_the_monitor_are_omitted_first(width: int, columns: str) 
 
 def test_the_numbers_of_the_monitor() -> None:
     """The numbers of a rank are in its row, that of the node's GPUs in all of its rows; others remain empty."""
-    heading, first, second, other = plain_table(rows([MONITORED, SERVE], NOW)).splitlines()
+    heading, first, second, other = plain_table(rows(nodes_of(MONITORED, SERVE), NOW)).splitlines()
     start, end = heading.index("cpu"), heading.index("held by")
     assert " 1.2  3.1G  0  32G   87%  31G" == first[start:end].rstrip()
     assert "                     87%  31G" == second[start:end].rstrip()
@@ -100,14 +106,14 @@ def test_no_columns_without_a_monitor() -> None:
     """If no agent has a monitor, the widest terminal and a pipe have the other columns only."""
     without = ["node", "rank", "port", "pid", "script", "state", "since", "held", "by"]
     assert without == drawn([NODE, SERVE], 200)[0].split()
-    assert without == plain_table(rows([NODE, SERVE], NOW)).splitlines()[0].split()
+    assert without == plain_table(rows(nodes_of(NODE, SERVE), NOW)).splitlines()[0].split()
 
 
 def test_columns_that_a_narrow_terminal_keeps() -> None:
     """The node, the rank and its state are shown when the process and its script do not fit."""
     console = Console(width=60)
     with console.capture() as captured:
-        console.print(rich_table(rows([NODE, SERVE], NOW), 60))
+        console.print(rich_table(rows(nodes_of(NODE, SERVE), NOW), 60))
     assert ["node", "rank", "state", "held", "by"] == captured.get().splitlines()[0].split()
 
 
@@ -128,7 +134,7 @@ def test_a_long_text_does_not_displace_its_rank(width: int, columns: list[str]) 
     agent = AgentInfo("1a", host="node-1", targets=(crashed, *NODE.targets[:1]))
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(rich_table(rows([agent], NOW), width))
+        console.print(rich_table(rows(nodes_of(agent), NOW), width))
     heading, first, _second = captured.get().splitlines()
     assert columns == heading.split()
     assert ["node-1", "2"] == first.split()[:2]
@@ -145,49 +151,3 @@ def test_the_most_important_rows() -> None:
     assert "... and 5 more: 5 running" == summary(hidden)
     assert "... and 3 more: 1 waiting" == summary([waiting, Row((), Kind.UNKNOWN), Row(())])
     assert (lines, []) == most_important(lines, 9)
-
-
-def test_json_has_the_numbers_of_a_rank() -> None:
-    """Processors and bytes of a rank are numbers, and null if its agent has not sampled it."""
-    found = as_json([MONITORED])["targets"]
-    gpu = {"number": 0, "memory": 2**35, "is_reserved": False}
-    assert [(5681, None, None, []), (5680, 1.234, int(3.1 * 2**30), [gpu])] == [
-        (target["port"], target["cpu"], target["memory"], target["gpus"]) for target in found
-    ]
-
-
-def test_json_has_everything() -> None:
-    """In JSON, numbers are numbers, and unknown fields are null."""
-    found = as_json([NODE, SERVE])
-    assert {
-        "agent": "9f8e7d6c",
-        "host": "box",
-        "node_rank": None,
-        "run": None,
-        "run_url": None,
-        "rank": None,
-        "world": None,
-        "port": 5999,
-        "pid": None,
-        "script": None,
-        "state": None,
-        "detail": None,
-        "waits": None,
-        "since": None,
-        "until": None,
-        "holder": None,
-        "held_since": None,
-        "stopped": None,
-        "stopped_at": None,
-        "stopped_since": None,
-        "resumed_since": None,
-        "cpu": None,
-        "memory": None,
-        "gpus": [],
-    } == found["targets"][2]
-    assert [(3, 5681, "running", "bob@laptop", 750.0)] == [
-        (target["rank"], target["port"], target["state"], target["holder"], target["held_since"])
-        for target in found["targets"]
-        if target["holder"]
-    ]
-    assert [{"agent": NODE.id, "host": "node-1", "node_rank": 1, "port": 6006}] == found["forwards"]
