@@ -23,8 +23,9 @@ from relay_agent.settings.table import SETTINGS
 from relay_client.cli import make_parser as client_parser
 from relay_client.cli.common import PROGRAM
 from relay_client.cli.forward import forwarding_options
-from relay_client.control.messages import Attached, Event
+from relay_client.control.messages import Attached
 from relay_client.control.state import Status
+from relay_client.ranks.changes import Event
 from relay_core.access_settings import ACCESS_OPTIONS
 from relay_core.program.options import CREDENTIALS, access_options
 from relay_core.records import fields_of

@@ -11,9 +11,11 @@ from itertools import islice
 from typing import NoReturn
 
 from relay_client.agents.roster import Conflict, Roster
-from relay_client.ranks.view import Kind, how_ended, is_consequence, rank_view
+from relay_client.ranks.changes import Event, node_changes
+from relay_client.ranks.record import node_record, target_record
+from relay_client.ranks.view import Kind, is_consequence, rank_view
 from relay_client.ui.text import MINUTE, duration, format_ports, format_ranks
-from relay_core.agent_api.announcement import AgentId, AgentInfo, Attachment, Ending, State, TargetInfo, shared_labels
+from relay_core.agent_api.announcement import AgentId, AgentInfo, State, TargetInfo, shared_labels
 from relay_core.net.session.client import LinkState, LinkStatus
 from relay_core.value_parsers import format_ranges
 
@@ -58,8 +60,7 @@ def agent_events(
         before: The last announcement, or None.
         after: The new announcement.
         now: Unix time.
-        former: Targets from earlier announcements. A target that has ended is shown with its port if one of these
-            targets has the same name.
+        former: Targets from earlier announcements; see `node_changes`.
         leads_to: Whether F5 can attach to a target.
     """
     if before is None:
@@ -70,74 +71,48 @@ def agent_events(
         return
     old = {target.port: target for target in before.targets}
     new = {target.port: target for target in after.targets}
-    shared = shared_labels((*before.targets, *former))
-    for port in sorted(old.keys() - new.keys()):  # `before` still has all targets of that name
-        ending = after.ending(port, old[port].pid)
-        if ending is None or not ending.is_final:
-            yield AgentEvent(f"{name_with_node(old[port], before, shared)} became unavailable{_pid(old[port])}")
-    yield from _endings(before, after, shared)
-    added = [new[port] for port in sorted(new.keys() - old.keys())]
-    if added:
-        yield AgentEvent(f"{after.host} also serves {_ports(added)}{_details(added, now)}")
+    old_node, new_node = (node_record(info, map(target_record, info.targets)) for info in (before, after))
+    crashed: list[TargetInfo] = []
+    for event in node_changes(old_node, new_node, now, former):
+        known, target = old.get(event.port or 0), new.get(event.port or 0)
+        if target is not None and event.state == State.CRASHED.value:
+            crashed.append(target)
+        elif text := _logged_text(event, known, target, now, leads_to):
+            yield AgentEvent(text)
     for port in sorted(old.keys() & new.keys()):
-        yield from _changes(old[port], new[port], after, now, leads_to)
-    changed = [new[port] for port in sorted(new.keys() & old.keys()) if _has_new_state(old[port], new[port])]
-    yield from _crashes([*changed, *added], after, now, leads_to)
+        yield from _peer_timeout(old[port], new[port], after)
+    if added := [new[port] for port in sorted(new.keys() - old.keys())]:
+        yield AgentEvent(f"{after.host} also serves {_ports(added)}{_details(added, now)}")
+    yield from _crashes(crashed, after, now, leads_to)
     if after.forwards != before.forwards:
         forwards = f"now forwards {format_ports(after.forwards)}" if after.forwards else "no longer forwards any port"
         yield AgentEvent(f"{after.host} {forwards}")
 
 
-def _endings(before: AgentInfo, after: AgentInfo, shared: Collection[str]) -> Iterator[AgentEvent]:
-    """Yield an event for each process that has ended; the end may be announced after the process is unavailable."""
-    known = {(ending.port, ending.pid) for ending in before.endings or () if ending.is_final}
-    for ending in after.endings or ():
-        if ending.is_final and (ending.port, ending.pid) not in known:
-            target, name = before.target(ending.port), f"port {ending.port} on {after.host}"
-            if target is not None and target.pid == ending.pid:
-                name = name_with_node(target, before, shared)
-            yield AgentEvent(f"{name}{_pid(ending)} {how_ended(ending)}")
+def _logged_text(event: Event, old: TargetInfo | None, new: TargetInfo | None, now: float, leads_to: LeadsTo) -> str:
+    """Return the log line about an event; "" if another line states it, or if users need not know it."""
+    if event.event == "ended" or old is None or new is None:
+        return event.text if event.event == "ended" else ""
+    if event.event == "free" and old.attachment is not None and old.attachment.since is not None:
+        return f"{event.text} after {duration(now - old.attachment.since)}"
+    if event.state == State.WAITING.value:
+        return f"{event.text}: {_how_to_attach(new, now, leads_to)}"
+    is_known = event.state == State.RUNNING.value and old.state not in {State.WAITING, State.CRASHED}
+    return "" if is_known else event.text
 
 
-def _changes(old: TargetInfo, new: TargetInfo, agent: AgentInfo, now: float, leads_to: LeadsTo) -> Iterator[AgentEvent]:
-    where = name_with_node(new, agent)
-    if old.pid != new.pid:
-        yield AgentEvent(f"{where} was restarted: pid {old.pid} -> {new.pid}")
-    yield from _attachment_changes(old.attachment, new.attachment, where, now)
+def _peer_timeout(old: TargetInfo, new: TargetInfo, agent: AgentInfo) -> Iterator[AgentEvent]:
     if new.attachment is not None and new.peer_timeout is not None and old.peer_timeout is None:
         waits = f"the other ranks wait at most {duration(new.peer_timeout)} for it (timeout of the process group)"
-        yield AgentEvent(f"{where}: {waits}", is_warning=True)
-    if not _has_new_state(old, new) or _needs_attention(new):
-        return
-    if new.state is State.WAITING:
-        yield AgentEvent(f"{where} {rank_view(new).clause}: {_how_to_attach(new, now, leads_to)}")
-    elif new.state is State.RUNNING and old.state in {State.WAITING, State.CRASHED}:
-        yield AgentEvent(f"{where} is running")
-
-
-def _attachment_changes(old: Attachment | None, new: Attachment | None, where: str, now: float) -> Iterator[AgentEvent]:
-    if new is not None and (old is None or old.who != new.who):
-        yield AgentEvent(f"{where} is held by {new.who}")
-    elif old is not None and new is None:
-        held = f" after {duration(now - old.since)}" if old.since is not None else ""
-        yield AgentEvent(f"{where} is free: {old.user} disconnected{held}")
-
-
-def _needs_attention(target: TargetInfo) -> bool:
-    """True if the target is held at a crash and no debugger is attached."""
-    return target.state is State.CRASHED and target.attachment is None
-
-
-def _has_new_state(old: TargetInfo, new: TargetInfo) -> bool:
-    return (new.state, new.detail, new.pid) != (old.state, old.detail, old.pid)
+        yield AgentEvent(f"{name_with_node(new, agent)}: {waits}", is_warning=True)
 
 
 def _crashes(changed: Iterable[TargetInfo], agent: AgentInfo, now: float, leads_to: LeadsTo) -> Iterator[AgentEvent]:
-    """Yield one event about all crashes in an announcement, with the first cause."""
-    crashed = sorted(filter(_needs_attention, changed), key=lambda one: (is_consequence(one.detail), one.since or now))
+    """Yield one event about all targets that are held at a crash and have no debugger, with the first cause."""
+    crashed = [target for target in changed if target.state is State.CRASHED and target.attachment is None]
     if not crashed:
         return
-    first, *others = crashed
+    first, *others = sorted(crashed, key=lambda one: (is_consequence(one.detail), one.since or now))
     text = f"{name_with_node(first, agent)} {rank_view(first).clause}; {_how_to_attach(first, now, leads_to)}"
     if others:
         text += f"; {_ranks(others)} crashed as well"
@@ -208,10 +183,6 @@ def name_with_node(target: TargetInfo, agent: AgentInfo, shared: Collection[str]
 def _which(target: TargetInfo, shared: Collection[str]) -> str:
     """Return a target's port if another target has the same label, else ""."""
     return f" (port {target.port})" if target.label in shared else ""
-
-
-def _pid(target: TargetInfo | Ending) -> str:
-    return "" if target.pid is None else f" (pid {target.pid})"
 
 
 def _ports(targets: Iterable[TargetInfo]) -> str:

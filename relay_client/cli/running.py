@@ -19,9 +19,10 @@ from relay_core.value_parsers import parse_port
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
-    from relay_client.control.messages import Event, LogLine, Request
+    from relay_client.control.messages import LogLine, Request
     from relay_client.control.service import ControlService
     from relay_client.control.state import ClientId
+    from relay_client.ranks.changes import Event
 
 
 def add_client(parser: argparse.ArgumentParser) -> None:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 
-from relay_client.control.messages import Event
 from relay_client.control.state import Status
 from relay_client.ports.connection_state import Connection
-from relay_client.ranks.record import Node, Target
-from relay_client.ranks.view import StopReport
-from relay_core.agent_api.announcement import shared_labels
-
-CONNECTED, CONNECTING, LOST = "connected", "connecting", "lost"
-"""States of a tunnel, as `relay_core.net.session.client.LinkState` names them."""
+from relay_client.ranks.changes import LOST, Event, node_changes
 
 
 def changes(before: Status, after: Status) -> Iterator[Event]:
@@ -24,83 +17,9 @@ def changes(before: Status, after: Status) -> Iterator[Event]:
         if agent not in new_nodes and node.link != LOST:
             yield Event("ended", now, f"{node.label}: the session has ended", agent=agent, host=node.host)
     for agent, node in new_nodes.items():
-        yield from _link_changes(old_nodes.get(agent), node, now)
-        yield from _target_changes(old_nodes.get(agent), node, now)
-        yield from _wait_changes(old_nodes.get(agent), node, now)
+        yield from node_changes(old_nodes.get(agent), node, now)
     yield from _port_changes(before, after)
     yield from _connection_changes(before, after)
-
-
-def _link_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
-    before = old.link if old is not None else CONNECTING
-    if new.link in {before, CONNECTING}:
-        return
-    because = f": {new.link_reason}" if new.link_reason else ""
-    about = Event("", now, "", agent=new.agent, host=new.host, reason=new.link_reason)
-    if new.link == LOST:
-        yield replace(about, event="ended", text=f"{new.label}: the session has ended{because}")
-    elif new.link != CONNECTED:
-        if before in {CONNECTED, CONNECTING}:
-            yield replace(about, event="lost", text=f"{new.label}: {new.link}{because}")
-    elif before == CONNECTING:
-        yield replace(about, event="connected", text=f"{new.label}: connected")
-    else:
-        yield replace(about, event="resumed", text=f"{new.label}: connected again")
-
-
-def _target_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
-    before = {target.port: target for target in old.targets} if old is not None else {}
-    after = {target.port: target for target in new.targets}
-    shared = shared_labels((*before.values(), *after.values()))
-    for port in sorted(before.keys() - after.keys()):
-        about, how = _about(new, before[port], shared, now), _how_ended(new, before[port])
-        yield replace(about, event="ended", text=f"{about.text} {how or 'has ended'}", reason=how)
-    shared = shared_labels(after.values())
-    for port, target in sorted(after.items()):
-        yield from _changes_of_target(before.get(port), target, _about(new, target, shared, now))
-
-
-def _wait_changes(old: Node | None, new: Node, now: float) -> Iterator[Event]:
-    """Yield an event for the ranks of a node that begin to wait for the same ranks, or no longer wait."""
-    running = {target.port: target.text for target in (old.targets if old else ()) if target.kind == "running"}
-    changed = [target for target in new.targets if target.kind == "running" and target.port in running]
-    for text in dict.fromkeys(target.text for target in changed if target.text != running[target.port]):
-        yield Event("state", now, f"{new.label}: ranks are {text}", agent=new.agent, host=new.host, state="running")
-
-
-def _how_ended(node: Node, target: Target) -> str | None:
-    return next((ended.how for ended in node.ended if (ended.port, ended.pid) == (target.port, target.pid)), None)
-
-
-def _about(node: Node, target: Target, shared: Collection[str], now: float) -> Event:
-    """Return an event about a target, with an empty kind and only the beginning of its text."""
-    text = f"{target.label} on {node.host}{f' (port {target.port})' if target.label in shared else ''}"
-    return Event("", now, text, agent=node.agent, host=node.host, rank=target.rank, port=target.port)
-
-
-def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterator[Event]:
-    known, name = old or Target(new.port), about.text
-    if old is None or (old.state, old.detail, old.pid) != (new.state, new.detail, new.pid):
-        yield replace(
-            about, event="state", text=f"{name} {new.clause}", state=new.state, detail=new.detail, pid=new.pid
-        )
-    if new.holder is not None and new.who != known.who:
-        yield replace(about, event="held", text=f"{name} is held by {new.who}", holder=new.holder)
-    elif new.holder is None and known.holder is not None:
-        text = f"{name} is free: {known.holder} has disconnected"
-        yield replace(about, event="free", text=text, holder=known.holder)
-    if new.stop is not None and new.stop != known.stop:
-        yield _stopped(new, new.stop, about)
-    elif new.stop is None and known.stop is not None:
-        yield replace(about, event="continued", text=f"{name} continues")
-
-
-def _stopped(target: Target, stop: StopReport, about: Event) -> Event:
-    what = f"is stopped{f' at {target.place}' if target.place else ''} ({stop.reason})"
-    text = f"{about.text} {target.clause if stop.uncaught else what}"
-    return replace(
-        about, event="stopped", text=text, reason=stop.reason, file=stop.file, line=stop.line, detail=stop.uncaught
-    )
 
 
 def _port_changes(before: Status, after: Status) -> Iterator[Event]:

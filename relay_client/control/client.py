@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress
-from relay_client.control.messages import Event, GetStatus, OpenPorts, Request
+from relay_client.control.messages import GetStatus, OpenPorts, Request
 from relay_client.control.protocol import ClientProtocol, Received, decode
 from relay_client.control.state import ClientId, Port
+from relay_client.ranks.changes import Event
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, Unauthorized
 from relay_core.hyco.address import Endpoint

@@ -33,34 +33,6 @@ EVENTS = (
 
 
 @dataclass(frozen=True)
-class Event:
-    """One event."""
-
-    event: str
-    """One of `EVENTS`."""
-    time: float
-    text: str
-    """One line of text for users."""
-    client: str = ""
-    """Id of the relay-client."""
-    agent: str | None = None
-    host: str | None = None
-    rank: int | None = None
-    port: int | None = None
-    """Logical port of the rank; for events about local ports and their connections, the local port."""
-    pid: int | None = None
-    connection: int | None = None
-    state: str | None = None
-    detail: str | None = None
-    holder: str | None = None
-    reason: str | None = None
-    file: str | None = None
-    line: int | None = None
-    level: str | None = None
-    """Level of a log line: `debug`, `info`, `warning` or `error`."""
-
-
-@dataclass(frozen=True)
 class LogLine:
     """One log line."""
 

@@ -26,8 +26,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from relay_client.control.messages import REQUESTS, VERSION, Event, Request, Result
+from relay_client.control.messages import REQUESTS, VERSION, Request, Result
 from relay_client.control.state import ClientId
+from relay_client.ranks.changes import Event
 from relay_client.ranks.record import encode
 from relay_core import errors
 from relay_core.errors import ProtocolError, RelayDebugError, Unauthorized, UsageError

@@ -19,10 +19,11 @@ from pathlib import Path
 
 from relay_client.control.client import namespace_of
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress, is_own_user
-from relay_client.control.messages import Event, Subscribe
+from relay_client.control.messages import Subscribe
 from relay_client.control.protocol import MAX_RESULT, ReceivedRequest, ServerProtocol
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.control.state import ClientId
+from relay_client.ranks.changes import Event
 from relay_client.verbs.table import VERBS
 from relay_core.errors import RelayDebugError
 from relay_core.hyco.address import Endpoint

@@ -20,7 +20,6 @@ from relay_client.control.messages import (
     AttachedAll,
     ChooseGroup,
     ChosenGroup,
-    Event,
     GetStatus,
     LogLine,
     LogLines,
@@ -42,6 +41,7 @@ from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
+from relay_client.ranks.changes import Event
 from relay_client.ranks.record import Target
 from relay_client.ui.text import format_ports
 from relay_client.verbs.verb import Session, Verb

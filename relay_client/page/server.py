@@ -24,9 +24,10 @@ from typing import cast
 from aiohttp import web
 
 from relay_client.compare.paths import as_plain_read
-from relay_client.control.messages import EVENTS, Event, GetStatus, Subscribe
+from relay_client.control.messages import EVENTS, GetStatus, Subscribe
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.page.access import PageAccess
+from relay_client.ranks.changes import Event
 from relay_client.ranks.record import encode
 from relay_client.verbs.console import with_hint
 from relay_client.verbs.hang import Hang

@@ -60,8 +60,8 @@ class Target:
 
     @property
     def who(self) -> str:
-        """The holder as shown to users: `bob@laptop`, or `bob@laptop (not connected)`."""
-        return f"{self.holder}{' (not connected)' if self.is_away else ''}"
+        """The holder as shown to users: `bob@laptop`, or `bob@laptop (not connected)`; "" if there is none."""
+        return f"{self.holder or ''}{' (not connected)' if self.is_away else ''}"
 
     @property
     def clause(self) -> str:
@@ -78,6 +78,8 @@ class Ended:
     how: str
     """How the process ended, as in `ended with status 1`."""
     pid: int | None = None
+    is_final: bool = True
+    """False while the process is still exiting; how it has ended may follow."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def node_record(agent: AgentInfo, targets: Iterable[Target] = ()) -> Node:
         usage=agent.usage,
         targets=tuple(targets),
         forwards=agent.forwards,
-        ended=tuple(Ended(ending.port, how_ended(ending), ending.pid) for ending in agent.endings or ()),
+        ended=tuple(Ended(one.port, how_ended(one), one.pid, one.is_final) for one in agent.endings or ()),
     )
 
 

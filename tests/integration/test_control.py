@@ -24,7 +24,6 @@ from relay_client.control.messages import (
     AttachAll,
     Attached,
     AttachedAll,
-    Event,
     GetStatus,
     Logs,
     Release,
@@ -36,6 +35,7 @@ from relay_client.control.server import ControlServer, client_id
 from relay_client.control.service import ControlService
 from relay_client.control.state import Status
 from relay_client.ports.forwarder import Forwarder
+from relay_client.ranks.changes import Event
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.push import Push
 from relay_client.verbs.stacks import Stacks
@@ -147,7 +147,7 @@ async def test_the_state(relay: LocalRelay, tmp_path: Path) -> None:
             assert (len(DAP_START), True) == (connection.sent, connection.received > 0)
         last = [await here.until("detached", "free"), await here.until("detached", "free")]  # in any order
         assert ["detached", "free"] == sorted(event.event for event in last)
-        assert f"rank 3 on node-1 is free: {rank.holder} has disconnected" in [event.text for event in last]
+        assert f"rank 3 on node-1 is free: {rank.holder} disconnected" in [event.text for event in last]
 
 
 async def test_events_of_agents_and_ranks(relay: LocalRelay, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_events_of_agents_and_ranks(relay: LocalRelay, tmp_path: Path) -> 
             assert ("rank 3 on node-1 crashed: ValueError: no", 3, port) == (event.text, event.rank, event.port)
             assert here.service.client.id == event.client
             node.remove(port)
-            assert "rank 3 on node-1 has ended" == (await here.until("ended")).text
+            assert "rank 3 on node-1 became unavailable" == (await here.until("ended")).text
         assert "node-1: the session has ended" in (await here.until("ended")).text
 
 
@@ -190,8 +190,8 @@ async def test_how_a_rank_has_ended(
             pid = (await here.until("state")).pid
             go.touch()
             event = await here.until("ended")
-        assert (f"rank 0 on {event.host} {how}", how) == (event.text, event.reason)
-        assert f"rank 0 on {event.host} (pid {pid}) {how}" in caplog.messages
+        assert (f"rank 0 on {event.host} (pid {pid}) {how}", how) == (event.text, event.reason)
+        assert event.text in caplog.messages
 
 
 async def test_attach_opens_a_port_and_release_closes_it(relay: LocalRelay, tmp_path: Path) -> None:

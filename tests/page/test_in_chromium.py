@@ -67,7 +67,7 @@ async def leaves_and_returns(tab: Page, job: Job, ranks: int) -> None:
     process = node.processes[port]
     await tile(tab, rank).click()
     job.end(rank, 3)
-    ended = f"rank {rank} on node-0 ended with status 3"
+    ended = f"rank {rank} on node-0 (pid {4000 + rank}) ended with status 3"
     for part in ("#events", "#rank", "#announcement"):
         await tab.locator(part, has_text=ended).wait_for()
     await tab.locator(".node", has_text=f"rank {rank} ended with status 3").wait_for()

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relay_client.agents.event_log import describe_state
-from relay_client.control.messages import Event, GetStatus, Subscribe
+from relay_client.control.messages import GetStatus, Subscribe
 from relay_client.control.service import Subscriber
 from relay_client.control.state import Status
 from relay_client.control.status_text import status_text
 from relay_client.mcp.reading import Reading
+from relay_client.ranks.changes import Event
 from relay_client.ranks.record import encode
 from relay_client.ui.target_table import plain_table, rows
 from tests.support.deadline import DEADLINE

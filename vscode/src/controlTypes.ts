@@ -93,6 +93,7 @@ export interface Ended {
   port: number;
   how: string;
   pid?: number;
+  is_final: boolean;
 }
 
 export interface Node {

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_client.control.messages import Attach, Attached, Event, GetStatus, LogLines, Logs, Subscribe
+from relay_client.control.messages import Attach, Attached, GetStatus, LogLines, Logs, Subscribe
 from relay_client.control.protocol import MAX_REQUEST, ClientProtocol, Received, ReceivedRequest, ServerProtocol
 from relay_client.control.state import ClientId
+from relay_client.ranks.changes import Event
 from relay_core.errors import LocalPortInUse, ProtocolError, Rejected, RelayDebugError, Unauthorized
 
 HELLO = ClientId("1a2b3c4d", 12, "contoso.servicebus.windows.net", "myhc", "forward", 1.0, "/home/alice", "1.0")
