@@ -110,10 +110,10 @@ async def _session(
     Raises:
         RelayDebugError: on entering: the relay or credentials are unusable, or another user is debugging the process.
     """
+    from relay_client.agents.endings import how_process_ended
     from relay_client.agents.roster import Destination
     from relay_client.dap import DapClient
     from relay_client.pdb import DebugConnection
-    from relay_client.pdb.session import how_target_ended
     from relay_client.ports.rank_port import single_claim
     from relay_core.agent_api.announcement import State
 
@@ -127,7 +127,7 @@ async def _session(
 
         async with await connect() as client:
             is_crashed = target.state is State.CRASHED
-            how_ended = functools.partial(how_target_ended, tunnels, claim.agent.id, target)
+            how_ended = functools.partial(how_process_ended, tunnels, (claim.agent.id, target.port, target.pid))
             yield DebugConnection(client, connect, is_crashed, target.cwd or claim.agent.cwd, how_ended)
 
 

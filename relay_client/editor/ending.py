@@ -5,7 +5,7 @@ from __future__ import annotations
 from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT, debugger_ended_text, ended_text
 from relay_client.editor.notices import Outbox
-from relay_client.ranks.view import exit_code
+from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, patience_after
 from relay_core.dap.messages import Request, arguments_of
 from relay_core.layers.layer import EndLocal, Output, ToLocal, ToPeer
 
@@ -78,10 +78,6 @@ class DisconnectGuard:
 
 # The end of an editor's session, which is held back until the editor can be shown the reason.
 
-END_PATIENCE = 1.0
-"""Seconds to wait for the announcement of how a job has ended; the editor waits in the meantime."""
-EXIT_PATIENCE = 5.0
-"""Seconds to wait for the exit status of a process that has been announced as exiting."""
 RESTARTING_CLIENTS = frozenset({"vscode", "neovim"})
 """Editors that attach again if `terminated` contains `restart`; other editors would report a failed session."""
 
@@ -112,7 +108,7 @@ class SessionEnd:
         """Hold back `terminated`, or the debugger's EOF."""
         self._held.append(end)
         if isinstance(end, ToLocal):
-            self.deadline = now + (END_PATIENCE if view.ending is None else EXIT_PATIENCE)
+            self.deadline = now + patience_after(view.ending)
         elif self.deadline is None:
             self.deadline = now + END_PATIENCE
 

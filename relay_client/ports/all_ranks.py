@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from relay_client.agents.endings import ProcessKey, announced_exit_code
 from relay_client.agents.event_log import name_with_node
 from relay_client.agents.requests import ask_agent
 from relay_client.agents.roster import Claim, Destination
@@ -24,7 +25,6 @@ from relay_client.job_session.session import JobSession
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.waiting_connection import PortLog, carry
-from relay_client.ranks.view import exit_code
 from relay_client.stacks import places
 from relay_client.ui.text import clock
 from relay_client.verbs.console import answer_as_text
@@ -41,11 +41,6 @@ logger = logging.getLogger(__name__)
 
 PLACES_TIMEOUT = 1.2
 """Seconds for an agent to read the stacks of its processes; after this time, the summary is shown without them."""
-ENDING_PATIENCE = 3.0
-"""Seconds for an agent to announce how a process has ended; it reads the status from the process's parent."""
-
-ProcessKey = tuple[AgentId, int, int | None]
-"""Agent, logical port and process id: a restarted rank has a new key."""
 
 
 async def find_places(tunnels: Tunnels, processes: Mapping[int, ProcessKey]) -> dict[int, str]:
@@ -62,21 +57,6 @@ async def _places_on(tunnels: Tunnels, agent_id: AgentId) -> dict[int, str]:
     except RelayDebugError as error:
         logger.debug("cannot read the stacks: %s", error)
         return {}
-
-
-async def announced_exit_code(tunnels: Tunnels, process: ProcessKey) -> int | None:
-    """Return the exit code of a process once its agent announces it; None if the process is running, or in doubt."""
-    agent_id, port, pid = process
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + ENDING_PATIENCE
-    while (agent := tunnels.roster.agent(agent_id)) is not None and (left := deadline - loop.time()) > 0:
-        changed = tunnels.search.changed
-        if (ending := agent.ending(port, pid)) is not None and ending.is_final:
-            return exit_code(ending)
-        if any(target.pid == pid for target in agent.targets):
-            return None
-        await first_completed(changed.wait(), timeout=left)
-    return None
 
 
 # The editor's end of a connection to one rank; a session of all ranks acts as the editor of each rank.

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 
 from relay_core.agent_api.announcement import Ending, State, TargetInfo
 
-# How a target has ended, as the end of a sentence and as an exit code.
+# How a target has ended, as the end of a sentence and as an exit code, and how long to wait until that is announced.
+
+END_PATIENCE = 1.0
+"""Seconds to wait for the announcement of how a process has ended; the user waits in the meantime."""
+EXIT_PATIENCE = 5.0
+"""Seconds to wait for the exit status of a process that has been announced as exiting."""
+
+
+def patience_after(ending: Ending | None) -> float:
+    """Return the seconds to wait for what is still unknown about an end."""
+    return END_PATIENCE if ending is None else EXIT_PATIENCE
+
 
 SIGKILL = 9
 _SIGNALS = {

@@ -1,4 +1,4 @@
-"""Facts about how a program learns how a target has ended."""
+"""Facts about how a program learns how a process has ended."""
 
 import asyncio
 from dataclasses import replace
@@ -6,18 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from relay_client.agents import endings
+from relay_client.agents.endings import how_process_ended
 from relay_client.agents.roster import Roster
-from relay_client.pdb import session
-from relay_client.pdb.session import how_target_ended
+from relay_client.ui import rank_view
 from relay_core.agent_api.announcement import AgentInfo, Ending, TargetInfo
 
 RANK = TargetInfo(5678, rank=0, pid=44)
 NODE = AgentInfo("a", host="vm", targets=(RANK,), endings=(Ending(5678, 43, status=1),))
+PROCESS = ("a", 5678, 44)
 EXITING = Ending(5678, 44, error="KeyError: 'x'", is_final=False)
 
 
 class Tunnels:
-    """What `how_target_ended` uses of the tunnels."""
+    """What `how_process_ended` uses of the tunnels."""
 
     def __init__(self) -> None:
         self.roster = Roster()
@@ -35,7 +37,7 @@ class Tunnels:
 async def test_the_end_is_announced_in_two_steps() -> None:
     """The status that follows the announcement of an exiting process is waited for."""
     tunnels = Tunnels()
-    waiting = asyncio.ensure_future(how_target_ended(tunnels, "a", RANK))
+    waiting = asyncio.ensure_future(how_process_ended(tunnels, PROCESS))
     await tunnels.announce(EXITING)
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -45,16 +47,16 @@ async def test_the_end_is_announced_in_two_steps() -> None:
 
 async def test_the_status_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known in time is the answer; the end of an earlier process on the port is none."""
-    monkeypatch.setattr(session, "END_PATIENCE", 0.01)
-    monkeypatch.setattr(session, "EXIT_PATIENCE", 0.01)
+    monkeypatch.setattr(endings, "END_PATIENCE", 0.01)
+    monkeypatch.setattr(rank_view, "EXIT_PATIENCE", 0.01)
     tunnels = Tunnels()
-    assert "" == await how_target_ended(tunnels, "a", RANK)
+    assert "" == await how_process_ended(tunnels, PROCESS)
     await tunnels.announce(EXITING)
-    assert "has ended: KeyError: 'x'" == await how_target_ended(tunnels, "a", RANK)
+    assert "has ended: KeyError: 'x'" == await how_process_ended(tunnels, PROCESS)
 
 
 async def test_the_agent_is_gone() -> None:
     """Nothing more is expected of an agent that is gone."""
     tunnels = Tunnels()
     tunnels.roster.remove("a")
-    assert "" == await how_target_ended(tunnels, "a", RANK)
+    assert "" == await how_process_ended(tunnels, PROCESS)
