@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import MessageDecoder, encode
@@ -164,7 +164,8 @@ class DapClient:
         self, command: str, arguments: Mapping[str, Any] | None = None, *, within: float | None = DEFAULT_TIMEOUT
     ) -> Body:
         """Send a request and return the body of its response."""
-        return await self._response_to(command, await self._send(command, arguments), within)
+        async with self._sent(command, arguments) as number:
+            return await self._response_to(command, number, within)
 
     async def wait_for_event(
         self, *names: str, matching: Callable[[Body], bool] = lambda _body: True, within: float | None = DEFAULT_TIMEOUT
@@ -177,9 +178,9 @@ class DapClient:
 
         def find() -> Event | None:
             nonlocal seen
-            new = [*itertools.islice(reversed(self._events), self._received - seen)]
+            new = reversed([*itertools.islice(reversed(self._events), self._received - seen)]) if seen else self._events
             seen = self._received
-            return self._pop_event(reversed(new), names, matching)
+            return self._pop_event(new, names, matching)
 
         return await self._wait_for(find, f"no event {' or '.join(map(repr, names)) or 'at all'}", within)
 
@@ -204,20 +205,20 @@ class DapClient:
             arguments: Further attach arguments, such as pathMappings.
         """
         await self.request("initialize", {"clientID": "relay-client", "adapterID": "debugpy"}, within=within)
-        attach = await self._send("attach", {"type": "debugpy", "request": "attach", **arguments})
+        async with self._sent("attach", {"type": "debugpy", "request": "attach", **arguments}) as attach:
 
-        def response_or_event() -> Response | Event | None:
-            return self._responses.get(attach) or self._pop_event(self._events, ("initialized",), lambda _body: True)
+            def response_or_event() -> Response | Event | None:
+                return self._responses[attach] or self._pop_event(self._events, ("initialized",), lambda _body: True)
 
-        first: Response | Event = await self._wait_for(response_or_event, "no event 'initialized'", within)
-        if first["type"] == "response":  # an error: debugpy reports success only after configurationDone
-            _body_of("attach", first)
-        try:
-            return await self._configure(attach, breakpoints, exceptions, pause=pause, within=within)
-        except ConnectionLost:
-            if (response := self._responses.get(attach)) is not None:
-                _body_of("attach", response)  # raises the reason for which the session has ended
-            raise
+            first: Response | Event = await self._wait_for(response_or_event, "no event 'initialized'", within)
+            if first["type"] == "response":  # an error: debugpy reports success only after configurationDone
+                _body_of("attach", first)
+            try:
+                return await self._configure(attach, breakpoints, exceptions, pause=pause, within=within)
+            except ConnectionLost:
+                if (response := self._responses[attach]) is not None:
+                    _body_of("attach", response)  # raises the reason for which the session has ended
+                raise
 
     async def _configure(
         self,
@@ -256,21 +257,23 @@ class DapClient:
         except (ConnectionLost, *TIMEOUT_ERRORS):
             self._stream.abort("the debugger has disconnected")
 
-    async def _send(self, command: str, arguments: Mapping[str, Any] | None = None) -> int:
+    @contextlib.asynccontextmanager
+    async def _sent(self, command: str, arguments: Mapping[str, Any] | None) -> AsyncIterator[int]:
+        """Send a request, and keep its response until the end of the block; the value is the request's number."""
         if self._lost:
             raise self._lost
         number = next(self._sequence)
         self._responses[number] = None
         request: Request = {"seq": number, "type": "request", "command": command, "arguments": dict(arguments or {})}
-        await self._stream.write(encode(request))
-        return number
-
-    async def _response_to(self, command: str, number: int, within: float | None) -> Body:
         try:
-            response = await self._wait_for(lambda: self._responses[number], f"no response to '{command}'", within)
+            await self._stream.write(encode(request))
+            yield number
         finally:
             del self._responses[number]
-        return _body_of(command, response)
+
+    async def _response_to(self, command: str, number: int, within: float | None) -> Body:
+        found = await self._wait_for(lambda: self._responses[number], f"no response to '{command}'", within)
+        return _body_of(command, found)
 
     async def _wait_for(self, find: Callable[[], T | None], problem: str, within: float | None) -> T:
         """Call `find` now and after each message until its result is not None, and return that result.
@@ -352,3 +355,157 @@ def _body_of(command: str, response: Response) -> Body:
             reason = str(response.get("message") or "no reason given")
             raise RequestFailed(f"the debugger refused '{command}': {reason}", reason=reason)
         return dict(response.get("body") or {})
+
+
+# A debug session of a program that is not an editor: `relay-client pdb` and the MCP server.
+
+ATTACH_TIMEOUT = 60.0
+"""Seconds to wait for each response while attaching; the job first imports debugpy, which may take 30 s."""
+DETACH_TIMEOUT = 5.0
+"""Seconds to wait for the response to `disconnect`; without one, the job continues when the connection closes."""
+
+HowEnded = Callable[[], Awaitable[str]]
+"""Waits for the announcement of how the job has ended, and returns it as the end of a sentence; "" if unknown."""
+
+
+class DebugSession:
+    """Whether a process is running, stopped or has ended; an async context manager that cancels its tasks on exit.
+
+    Args:
+        client: Connected, but not yet attached.
+        how_ended: Called when the debugger has reported the end of the process.
+    """
+
+    subject = "the job"
+    """The process, in the sentence about its end."""
+    response_timeout: float | None = DEFAULT_TIMEOUT
+    """Seconds to wait for the response to each request."""
+    attach_arguments: ClassVar[Mapping[str, Any]] = {}
+    """Further arguments of `attach`."""
+
+    def __init__(self, client: DapClient, how_ended: HowEnded | None = None) -> None:
+        self.client = client
+        self.attached = False
+        self.running = False
+        self.end_reason = ""
+        """Why the session has ended; "" while it lasts."""
+        self.lost: RelayDebugError | None = None
+        """Why the connection was lost, unless the process has ended."""
+        self.reason: Body = {}
+        """The body of the last `stopped` event."""
+        self.is_over = False
+        """True once the debugger has reported the end, or the connection is lost; `end_reason` may follow."""
+        self._how_ended = how_ended
+        self._changed = asyncio.Event()
+        self._detaching = False
+        self._tasks = TaskSet()
+
+    async def __aenter__(self) -> DebugSession:
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        await self._tasks.cancel_all()
+
+    async def attach(self, breakpoints: Mapping[str, Sequence[Body]], *, pause: bool = False) -> dict[str, list[Body]]:
+        """Attach, and return the adapter's Breakpoint for each breakpoint.
+
+        Args:
+            breakpoints: DAP SourceBreakpoints by source path.
+            pause: Whether to stop the process.
+        """
+        results = await self.client.attach(
+            breakpoints,
+            exceptions=["uncaught"],
+            pause=pause,
+            within=ATTACH_TIMEOUT,
+            justMyCode=False,
+            **self.attach_arguments,
+        )
+        self.attached = self.running = True
+        self._tasks.spawn(self._receive_events(), name="DAP events")
+        return results
+
+    async def detach(self) -> None:
+        """Detach from the process, which continues."""
+        self._detaching = True
+        if not self.end_reason:
+            await self.client.request("disconnect", {"terminateDebuggee": False}, within=DETACH_TIMEOUT)
+
+    async def request(self, command: str, **arguments: Any) -> Body:
+        """Send a request to the adapter and return the body of its response."""
+        return await self.client.request(command, arguments, within=self.response_timeout)
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if the process is stopped, and can be resumed."""
+        return not (self.running or self.is_over)
+
+    @property
+    def stopped_thread(self) -> int:
+        """Id of the thread that has stopped."""
+        with readable():
+            return int(self.reason.get("threadId") or 0)
+
+    async def move(self, command: str, thread: int | None = None, **arguments: Any) -> None:
+        """Resume the stopped process through a DAP request, such as "continue" or "next".
+
+        Args:
+            command: The request.
+            thread: The thread that is moved; None for the one that has stopped.
+            arguments: Further arguments of the request.
+
+        Raises:
+            RequestFailed: the process is still stopped if the adapter has given a reason.
+        """
+        thread = self.stopped_thread if thread is None else thread
+        self.running = True
+        try:
+            await self.request(command, threadId=thread, **arguments)
+        except RequestFailed as error:
+            if error.reason:
+                self.running = False
+            raise
+
+    async def wait(self, within: float | None = None) -> bool:
+        """Wait until the process is stopped or has ended; return False if it still runs after `within` seconds."""
+        try:
+            async with timeout(within):
+                while self.running and not self.end_reason:
+                    await self._changed.wait()
+        except TIMEOUT_ERRORS:
+            return False
+        return True
+
+    async def _receive_events(self) -> None:
+        try:
+            while not self.end_reason:
+                event = await self.client.wait_for_event(within=None)
+                with readable():
+                    self._handle_event(event["event"], dict(event.get("body") or {}))
+                if event["event"] == "terminated":
+                    await self._terminated()
+        except RelayDebugError as error:
+            self.lost = error
+            self._end(error.sentence)
+
+    def _handle_event(self, name: str, body: Body) -> None:
+        if name == "stopped":
+            self.running, self.reason = False, body
+            self._notify()
+        elif name == "exited":
+            self._end(f"{self.subject} has ended with exit code {body.get('exitCode')}")
+
+    async def _terminated(self) -> None:
+        self.is_over = True
+        how = "" if self.end_reason or self._detaching or self._how_ended is None else await self._how_ended()
+        self._end(f"{self.subject} {how or 'has ended'}")
+
+    def _end(self, reason: str) -> None:
+        self.end_reason = self.end_reason or reason
+        self.running, self.is_over = False, True
+        self._notify()
+
+    def _notify(self) -> None:
+        """Wake the waiting callers."""
+        self._changed.set()
+        self._changed = asyncio.Event()

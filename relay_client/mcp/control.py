@@ -3,76 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from relay_client.agents.endings import how_process_ended
 from relay_client.agents.roster import Claim, Destination, absent_ranks
 from relay_client.agents.tunnels import Tunnels
-from relay_client.dap import DapClient, RequestFailed, function_of
+from relay_client.dap import DapClient, DebugSession, HowEnded, function_of, readable
 from relay_client.mcp.reading import ControlRefused, Items, chosen_ranks
 from relay_client.ui.text import clock, format_ranks
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import NoListener, RelayDebugError
-from relay_core.net.tasks import TaskSet
 
 Step = Literal["over", "into", "out"]
 COMMANDS = {"over": "next", "into": "stepIn", "out": "stepOut"}
-ATTACH_TIMEOUT = 60.0
-"""Seconds to wait for each response while attaching; the job first imports debugpy."""
-DETACH_TIMEOUT = 5.0
 WAIT_HINT = "call wait_for_stop"
 
 
-class _Session:
-    """A debug session with one rank, and where it has stopped."""
+class _Session(DebugSession):
+    """A debug session with one rank."""
 
-    def __init__(self, rank: int, client: DapClient) -> None:
+    subject = "the rank"
+
+    def __init__(self, rank: int, client: DapClient, how_ended: HowEnded | None = None) -> None:
+        super().__init__(client, how_ended)
         self.rank = rank
-        self.client = client
-        self.thread: int | None = None
-        """The thread that has stopped; None while the rank is running."""
-        self.reason = ""
-        self.lost = ""
-        self.changed = asyncio.Event()
-
-    def __repr__(self) -> str:
-        return f"<_Session rank {self.rank} {'running' if self.thread is None else 'stopped'}>"
-
-    async def receive_events(self) -> None:
-        """Follow the session until it ends."""
-        try:
-            while True:
-                event = await self.client.wait_for_event("stopped", "terminated", "exited", within=None)
-                body = event.get("body") or {}
-                if event["event"] == "stopped":
-                    self.thread, self.reason = int(body.get("threadId") or 0), str(body.get("reason", ""))
-                else:
-                    self.lost = "the rank has ended"
-                self.changed.set()
-        except RelayDebugError as error:
-            self.lost = error.sentence
-            self.changed.set()
-
-    async def resume(self, command: str) -> None:
-        """Send a request that resumes the rank, which is stopped."""
-        thread, self.thread = self.thread, None
-        self.changed.clear()
-        try:
-            await self.client.request(command, {"threadId": thread})
-        except RequestFailed as error:
-            if error.reason:  # the debugger has refused: the rank is still stopped
-                self.thread = thread
-            raise
 
     async def where(self) -> dict[str, Any]:
         """Return where the rank is."""
-        found: dict[str, Any] = {"rank": self.rank, "stopped": self.thread is not None, "reason": self.reason}
-        if self.thread is None:
-            return {**found, "reason": self.lost}
-        arguments = {"threadId": self.thread, "levels": 1}
-        for frame in (await self.client.request("stackTrace", arguments)).get("stackFrames", []):
-            path = (frame.get("source") or {}).get("path", "")
-            found |= {"file": path, "line": frame["line"], "function": function_of(frame)}
+        found: dict[str, Any] = {"rank": self.rank, "stopped": self.is_stopped, "reason": self.end_reason}
+        if not self.is_stopped:
+            return found
+        found["reason"] = str(self.reason.get("reason", ""))
+        try:
+            body = await self.request("stackTrace", threadId=self.stopped_thread, levels=1)
+            with readable():
+                for frame in body.get("stackFrames", []):
+                    path = (frame.get("source") or {}).get("path", "")
+                    found |= {"file": path, "line": frame["line"], "function": function_of(frame)}
+        except RelayDebugError as error:
+            found["error"] = error.sentence
         return found
 
 
@@ -92,18 +63,26 @@ async def _resume(sessions: list[_Session], command: str) -> tuple[list[_Session
         RelayDebugError: no rank was resumed.
     """
     for each in sessions:
-        if each.lost or each.thread is None:
-            raise ControlRefused(f"rank {each.rank} is not stopped: {each.lost or 'it is running'}", hint=WAIT_HINT)
-    outcomes = await asyncio.gather(*(session.resume(command) for session in sessions), return_exceptions=True)
+        if not each.is_stopped:
+            why = each.end_reason or "it is running"
+            raise ControlRefused(f"rank {each.rank} is not stopped: {why}", hint=WAIT_HINT)
+    outcomes = await asyncio.gather(*(session.move(command) for session in sessions), return_exceptions=True)
     resumed, failed = list[_Session](), list[dict[str, Any]]()
     for session, error in zip(sessions, outcomes, strict=True):
         if error is None:
             resumed.append(session)
         elif isinstance(error, RelayDebugError) and None in outcomes:
-            failed.append({"rank": session.rank, "stopped": session.thread is not None, "error": error.sentence})
+            failed.append({"rank": session.rank, "stopped": session.is_stopped, "error": error.sentence})
         else:
             raise error
     return resumed, failed
+
+
+async def _end(session: _Session) -> None:
+    """Disconnect without terminating the process; if that fails, closing the connection has the same effect."""
+    async with session.client, session:
+        with contextlib.suppress(RelayDebugError):
+            await session.detach()
 
 
 class Control:
@@ -116,7 +95,6 @@ class Control:
     def __init__(self, tunnels: Tunnels) -> None:
         self._tunnels = tunnels
         self._sessions: dict[int, _Session] = {}
-        self._tasks = TaskSet()
         self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -127,7 +105,6 @@ class Control:
 
     async def __aexit__(self, *_exc_info: object) -> None:
         await self.detach("all")
-        await self._tasks.cancel_all()
 
     async def set_breakpoints(self, file: str, lines: list[int], condition: str, ranks: str) -> Items:
         """Replace the breakpoints in a file, and attach to those ranks that have no debug session yet."""
@@ -148,11 +125,7 @@ class Control:
         """Step the chosen ranks together, and return where they are once all have stopped or the time has expired."""
         async with self._lock:
             resumed, failed = await _resume(self._chosen(ranks), COMMANDS[kind])
-            try:
-                async with timeout(seconds):
-                    await asyncio.gather(*(session.changed.wait() for session in resumed))
-            except TIMEOUT_ERRORS:
-                pass  # those that have not arrived are reported as running
+            await asyncio.gather(*(session.wait(seconds) for session in resumed))
             return [*await asyncio.gather(*(session.where() for session in resumed)), *failed]
 
     async def detach(self, ranks: str) -> Items:
@@ -160,7 +133,7 @@ class Control:
         async with self._lock:
             chosen = chosen_ranks(ranks)
             ended = [rank for rank in sorted(self._sessions) if chosen is None or rank in chosen]
-            await asyncio.gather(*(self._end(self._sessions.pop(rank)) for rank in ended))
+            await asyncio.gather(*(_end(self._sessions.pop(rank)) for rank in ended))
             return [{"rank": rank, "detached": True} for rank in ended]
 
     def _claims(self, ranks: str) -> list[Claim]:
@@ -194,30 +167,28 @@ class Control:
         rank = claim.target.rank
         assert rank is not None  # noqa: S101 - _claims returns only targets with a rank
         session = self._sessions.get(rank)
-        if session is not None and session.lost:
-            await self._end(self._sessions.pop(rank))
+        if session is not None and session.is_over:
+            await _end(self._sessions.pop(rank))
             session = None
         if session is not None:
             results = await session.client.set_breakpoints(file, wanted)
         else:
             client = DapClient(await self._tunnels.open(Destination(claim.target.port)))
+            process = claim.agent.id, claim.target.port, claim.target.pid
+            session = _Session(rank, client, functools.partial(how_process_ended, self._tunnels, process))
             try:
-                found = await client.attach(
-                    {file: wanted}, exceptions=["uncaught"], justMyCode=False, within=ATTACH_TIMEOUT
-                )
+                results = (await session.attach({file: wanted}))[file]
             except BaseException:
                 await client.close()
                 raise
-            results = found[file]
-            session = self._sessions[rank] = _Session(rank, client)
-            self._tasks.spawn(session.receive_events(), name=f"debug session of rank {rank}")
+            self._sessions[rank] = session
         shown = [_breakpoint(each["line"], result) for each, result in zip(wanted, results, strict=False)]
         return {"rank": rank, "breakpoints": shown}
 
     def _chosen(self, ranks: str) -> list[_Session]:
         """Return the sessions of the chosen ranks; for "all", the sessions of the ranks that are stopped."""
         if (chosen := chosen_ranks(ranks)) is None:
-            found = [session for session in self._sessions.values() if session.thread is not None]
+            found = [session for session in self._sessions.values() if session.is_stopped]
             if not found:
                 raise ControlRefused("none of the ranks that this server is debugging is stopped", hint=WAIT_HINT)
             return found
@@ -228,12 +199,3 @@ class Control:
                     f"this server is not debugging {claim.target.label}", hint="call set_breakpoints to attach to it"
                 )
         return [self._sessions[rank] for rank in sorted(chosen)]
-
-    async def _end(self, session: _Session) -> None:
-        """Disconnect without terminating the process; if that fails, closing the connection has the same effect."""
-        try:
-            await session.client.request("disconnect", {"terminateDebuggee": False}, within=DETACH_TIMEOUT)
-        except RelayDebugError:
-            pass
-        finally:
-            await session.client.close()

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from relay_client.dap import DapClient, RequestFailed, readable
+from relay_client.dap import DapClient, HowEnded, RequestFailed, readable
 from relay_client.editor.messages import IN_C_CODE
 from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb.breakpoints import Breakpoints, parse_spec
-from relay_client.pdb.session import Frame, HowEnded, NotStopped, Session
+from relay_client.pdb.session import Frame, NotStopped, Session
 from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.foreign import escape_controls, is_remote_path, terminal_text

@@ -17,12 +17,11 @@ from contextlib import AbstractAsyncContextManager
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
-from relay_client.dap import DapClient
+from relay_client.dap import DapClient, HowEnded
 from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb import commands  # noqa: F401 - importing them registers their commands
 from relay_client.pdb.commands import execute, is_quit, split
 from relay_client.pdb.debugger import Connect, Debugger, Screen
-from relay_client.pdb.session import HowEnded
 from relay_core.net.tasks import cancel_and_wait
 
 T = TypeVar("T")

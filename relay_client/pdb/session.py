@@ -8,33 +8,22 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from relay_client.dap import DapClient, RequestFailed, function_of, readable
+from relay_client.dap import DapClient, DebugSession, HowEnded, RequestFailed, function_of, readable
 from relay_client.editor.messages import IMPORTANT
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.messages import Body
 from relay_core.errors import RelayDebugError
 from relay_core.foreign import escape_controls
-from relay_core.net.tasks import TaskSet
 
-HowEnded = Callable[[], Awaitable[str]]
-"""Waits for the announcement of how the job has ended, and returns it as the end of a sentence; "" if unknown."""
-
-ATTACH_TIMEOUT = 60.0
-"""Seconds to wait for each response while attaching; the job first imports debugpy, which may take 30 s."""
-DETACH_TIMEOUT = 5.0
-"""Seconds to wait for the response to `disconnect`; without one, the job continues when the connection closes."""
 MAIN_THREAD_GRACE = 0.5
 """Seconds that the main thread has to stop after another thread; Python code takes a millisecond, and C code may never
 stop."""
-AGENT_CODE = ({"path": "**/relay_agent/**", "include": False},)
-"""Rule that makes debugpy hide and step over the frames of relay_agent, as it does with its own frames."""
 SKIPPED = "Frame skipped from debugging during step-in."
-"""Start of debugpy's remark on a step past a frame that `AGENT_CODE` hides, such as the step out of the code that waits
-for a debugger."""
+"""Start of debugpy's remark on a step past a frame that `attach_arguments` hide, such as the step out of the code that
+waits for a debugger."""
 MAX_CHILD_SESSIONS = 8
 """Maximum number of children that are connected to at the same time; the others wait."""
 MAX_CHILDREN = 10_000
@@ -60,8 +49,8 @@ class Frame:
         return escape_controls(f"{self.path}({self.line}){self.function}()")
 
 
-class Session:
-    """One debug session; an async context manager that cancels its background tasks on exit.
+class Session(DebugSession):
+    """One debug session.
 
     Args:
         client: Connected, but not yet attached.
@@ -71,6 +60,10 @@ class Session:
         how_ended: Called when the debugger has reported the end of the job.
     """
 
+    response_timeout = None
+    # The rule makes debugpy hide and step over the frames of relay_agent, as it does with its own frames.
+    attach_arguments: ClassVar = {"redirectOutput": True, "rules": [{"path": "**/relay_agent/**", "include": False}]}
+
     def __init__(
         self,
         client: DapClient,
@@ -79,72 +72,24 @@ class Session:
         on_child: Callable[[int], Coroutine[Any, Any, None]],
         how_ended: HowEnded | None = None,
     ) -> None:
-        self.attached = False
-        self.running = False
-        self.end_reason = ""
-        """Why the session has ended; "" while it lasts."""
-        self.lost: RelayDebugError | None = None
-        """Why the connection was lost, unless the job has ended."""
-        self.reason: Body = {}
-        """The body of the last `stopped` event."""
+        super().__init__(client, how_ended)
         self.thread = 0
         """Id of the selected thread."""
         self.frames: list[Frame] = []
         """Frames of the selected thread, the innermost first; empty while the job is running."""
         self.level = 0
         """Index of the selected frame."""
-        self._client = client
         self._on_output = on_output
         self._on_stop = on_stop
         self._on_child = on_child
         self._child_slots = asyncio.Semaphore(MAX_CHILD_SESSIONS)
         self._children: set[int] = set()
         """Process ids of the children that `on_child` has not handled yet."""
-        self._how_ended = how_ended
-        self._changed = asyncio.Event()
         self._waiting_for_stop = 0
         """Number of callers that will handle the next stop."""
-        self._detaching = False
-        self._tasks = TaskSet()
 
     def __repr__(self) -> str:
         return f"<Session {self.end_reason or ('running' if self.running else f'stopped in thread {self.thread}')}>"
-
-    async def __aenter__(self) -> Session:
-        return self
-
-    async def __aexit__(self, *_exc_info: object) -> None:
-        await self._tasks.cancel_all()
-
-    async def attach(self, breakpoints: dict[str, list[Body]], *, pause: bool) -> dict[str, list[Body]]:
-        """Attach, and return the adapter's Breakpoint for each breakpoint.
-
-        Args:
-            breakpoints: DAP SourceBreakpoints by source path.
-            pause: Whether to stop the job.
-        """
-        results = await self._client.attach(
-            breakpoints,
-            exceptions=["uncaught"],
-            pause=pause,
-            within=ATTACH_TIMEOUT,
-            justMyCode=False,
-            redirectOutput=True,
-            rules=list(AGENT_CODE),
-        )
-        self.attached = self.running = True
-        self._tasks.spawn(self._receive_events(), name="DAP events")
-        return results
-
-    async def detach(self) -> None:
-        """Detach from the job, which continues."""
-        self._detaching = True
-        if not self.end_reason:
-            await self._client.request("disconnect", {"terminateDebuggee": False}, within=DETACH_TIMEOUT)
-
-    async def request(self, command: str, **arguments: Any) -> Body:
-        """Send a request to the adapter and return the body of its response; wait without limit."""
-        return await self._client.request(command, arguments, within=None)
 
     # Execution
 
@@ -170,25 +115,19 @@ class Session:
         """
         if self.running:  # do not check the frames: a job that is stopped in hidden code has none
             self.require_stopped()
-        frames, self.frames, self.running = self.frames, [], True
+        frames, self.frames = self.frames, []
         with self._handling_stop():
             try:
-                await self.request(command, threadId=self.thread, **arguments)
+                await self.move(command, self.thread, **arguments)
             except RequestFailed:
-                self.frames, self.running = frames, False
+                self.frames = [] if self.running else frames
                 raise
             return await self.wait(within)
 
     async def wait(self, within: float | None = None) -> bool:
         """Wait until the job is stopped or has ended; return False if it is still running after `within` seconds."""
-        try:
-            with self._handling_stop():
-                async with timeout(within):
-                    while self.running and not self.end_reason:
-                        await self._changed.wait()
-        except TIMEOUT_ERRORS:
-            return False
-        return True
+        with self._handling_stop():
+            return await super().wait(within)
 
     @contextlib.contextmanager
     def _handling_stop(self) -> Iterator[None]:
@@ -201,8 +140,7 @@ class Session:
 
     async def select_stopped_thread(self) -> None:
         """Select the innermost frame of the thread that has stopped; after a pause, of the main thread if possible."""
-        with readable():
-            thread = int(self.reason.get("threadId") or 0)
+        thread = self.stopped_thread
         if self.reason.get("reason") == "pause":
             main = await self._main_thread()
             if main != thread and await self._is_stopped(main):
@@ -292,54 +230,29 @@ class Session:
 
     # Events from the adapter
 
-    async def _receive_events(self) -> None:
-        try:
-            while not self.end_reason:
-                event = await self._client.wait_for_event(within=None)
-                with readable():
-                    self._handle_event(event["event"], dict(event.get("body") or {}))
-                if event["event"] == "terminated":
-                    await self._terminated()
-        except RelayDebugError as error:
-            self.lost = error
-            self._end(error.sentence)
-
     def _handle_event(self, name: str, body: Body) -> None:
         if name == "output":
             category, text = body.get("category"), str(body.get("output", ""))
             if category != "telemetry" and not (category == IMPORTANT and text.startswith(SKIPPED)):
                 self._on_output(text)
-        elif name == "stopped":
-            self.running, self.reason = False, body
-            self._notify()
         elif name == "debugpyAttach":
             pid = int(body["subProcessId"])
             if pid not in self._children and len(self._children) < MAX_CHILDREN:
                 self._children.add(pid)
                 self._tasks.spawn(self._handle_child(pid), name=f"child {pid}")
-        elif name == "exited":
-            self._end(f"the job has ended with exit code {body.get('exitCode')}")
+        else:
+            super()._handle_event(name, body)
 
     async def _handle_child(self, pid: int) -> None:
         async with self._child_slots:
             await self._on_child(pid)
         self._children.discard(pid)
 
-    async def _terminated(self) -> None:
-        how = "" if self.end_reason or self._detaching or self._how_ended is None else await self._how_ended()
-        self._end(f"the job {how or 'has ended'}")
-
-    def _end(self, reason: str) -> None:
-        self.end_reason = self.end_reason or reason
-        self.running = False
-        self._notify()
-
     def _notify(self) -> None:
         """Wake the waiting callers; call `on_stop` if there is none."""
         if not self._waiting_for_stop and not self._detaching:
             self._tasks.spawn(self._on_stop(), name="stopped")
-        self._changed.set()
-        self._changed = asyncio.Event()
+        super()._notify()
 
     async def _main_thread(self) -> int:
         threads = await self.threads()

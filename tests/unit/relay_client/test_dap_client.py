@@ -232,12 +232,17 @@ async def test_refusal_keeps_the_adapters_words():
 
 
 async def test_late_responses_are_dropped():
-    """A response that arrives after its time limit, or to no request at all, is not kept."""
+    """A response that arrives after its time limit, or to no request at all, is not kept; nor is one to `attach`."""
     near, far = stream_pair()
     async with DapClient(near) as client:
+        attaching = asyncio.ensure_future(client.attach({}, within=0.05))
+        await far.read()
+        await far.write(encode({"seq": 1, "type": "response", "request_seq": 1, "success": True}))
+        with pytest.raises(RequestFailed, match="no event 'initialized'"):
+            await attaching
         with pytest.raises(RequestFailed, match="no response to 'evaluate'"):
             await client.request("evaluate", within=0.001)
-        for number in (1, 99):
+        for number in (2, 3, 99):
             await far.write(encode({"seq": number, "type": "response", "request_seq": number, "success": True}))
         await far.write(encode({"seq": 3, "type": "event", "event": "stopped"}))
         await client.wait_for_event("stopped", within=DEADLINE)

@@ -13,6 +13,8 @@ from relay_client.mcp.reading import ControlRefused
 from relay_core.dap.framing import MessageDecoder, encode
 from tests.support.deadline import DEADLINE
 
+STOP = {"threadId": 7, "reason": "step"}
+
 
 async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer each request with success."""
@@ -39,10 +41,10 @@ async def test_a_refused_request_to_resume() -> None:
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     async with server, await DapClient.connect(*server.sockets[0].getsockname(), within=DEADLINE) as client:
         session = _Session(3, client)
-        session.thread = 7
+        session.reason = STOP
         with pytest.raises(RequestFailed, match="not now"):
-            await session.resume("next")
-        assert (7, "<_Session rank 3 stopped>") == (session.thread, repr(session))
+            await session.move("next")
+        assert (True, 7) == (session.is_stopped, session.stopped_thread)
 
 
 @contextlib.asynccontextmanager
@@ -55,7 +57,7 @@ async def stopped(**debuggers: Any) -> AsyncIterator[tuple[Control, list[_Sessio
             address = server.sockets[0].getsockname()
             client = await stack.enter_async_context(await DapClient.connect(*address, within=DEADLINE))
             control._sessions[rank] = _Session(rank, client)
-            control._sessions[rank].thread = 7
+            control._sessions[rank].reason = STOP
         yield control, list(control._sessions.values())
 
 
@@ -66,10 +68,8 @@ async def test_one_rank_of_several_refuses() -> None:
         assert {"rank": 0, "stopped": False} == good
         assert (1, True) == (bad["rank"], bad["stopped"])
         assert "not now" in bad["error"]
-    async with stopped(good=accept, bad=refuse) as (control, (session, _)):
-        session.changed.set()
-        step = asyncio.ensure_future(control.step("over", "all", 0.01))
-        first, second = await step
+    async with stopped(good=accept, bad=refuse) as (control, _):
+        first, second = await control.step("over", "all", 0.01)
         assert ("error" in first, "error" in second) == (False, True)
         assert (False, True) == (first["stopped"], second["stopped"])
 
@@ -77,10 +77,26 @@ async def test_one_rank_of_several_refuses() -> None:
 async def test_a_rank_that_is_not_stopped() -> None:
     """If a chosen rank is running, none is resumed."""
     async with stopped(one=accept, other=accept) as (_, (first, second)):
-        second.thread = None
+        second.running = True
         with pytest.raises(ControlRefused, match="rank 1 is not stopped: it is running"):
             await _resume([first, second], "continue")
-        assert 7 == first.thread
+        assert first.is_stopped
+
+
+async def test_where_a_stopped_rank_is_cannot_be_asked() -> None:
+    """A rank whose debugger does not give the stack is reported as stopped, with the reason of the failure."""
+    async with stopped(bad=refuse) as (_, (session,)):
+        expected = {"rank": 0, "stopped": True, "reason": "step"}
+        assert {**expected, "error": "the debugger refused 'stackTrace': not now"} == await session.where()
+
+
+async def test_a_rank_that_has_ended() -> None:
+    """A rank that has ended is reported with the reason, and is not resumed."""
+    async with stopped(one=accept) as (_, (session,)):
+        await session._terminated()
+        assert {"rank": 0, "stopped": False, "reason": "the rank has ended"} == await session.where()
+        with pytest.raises(ControlRefused, match="rank 0 is not stopped: the rank has ended"):
+            await _resume([session], "next")
 
 
 def test_a_moved_breakpoint() -> None:
