@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import relay_agent
+from relay_agent.job.stderr import report_failure, write_line
 from relay_agent.node.in_job.own_python import agent_environment, find_python
-from relay_agent.ranks import identify
-from relay_agent.stderr import report_failure, write_line
+from relay_agent.settings.ranks import identify
 from relay_core.errors import RelayDebugError
 
 if TYPE_CHECKING:

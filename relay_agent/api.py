@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from relay_agent.paths import start_directory  # noqa: F401 - importing it records the directory
+from relay_agent.job.paths import start_directory  # noqa: F401 - importing it records the directory
+from relay_agent.job.stderr import is_of_import, report_failure, unexpected, write_line
 from relay_agent.settings.arguments import misspelt_arguments, misspelt_switch, parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
 from relay_agent.settings.table import SETTINGS, as_text, read_settings
-from relay_agent.stderr import is_of_import, report_failure, unexpected, write_line
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import RelayDebugError, TimedOut
 
@@ -268,8 +268,8 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
         if args or unknown:
             usage = "breakpoint(rank=RANKS, when=CONDITION, hold=SECONDS)"
             _warn(f"breakpoint() was called with unknown arguments, which are ignored; call it as {usage}")
-        from relay_agent.ranks import identify  # noqa: PLC0415 - in debug runs only, as below
         from relay_agent.settings.model import parse_ranks  # noqa: PLC0415
+        from relay_agent.settings.ranks import identify  # noqa: PLC0415 - in debug runs only, as below
 
         identity = identify(os.environ) if process is None else process.identity
         if rank is not None and not parse_ranks(str(rank)).includes(identity):
@@ -333,8 +333,8 @@ def _process_if_debugged() -> DebuggedProcess | None:
 
 
 def _is_worker(settings: DebugSettings, rank: int | None) -> bool:
-    from relay_agent.ranks import identify, logical_port  # noqa: PLC0415 - in debug runs only, as below
     from relay_agent.settings.environment import is_worker  # noqa: PLC0415
+    from relay_agent.settings.ranks import identify, logical_port  # noqa: PLC0415 - in debug runs only, as below
 
     own_rank = identify(os.environ).rank if rank is None else rank
     return is_worker(os.environ, os.getpid(), logical_port(settings.port, own_rank))
@@ -383,7 +383,7 @@ def _read_arguments(argv: Sequence[str] | None = None, *, ignore_debug_flag: boo
 
 def _warn(text: str) -> None:
     """Log a warning, in rank 0 only."""
-    from relay_agent.ranks import identify  # noqa: PLC0415 - for warnings only
+    from relay_agent.settings.ranks import identify  # noqa: PLC0415 - for warnings only
 
     if identify(os.environ).is_master:
         write_line(f"warning: {text}")

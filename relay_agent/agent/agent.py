@@ -20,7 +20,7 @@ from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.responses import Answer, respond_on_stream
 from relay_agent.agent.succession import Succession
 from relay_agent.agent.targets import Target, TargetGone, TargetProvider
-from relay_agent.paths import current_directory
+from relay_agent.job.paths import current_directory
 from relay_core.agent_api.announcement import AgentInfo, State, fit
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
 from relay_core.agent_api.requests import (

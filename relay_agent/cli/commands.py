@@ -11,8 +11,8 @@ import sys
 import warnings
 from pathlib import Path
 
+from relay_agent.job.stderr import describe_exception, write_line
 from relay_agent.settings.model import DEFAULT_PORT
-from relay_agent.stderr import describe_exception, write_line
 from relay_core.errors import UsageError
 from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings, add_access_options, argument_type
@@ -65,7 +65,7 @@ def _run_doctor(arguments: argparse.Namespace) -> int:
     """Run the checks, print the results and return the exit status."""
     import asyncio
 
-    from relay_agent.doctor import examine
+    from relay_agent.cli.doctor import examine
     from relay_core.diagnosis.checks import as_json, as_text
 
     if arguments.explain_auth:
@@ -97,7 +97,7 @@ def add_env(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _run_env(arguments: argparse.Namespace) -> int:
     """Print the rank and the variables that define it."""
-    from relay_agent.ranks import explain
+    from relay_agent.settings.ranks import explain
 
     print(*explain(os.environ, arguments.port), sep="\n")
     return 0

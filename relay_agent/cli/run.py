@@ -20,9 +20,10 @@ from typing import Any, NoReturn
 from relay_agent import inject
 from relay_agent.cli.commands import PROGRAM, Commands, explain
 from relay_agent.cli.init_process import remain_init_process
-from relay_agent.collective_timeouts import timeout_variables
 from relay_agent.inject._relay_debug_programs import is_off, is_python
-from relay_agent.paths import in_front
+from relay_agent.job.collective_timeouts import timeout_variables
+from relay_agent.job.paths import in_front
+from relay_agent.job.stderr import write_line
 from relay_agent.settings.environment import (
     ACCESS_VARIABLES,
     HC,
@@ -36,7 +37,6 @@ from relay_agent.settings.environment import (
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.table import SETTINGS, Setting
 from relay_agent.startup.unregistered import command_obstacle, watch_this_process
-from relay_agent.stderr import write_line
 from relay_core.access_settings import ACCESS_OPTIONS, CONNECTION_STRING_SECRET_VARIABLE, CONNECTION_STRING_VARIABLE
 from relay_core.errors import ConfigurationError, RelayDebugError, UsageError
 from relay_core.exit_codes import NOT_EXECUTABLE, NOT_FOUND

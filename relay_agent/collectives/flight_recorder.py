@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from relay_agent.gevent_originals import json, time
+from relay_agent.job.gevent_originals import json, time
 from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation, Progress
 from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.agent_api.questions import ReadProgress

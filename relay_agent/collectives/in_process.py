@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from relay_agent.collectives.flight_recorder import read_recorders
-from relay_agent.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import threading, time
 from relay_agent.stacks.in_process import collect as collect_stacks
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives, is_collective

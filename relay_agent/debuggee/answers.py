@@ -10,10 +10,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from relay_agent.collective_timeouts import peer_timeout, raise_while_held
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.pydevd_patches import stopped_threads
 from relay_agent.debuggee.unreached import children
+from relay_agent.job.collective_timeouts import peer_timeout, raise_while_held
 from relay_agent.monitor.allocator import read_allocator
 from relay_core.foreign import escape_controls
 
@@ -115,7 +115,7 @@ FUNCTIONS: Mapping[str, tuple[str, str]] = {
         "relay_core.agent_api.questions:ReadCollectives",
         "relay_agent.collectives.in_process:collect",
     ),
-    "evaluate": ("relay_core.agent_api.evaluation:Evaluate", "relay_agent.evaluation:start_evaluation"),
+    "evaluate": ("relay_core.agent_api.evaluation:Evaluate", "relay_agent.stacks.evaluation:start_evaluation"),
     "progress": (
         "relay_core.agent_api.questions:ReadProgress",
         "relay_agent.collectives.flight_recorder:read_progress",

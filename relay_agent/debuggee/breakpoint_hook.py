@@ -21,8 +21,8 @@ from typing import Any
 from relay_agent.debuggee.debugger import debugger
 from relay_agent.debuggee.process import DebuggedProcess, current
 from relay_agent.debuggee.stopping import keep_uncompiled
+from relay_agent.job.stderr import report_failure, write_line
 from relay_agent.settings.model import parse_ranks
-from relay_agent.stderr import report_failure, write_line
 
 VARIABLE = "PYTHONBREAKPOINT"
 """Python's variable with the function that `breakpoint()` calls; if the user has set it, it takes precedence."""

@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from relay_agent.debuggee import debugpy_start, detaching, gevent_support, pydevd_patches, stopping, tracing
 from relay_agent.debuggee.pydevd_patches import attached
 from relay_agent.debugpy_internals.table import CHILDREN, FORKING, STATE, UNCAUGHT
-from relay_agent.gevent_originals import threading, time
-from relay_agent.stderr import failed_import, write_line
+from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.stderr import failed_import, write_line
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 # The states of a process

@@ -27,17 +27,17 @@ from relay_agent.debugpy_internals.table import (
     STATE,
     STOPPED_THREADS,
 )
-from relay_agent.gevent_originals import (
+from relay_agent.job.gevent_originals import (
     is_patched_by_eventlet,
     is_patched_by_gevent,
     socket,
     subprocess_in_use,
     threading,
 )
+from relay_agent.job.stderr import write_line
 from relay_agent.node.directory import STARTER_VARIABLE
 from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
 from relay_agent.node.in_job.own_python import find_python, without_python_options
-from relay_agent.stderr import write_line
 from relay_core.errors import RelayDebugError
 
 # Starts debugpy's adapter, and reads its ports from a pipe that only the adapter can write to.

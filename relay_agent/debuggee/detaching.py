@@ -11,7 +11,7 @@ from typing import Any
 
 from relay_agent.debuggee import tracing
 from relay_agent.debugpy_internals.table import RECOVERY
-from relay_agent.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import threading, time
 from relay_core.socket_tables import SocketTables
 
 # Fork handlers that detach a forked child from the debugger of its parent.

@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from relay_agent import gevent_originals
 from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
-from relay_agent.gevent_originals import GEVENT_VARIABLE, socket, threading
-from relay_agent.import_hook import after_import
+from relay_agent.job import gevent_originals
+from relay_agent.job.gevent_originals import GEVENT_VARIABLE, socket, threading
+from relay_agent.job.import_hook import after_import
 
 EVENTLET = "debugpy does not work with eventlet"
 EVENTLET_WAY_OUT = (

@@ -32,11 +32,11 @@ from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from relay_agent import gevent_originals
 from relay_agent.debuggee.debugger import debugger, pydevd_debugger
 from relay_agent.debuggee.stopping import untraced
 from relay_agent.debugpy_internals.table import POST_MORTEM
-from relay_agent.stderr import describe_exception, write_line
+from relay_agent.job import gevent_originals
+from relay_agent.job.stderr import describe_exception, write_line
 from relay_core.agent_api.stacks import is_library
 
 Hold = Callable[[str], bool]

@@ -16,22 +16,22 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, ClassVar
 
-from relay_agent.collective_timeouts import prepare_for_holds, raise_timeouts
 from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.answers import ANSWERS
 from relay_agent.debuggee.debugger import DEBUGPY_MISSING, debugger
+from relay_agent.job.collective_timeouts import prepare_for_holds, raise_timeouts
+from relay_agent.job.paths import script_name, start_directory
+from relay_agent.job.stderr import report_failure, write_line
 from relay_agent.node.in_job.attach_state import State
-from relay_agent.paths import script_name, start_directory
-from relay_agent.ranks import ProcessIdentity, identify, logical_port
 from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, is_local, register_environment, run_name
 from relay_agent.settings.model import DebugSettings
-from relay_agent.stderr import report_failure, write_line
+from relay_agent.settings.ranks import ProcessIdentity, identify, logical_port
 from relay_core.errors import ConfigurationError, RelayDebugError
 
 if TYPE_CHECKING:
     from relay_agent.node.in_job.client import NodeClient
     from relay_agent.node.protocol import Access, TargetRecord
-from relay_agent.gevent_originals import import_gevent, threading, time
+from relay_agent.job.gevent_originals import import_gevent, threading, time
 
 NOBODY_ATTACHED = "no debugger attached in time; exiting"
 AGENT_TIME = 3.0

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from relay_agent.gevent_originals import threading
+from relay_agent.job.gevent_originals import threading
 from relay_agent.stacks.stopped import stopped_threads
 
 Hold = Callable[[FrameType], None]

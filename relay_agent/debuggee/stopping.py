@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from relay_agent import gevent_originals
 from relay_agent.debugpy_internals.table import BREAK_HERE, COMPILED_CALLER
-from relay_agent.import_hook import after_import
+from relay_agent.job import gevent_originals
+from relay_agent.job.import_hook import after_import
 
 COMPILER = "torch._dynamo.eval_frame"
 

@@ -45,8 +45,8 @@ from typing import Any
 from relay_agent.debuggee import gevent_support
 from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
-from relay_agent.gevent_originals import threading, time
-from relay_agent.stderr import write_line
+from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.stderr import write_line
 from relay_core.errors import RelayDebugError
 
 ROUNDS = 3

@@ -12,8 +12,8 @@ import importlib
 import sys
 from dataclasses import dataclass
 
-from relay_agent.gevent_originals import threading
-from relay_agent.stderr import write_line
+from relay_agent.job.gevent_originals import threading
+from relay_agent.job.stderr import write_line
 
 CHECKED_VERSIONS = ("1.8.14", "1.8.22")
 """The oldest and the newest version of debugpy with which all features were checked; all versions in between were

@@ -26,8 +26,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from relay_agent.gevent_originals import json, os, socket
-from relay_agent.own_descriptor import above_streams
+from relay_agent.job.gevent_originals import json, os, socket
+from relay_agent.job.own_descriptor import above_streams
 from relay_core.access_settings import ACCESS_VARIABLES
 from relay_core.errors import ConfigurationError
 

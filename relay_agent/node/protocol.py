@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, cast, final
 
-from relay_agent.gevent_originals import json
+from relay_agent.job.gevent_originals import json
 
 MAX_LINE = 4 * 1024 * 1024
 """Maximum length in bytes: enough for the stacks of a process with a thousand threads."""

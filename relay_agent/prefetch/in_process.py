@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relay_agent.debugpy_internals.table import PREFETCH
-from relay_agent.gevent_originals import json, threading, time
+from relay_agent.job.gevent_originals import json, threading, time
 from relay_agent.prefetch.engine import FIRST_SEQ, PrefetchEngine, PrefetchOutput
 from relay_core.dap import prefetch
 from relay_core.dap.messages import Event, Request

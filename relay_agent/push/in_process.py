@@ -16,14 +16,14 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from relay_agent.collectives.flight_recorder import begun_collectives
-from relay_agent.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.stderr import describe_exception
 from relay_agent.push.loaded_code import filename_of, find_modules, functions_of
 from relay_agent.push.new_file import NewFile
 from relay_agent.push.old_file import OldFile
 from relay_agent.push.sources import pushed_source, replace_source
 from relay_agent.push.swap import Swap
 from relay_agent.stacks.stopped import stopped_threads
-from relay_agent.stderr import describe_exception
 from relay_core.agent_api.push import LEASE, Phase, Push, Pushed, State
 from relay_core.agent_api.requests import FileDigest
 from relay_core.errors import ConfigurationError

@@ -28,7 +28,7 @@ from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import NamedTuple
 
-from relay_agent.paths import start_directory
+from relay_agent.job.paths import start_directory
 from relay_agent.push.new_file import qualified_codes
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError

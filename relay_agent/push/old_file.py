@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from relay_agent.paths import start_time
+from relay_agent.job.paths import start_time
 from relay_agent.push.new_file import NewFile, NewFunction, bound_names, constant, is_immutable, qualified_codes
 
 # An in-place change to one function: its code, defaults and docstring.

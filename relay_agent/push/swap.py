@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+from relay_agent.job.stderr import describe_exception
 from relay_agent.push.loaded_code import functions_beside_users, functions_of, running_codes
 from relay_agent.push.new_file import NewFile, NewFunction
 from relay_agent.push.old_file import Change, OldFile, change_of, has_same_lines, is_equivalent, pair
 from relay_agent.push.scopes import Scope
-from relay_agent.stderr import describe_exception
 from relay_core.errors import ConfigurationError
 
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 from relay_agent.inject._relay_debug_programs import MULTIPROCESSING, helper_reason
-from relay_agent.ranks import SINGLE, ProcessIdentity, logical_port
 from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.ranks import SINGLE, ProcessIdentity, logical_port
 from relay_agent.settings.table import SETTINGS, Setting, read_settings
 from relay_core.access_settings import ACCESS_OPTIONS, OLD_NAME_VARIABLE, AccessSettings
 from relay_core.errors import UsageError

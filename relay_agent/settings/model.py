@@ -8,7 +8,7 @@ from relay_core.access_settings import AccessSettings
 from relay_core.value_parsers import parse_ranges
 
 if TYPE_CHECKING:
-    from relay_agent.ranks import ProcessIdentity
+    from relay_agent.settings.ranks import ProcessIdentity
 
 
 # Grammar of `--debug-ranks`, which selects the ranks of a job that wait for a debugger.

@@ -18,8 +18,8 @@ from pathlib import Path, PurePath
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from relay_agent.gevent_originals import json, threading
-from relay_agent.own_descriptor import OwnDescriptor, above_streams
+from relay_agent.job.gevent_originals import json, threading
+from relay_agent.job.own_descriptor import OwnDescriptor, above_streams
 from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, ThreadStack, is_library, public_name
 
 if TYPE_CHECKING:

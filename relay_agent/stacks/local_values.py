@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import ClassVar
 
-from relay_agent.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import threading, time
 from relay_agent.values.presentation import ShortRepr
 from relay_agent.values.torch_state import NotRead, read_torch_state, taken_over
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from relay_agent.debugpy_internals.table import THREAD_STATE
-from relay_agent.gevent_originals import threading
+from relay_agent.job.gevent_originals import threading
 
 
 def stopped_threads() -> dict[int, bool]:

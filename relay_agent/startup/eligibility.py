@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from relay_agent.inject._relay_debug_programs import helper_reason, is_off, what_runs
-from relay_agent.ranks import identify
 from relay_agent.settings.environment import MODE, name_of_registered, registered_ancestor
+from relay_agent.settings.ranks import identify
 
 _LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]")
 

@@ -13,11 +13,11 @@ from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
 from relay_agent.inject._relay_debug_programs import what_runs
-from relay_agent.ranks import identify
+from relay_agent.job.stderr import is_of_import, report_failure, write_line
 from relay_agent.settings.environment import from_environment, register_environment
 from relay_agent.settings.model import DebugSettings, parse_ranks
+from relay_agent.settings.ranks import identify
 from relay_agent.startup.eligibility import should_register
-from relay_agent.stderr import is_of_import, report_failure, write_line
 from relay_core.errors import RelayDebugError
 
 # Hook that runs a function after Python has initialized and before its program starts.
@@ -178,7 +178,7 @@ def register_process(*, is_child: bool) -> None:
 def _raise_timeouts(settings: DebugSettings) -> None:
     """Raise the timeouts of collective operations even if this process cannot be debugged: a peer may be held."""
     if settings.timeouts:
-        from relay_agent.collective_timeouts import raise_timeouts  # noqa: PLC0415 - only if needed
+        from relay_agent.job.collective_timeouts import raise_timeouts  # noqa: PLC0415 - only if needed
 
         raise_timeouts(settings.timeouts)
 

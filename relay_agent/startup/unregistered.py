@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from relay_agent.inject._relay_debug_programs import NO_FILE, is_python, isolating_option, what_runs
+from relay_agent.job.stderr import write_line
 from relay_agent.settings.environment import MODE, REGISTERED, WAIT
 from relay_agent.startup.eligibility import should_register
-from relay_agent.stderr import write_line
 
 LOOK_INTERVAL = 5.0
 """Seconds between two looks. A program is reported if both show it, so one that ends quickly is not."""

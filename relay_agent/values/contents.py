@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from relay_agent.gevent_originals import time
+from relay_agent.job.gevent_originals import time
 from relay_agent.values import presentation
 from relay_agent.values.deadline import TooLate, call_within
 from relay_agent.values.presentation import MAX_ASKED, MAX_ITEMS, describe, find_kind, has_few_elements

@@ -8,7 +8,7 @@ from _queue import Empty, SimpleQueue  # C code: the job may have a file queue.p
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from relay_agent.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import threading, time
 from relay_agent.values.torch_state import NotRead, read_torch_state, taken_over
 
 # Calls with a deadline: a function that may never return runs in a helper thread and is abandoned at its deadline.

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from relay_agent.gevent_originals import threading
+from relay_agent.job.gevent_originals import threading
 
 DEVICE_TYPES = ("cpu", "cuda")
 """For which autocast is taken over."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.paths import in_front
+from relay_agent.job.paths import in_front
 from relay_client.dap import DapClient
 from tests.support import secrets
 from tests.support.deadline import DEADLINE

@@ -29,7 +29,7 @@ import sys
 import time
 from pathlib import Path
 
-from relay_agent.ranks import identify
+from relay_agent.settings.ranks import identify
 
 def train(rank, progress):
     step = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.doctor import ListeningChecks
+from relay_agent.cli.doctor import ListeningChecks
 from relay_core.access_settings import AccessSettings
 from relay_core.auth import Access, find_access
 from relay_core.diagnosis.checks import Examination, Status

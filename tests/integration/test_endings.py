@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from relay_agent.paths import in_front
+from relay_agent.job.paths import in_front
 from relay_client.dap import DapClient
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import gone

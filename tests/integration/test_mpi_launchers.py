@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 WHO_AM_I = """
     import json, os, sys
     sys.path.insert(0, ROOT)
-    from relay_agent.ranks import identify
+    from relay_agent.settings.ranks import identify
     sys.stdout.write(json.dumps(identify(os.environ)._asdict()) + "\\n")
 """
 
@@ -60,7 +60,7 @@ def test_two_nodes():
 TRAINING = """
     import json, os, pathlib, sys, time
     sys.path.insert(0, ROOT)
-    from relay_agent.ranks import identify
+    from relay_agent.settings.ranks import identify
     me, said = identify(os.environ), pathlib.Path(sys.argv[1])
     crashed = said / "crashed"
     turn = "second" if crashed.exists() else "first"

@@ -173,5 +173,5 @@ async def test_watchdogs_are_raised_in_children_too(stage: Stage):
     """A spawned child may be a rank whose peer is held; it is asked for by an option, and costs nothing otherwise."""
     program = stage.write("train.py", SPAWN)
     assert (0, ["[] [[]]"], "") == await stage.python(program)
-    hook = "['relay_agent.import_hook']"
+    hook = "['relay_agent.job.import_hook']"
     assert (0, [f"{hook} [{hook}]"], "") == await stage.python(program, options=("--debug-timeouts",))

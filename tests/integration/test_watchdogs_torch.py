@@ -22,7 +22,7 @@ RANK = """
     import sys
     from datetime import timedelta
     if sys.argv[2] == "raised":
-        from relay_agent.collective_timeouts import raise_timeouts
+        from relay_agent.job.collective_timeouts import raise_timeouts
         raise_timeouts()
     import torch
     import torch.distributed as dist
@@ -84,7 +84,7 @@ async def test_with_raised_timeouts_the_job_survives_a_held_rank():
             assert (0, ["2.0"]) == (await rank.finish())[:2]
 
 
-RAISE = "from relay_agent.collective_timeouts import raise_timeouts; raise_timeouts(7200)\n"
+RAISE = "from relay_agent.job.collective_timeouts import raise_timeouts; raise_timeouts(7200)\n"
 SHOW = """
 from datetime import timedelta
 import torch.distributed as dist
@@ -137,7 +137,7 @@ async def test_timeouts_of_a_hold_are_restored():
     code = (
         """
 import threading
-from relay_agent.collective_timeouts import prepare_for_holds, raise_while_held
+from relay_agent.job.collective_timeouts import prepare_for_holds, raise_while_held
 prepare_for_holds()
 """
         + SHOW
@@ -173,7 +173,7 @@ dist.destroy_process_group()
 async def test_backends_without_a_timeout_are_left_as_they_are():
     """A hold causes no warning about groups whose backend has no timeout."""
     code = """
-from relay_agent.collective_timeouts import prepare_for_holds, raise_while_held
+from relay_agent.job.collective_timeouts import prepare_for_holds, raise_while_held
 prepare_for_holds()
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore

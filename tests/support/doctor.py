@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.doctor import examine as examine_node
+from relay_agent.cli.doctor import examine as examine_node
 from relay_client.doctor import examine as examine_client
 from relay_core.access_settings import AccessSettings
 from relay_core.diagnosis.checks import Examination, Result, Status

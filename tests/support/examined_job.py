@@ -17,7 +17,7 @@ __all__ = ["Examined", "stopped_at"]
 CODE = """
     import json, runpy, threading
     from relay_agent.debuggee.debugger import debugger
-    from relay_agent.evaluation import evaluate
+    from relay_agent.stacks.evaluation import evaluate
     from relay_agent.stacks.in_process import collect
     from relay_core.agent_api.evaluation import Evaluate
 

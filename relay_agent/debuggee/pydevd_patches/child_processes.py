@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from relay_agent.debugpy_internals.table import CHILD_WAIT, FOLLOWING
-from relay_agent.gevent_originals import time
-from relay_agent.stderr import write_line
+from relay_agent.job.gevent_originals import time
+from relay_agent.job.stderr import write_line
 from relay_core.socket_tables import SocketTables
 
 # Patch that limits how long a child of a debugged process waits for its own debug session.

@@ -26,7 +26,7 @@ from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import PORT_VARIABLE, loaded_pydevds
 from relay_agent.debugpy_internals.table import FLOODS
-from relay_agent.gevent_originals import json, threading, time
+from relay_agent.job.gevent_originals import json, threading, time
 
 KEPT = 1024 * 1024
 """Maximum size of the waiting output, in characters; `OVERHEAD` is added for each text, and a long text counts half."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
 from relay_agent.debugpy_internals.table import CLOSED_DESCRIPTORS, EXITING, REMOVED_DIRECTORY
-from relay_agent.own_descriptor import OwnDescriptor, above_streams
-from relay_agent.paths import current_directory, start_directory
-from relay_agent.stderr import write_line
+from relay_agent.job.own_descriptor import OwnDescriptor, above_streams
+from relay_agent.job.paths import current_directory, start_directory
+from relay_agent.job.stderr import write_line
 
 # Patch that keeps pydevd from using the files of a job that closes descriptors which it has not opened.
 #

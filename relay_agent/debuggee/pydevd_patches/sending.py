@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relay_agent.debugpy_internals.table import SENDING, UNSUPPORTED
-from relay_agent.gevent_originals import json
+from relay_agent.job.gevent_originals import json
 from relay_core.dap.prefetch import PREFETCH_EVENT
 
 # Patch that changes how pydevd sends messages to debugpy's adapter: it sets TCP_NODELAY and limits message sizes.

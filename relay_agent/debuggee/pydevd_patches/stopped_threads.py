@@ -8,7 +8,7 @@ from typing import Any
 from relay_agent.debuggee import tracing
 from relay_agent.debuggee.pydevd_patches.child_processes import loaded_pydevds
 from relay_agent.debugpy_internals.table import CONTINUING, INTERRUPTED, TORCH_STATES, WAKING
-from relay_agent.gevent_originals import threading
+from relay_agent.job.gevent_originals import threading
 
 # Patch that makes pydevd wake its stopped threads immediately instead of up to 0.2 seconds later.
 #

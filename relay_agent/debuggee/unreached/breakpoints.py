@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, ClassVar, NamedTuple
 
-from relay_agent.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import threading, time
 
 # Finds modules that were loaded from another place than the file with the breakpoints.
 #

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum, auto
 
-from relay_agent.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import threading, time
 from relay_core.errors import RelayDebugError
 
 POLL_INTERVAL = 0.02

@@ -34,7 +34,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relay_agent.gevent_originals import keep_thread, prepare_imports, threading, time
+from relay_agent.job.gevent_originals import keep_thread, prepare_imports, threading, time
+from relay_agent.job.stderr import describe_exception, unexpected, write_line
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job import forked_imports
 from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
@@ -53,7 +54,6 @@ from relay_agent.node.protocol import (
 )
 from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, hint_for_job
 from relay_agent.stacks.in_process import register_dump
-from relay_agent.stderr import describe_exception, unexpected, write_line
 from relay_core.errors import RelayDebugError
 
 OUTPUTS = "outputs"

@@ -23,12 +23,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from relay_agent.debugpy_internals.table import UNATTACHED_AGENT
-from relay_agent.gevent_originals import os, socket, subprocess, threading, time
+from relay_agent.job.gevent_originals import os, socket, subprocess, threading, time
+from relay_agent.job.own_descriptor import OwnDescriptor
 from relay_agent.node.directory import NODE_DIR_VARIABLE, STARTER_VARIABLE, NodeDirectory
 from relay_agent.node.in_job.connection import AgentConnection, unix_socket
 from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
 from relay_agent.node.in_job.own_python import agent_environment, find_python
-from relay_agent.own_descriptor import OwnDescriptor
 from relay_core.errors import ConfigurationError, RelayUnreachable
 
 PATIENCE = 15.0

@@ -6,8 +6,8 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-from relay_agent.gevent_originals import socket
-from relay_agent.own_descriptor import OwnDescriptor, above_streams
+from relay_agent.job.gevent_originals import socket
+from relay_agent.job.own_descriptor import OwnDescriptor, above_streams
 from relay_agent.stacks.in_process import dump_signals
 
 # Leaves signals to the threads of the job.

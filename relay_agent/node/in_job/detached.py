@@ -34,8 +34,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay_agent.gevent_originals import time
-from relay_agent.own_descriptor import OwnDescriptor, above_streams
+from relay_agent.job.gevent_originals import time
+from relay_agent.job.own_descriptor import OwnDescriptor, above_streams
 
 FIRST_NUMBER = 3
 """Number of the first descriptor that a program receives; the others follow."""

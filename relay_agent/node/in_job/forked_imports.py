@@ -38,7 +38,7 @@ import os
 import sys
 from typing import Any
 
-from relay_agent.gevent_originals import is_active, is_patched_by_eventlet
+from relay_agent.job.gevent_originals import is_active, is_patched_by_eventlet
 
 _locks: dict[str, Any] = getattr(_frozen_importlib, "_module_locks", {})
 """Weak references to importlib's locks, by the names of the modules."""

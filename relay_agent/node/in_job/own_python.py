@@ -9,7 +9,7 @@ import site
 import sys
 from pathlib import Path
 
-from relay_agent.paths import in_front, start_directory
+from relay_agent.job.paths import in_front, start_directory
 from relay_core.errors import ConfigurationError
 
 PYTHON_VARIABLE = "RELAY_PYTHON"

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import relay_agent
-from relay_agent.ranks import SINGLE, identify
+from relay_agent.settings.ranks import SINGLE, identify
 
 features: Path
 UNKNOWN_NODE = (

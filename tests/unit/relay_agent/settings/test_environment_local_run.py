@@ -2,9 +2,9 @@
 
 import pytest
 
-from relay_agent.ranks import identify
 from relay_agent.settings.environment import is_local, run_name
 from relay_agent.settings.model import DebugSettings
+from relay_agent.settings.ranks import identify
 from relay_core.access_settings import AccessSettings
 
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from relay_agent.ranks import ProcessIdentity
 from relay_agent.settings.environment import is_worker, register_environment
+from relay_agent.settings.ranks import ProcessIdentity
 
 
 def test_a_worker_has_the_port_of_the_process_that_started_it(monkeypatch: pytest.MonkeyPatch):

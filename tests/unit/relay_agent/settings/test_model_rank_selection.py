@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.ranks import ProcessIdentity
 from relay_agent.settings.model import DEFAULT_RANKS, parse_ranks
+from relay_agent.settings.ranks import ProcessIdentity
 from relay_core.errors import UsageError
 
 

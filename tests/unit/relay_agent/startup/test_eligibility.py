@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from relay_agent.ranks import identify
 from relay_agent.settings.environment import register_environment
+from relay_agent.settings.ranks import identify
 from relay_agent.startup.eligibility import should_register
 
 ON = {"RELAY_DEBUG": "1"}

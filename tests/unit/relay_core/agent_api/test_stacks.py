@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent import collective_timeouts
+from relay_agent.job import collective_timeouts
 from relay_client import stacks as client_stacks
 from relay_core import records
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack, is_library, public_name
@@ -77,7 +77,7 @@ def test_texts_are_cleaned() -> None:
 
 def test_own_code_is_not_the_users() -> None:
     """In a checkout too, code of relay-debug in a job is library code, for other machines by the name that they get."""
-    shown = "<relay-debug>/relay_agent/collective_timeouts.py"
+    shown = "<relay-debug>/relay_agent/job/collective_timeouts.py"
     assert shown == public_name(collective_timeouts.__file__)
     for file in (collective_timeouts.__file__, shown, records.__file__):
         assert is_library(file)

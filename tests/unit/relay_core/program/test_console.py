@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from relay_agent.stderr import write_line
+from relay_agent.job.stderr import write_line
 from relay_core.errors import RelayDebugError
 from relay_core.exit_codes import OUTPUT_CLOSED
 from relay_core.program.console import configure_logging, print_error

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.debuggee.pydevd_patches.robustness import _Path
-from relay_agent.paths import start_directory
+from relay_agent.job.paths import start_directory
 
 
 def test_links_are_resolved_in_order(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_agent.paths import in_front
+from relay_agent.job.paths import in_front
 from relay_core.compat import timeout
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import Job, gone, job, run_job, suspend

@@ -14,10 +14,10 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any, NamedTuple
 
-from relay_agent.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.stderr import describe_exception
 from relay_agent.stacks.in_process import held_frames, running_frames
 from relay_agent.stacks.stopped import stopped_threads
-from relay_agent.stderr import describe_exception
 from relay_agent.values.contents import fingerprint, in_full
 from relay_agent.values.deadline import Call, TooLate, call_within
 from relay_agent.values.plain import read_plain

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
-from relay_agent.ranks import explain
 from relay_agent.settings.environment import ACCESS_VARIABLES
+from relay_agent.settings.ranks import explain
 from relay_core.access_settings import AccessSettings
 from relay_core.auth import Access
 from relay_core.diagnosis.checks import TOKEN, TOKEN_LIMIT, AccessChecks, Examination, Skipped, check_token

@@ -10,7 +10,7 @@ import relay_agent.api
 for name in ("contextvars", "queue", "symtable"):
     sys.modules.pop(name, None)
 sys.path.insert(0, sys.argv[1])
-from relay_agent import evaluation
+from relay_agent.stacks import evaluation
 from relay_agent.values.deadline import call_within
 print(call_within(3600, lambda: 6 * 7), sorted(evaluation._names_in("a + (lambda b: b + c)(d)")))
 import queue

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.collective_timeouts import timeout_variables
+from relay_agent.job.collective_timeouts import timeout_variables
 from tests.support.jobs import run_job
 
 DAY = 86400
@@ -81,7 +81,7 @@ async def test_a_process_group_gets_at_least_the_timeout(tmp_path: Path):
         import sys
         from datetime import timedelta
         sys.path.insert(0, sys.argv[1])
-        from relay_agent.collective_timeouts import raise_timeouts
+        from relay_agent.job.collective_timeouts import raise_timeouts
         raise_timeouts(7200)
         from torch.distributed import init_process_group
         for timeout in None, timedelta(seconds=3), timedelta(days=3):
@@ -95,7 +95,7 @@ async def test_torch_is_not_imported_for_it():
     """Raising timeouts waits for the job to import torch."""
     code = """
         import sys
-        from relay_agent.collective_timeouts import raise_timeouts
+        from relay_agent.job.collective_timeouts import raise_timeouts
         raise_timeouts()
         print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "numpy", "asyncio", "inspect"}))
     """
@@ -108,7 +108,7 @@ async def test_the_import_system_is_left_as_it_was(tmp_path: Path):
         import inspect, sys
         sys.path.insert(0, sys.argv[1])
         before = list(sys.meta_path)
-        from relay_agent.collective_timeouts import raise_timeouts
+        from relay_agent.job.collective_timeouts import raise_timeouts
         raise_timeouts(10)
         raise_timeouts(20)
         print(len(sys.meta_path) - len(before))
@@ -125,7 +125,7 @@ async def test_a_torch_without_these_internals_works_and_is_reported(tmp_path: P
     code = """
         import sys
         sys.path.insert(0, sys.argv[1])
-        from relay_agent.collective_timeouts import raise_timeouts
+        from relay_agent.job.collective_timeouts import raise_timeouts
         raise_timeouts()
         from torch.distributed import init_process_group
         print(init_process_group())
@@ -142,7 +142,7 @@ async def test_an_import_that_fails_can_be_tried_again(tmp_path: Path):
     code = """
         import os, sys
         sys.path.insert(0, sys.argv[1])
-        from relay_agent.collective_timeouts import raise_timeouts
+        from relay_agent.job.collective_timeouts import raise_timeouts
         raise_timeouts(7200)
         for attempt in "first", "second":
             try:
@@ -163,7 +163,7 @@ async def test_a_module_that_is_already_there_is_changed_at_once(tmp_path: Path)
         import sys
         sys.path.insert(0, sys.argv[1])
         from torch.distributed import init_process_group
-        from relay_agent.collective_timeouts import raise_timeouts
+        from relay_agent.job.collective_timeouts import raise_timeouts
         raise_timeouts(7200)
         print(init_process_group("gloo")[0])
     """

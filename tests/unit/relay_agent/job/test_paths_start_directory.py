@@ -8,14 +8,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relay_agent.paths import start_time
+from relay_agent.job.paths import start_time
 from tests.support.jobs import ROOT
 
 PROGRAM = f"""\
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 HEAD
-from relay_agent.paths import script_name, start_directory
+from relay_agent.job.paths import script_name, start_directory
 os.chdir("/")
 print(script_name() if "--script" in sys.argv else start_directory())
 """

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relay_agent import evaluation
-from relay_agent.evaluation import find_places
+from relay_agent.stacks import evaluation
+from relay_agent.stacks.evaluation import find_places
 from tests.support.examined_job import stopped_at
 
 THREADS = """\

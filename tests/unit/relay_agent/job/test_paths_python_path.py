@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.paths import in_front
+from relay_agent.job.paths import in_front
 
 
 @pytest.mark.parametrize(

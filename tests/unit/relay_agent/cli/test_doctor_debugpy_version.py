@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from relay_agent.cli.doctor import check_debugpy, installed_debugpy
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
-from relay_agent.doctor import check_debugpy, installed_debugpy
 from relay_core.errors import ConfigurationError
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from relay_agent.stderr import MAX_LENGTH, describe_exception, unexpected
+from relay_agent.job.stderr import MAX_LENGTH, describe_exception, unexpected
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "model.py", line 3, in f\n    return x[7]\n'
 CELL = f"""\

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay_agent.ranks import SINGLE, TABLE, explain, identify
+from relay_agent.settings.ranks import SINGLE, TABLE, explain, identify
 
 TORCH = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "10.0.0.4", "MASTER_PORT": "29500"}
 TORCHRUN = TORCH | {"TORCHELASTIC_RUN_ID": "job", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "ROLE_RANK": "3"}

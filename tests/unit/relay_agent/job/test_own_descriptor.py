@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent.own_descriptor import OwnDescriptor
+from relay_agent.job.own_descriptor import OwnDescriptor
 from tests.support.jobs import run_job
 
 
@@ -30,7 +30,7 @@ async def test_number_of_a_standard_stream(tmp_path: Path) -> None:
     """What gets the number of a closed standard stream is moved, and closed at exec; any other number stays."""
     code = f"""
         import os
-        from relay_agent.own_descriptor import above_streams
+        from relay_agent.job.own_descriptor import above_streams
         path = {str(tmp_path / "file")!r}
         os.close(0)
         low = os.open(path, os.O_WRONLY | os.O_CREAT)

@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay_agent.ranks import SINGLE, TABLE, ProcessIdentity, explain, identify
+from relay_agent.settings.ranks import SINGLE, TABLE, ProcessIdentity, explain, identify
 
 NAMES = sorted(
     {name.lstrip("!").replace("*", "X") for row in TABLE for name in (*row.probes(), *row.variables())}

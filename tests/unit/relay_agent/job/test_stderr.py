@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from relay_agent import stderr
-from relay_agent.stderr import report_failure, write_line
+from relay_agent.job import stderr
+from relay_agent.job.stderr import report_failure, write_line
 from tests.support.jobs import run_job
 
 
@@ -80,7 +80,7 @@ async def test_number_that_a_file_of_the_job_has_got(tmp_path):
     """A line is not written into a file that the job has opened after it has closed stderr."""
     code = f"""
         import os
-        from relay_agent.stderr import write_line
+        from relay_agent.job.stderr import write_line
         os.close(2)
         checkpoint = open({str(tmp_path / "checkpoint")!r}, "wb", buffering=0)
         write_line("not here")
@@ -94,7 +94,7 @@ async def test_redirected_stderr(tmp_path):
     """A line follows the stderr that the job has redirected to its log file."""
     code = f"""
         import os
-        from relay_agent.stderr import write_line
+        from relay_agent.job.stderr import write_line
         os.dup2(os.open({str(tmp_path / "log")!r}, os.O_WRONLY | os.O_CREAT), 2)
         write_line("here")
         print(open({str(tmp_path / "log")!r}).read())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_agent.ranks import logical_port
+from relay_agent.settings.ranks import logical_port
 from relay_core.errors import ConfigurationError
 
 

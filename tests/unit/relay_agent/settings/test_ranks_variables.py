@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_agent.ranks import Unusable, flag, is_set, items, needed, number, number_or_none, parsed_json
+from relay_agent.settings.ranks import Unusable, flag, is_set, items, needed, number, number_or_none, parsed_json
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any
 
-from relay_agent.own_descriptor import STDERR
+from relay_agent.job.own_descriptor import STDERR
 from relay_core.errors import RelayDebugError
 
 WRITE_TIME = 1
@@ -55,7 +55,7 @@ def _is_writable(stream: Any) -> bool:
     if number == STDERR and not os.get_inheritable(number):
         return False
     try:
-        from relay_agent.gevent_originals import select  # noqa: PLC0415 - it needs `threading`
+        from relay_agent.job.gevent_originals import select  # noqa: PLC0415 - it needs `threading`
     except ImportError:  # the job has removed Python's directories from `sys.path`
         return True
     if not hasattr(select, "poll"):

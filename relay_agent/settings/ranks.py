@@ -343,7 +343,7 @@ def logical_port(debug_port: int, rank: int) -> int:
 #     identify({"RANK": "1", "WORLD_SIZE": "2"})                                                node 1/2   a node's RANK
 #     identify({})                                                                              single     no launcher
 #
-# The first valid row of `relay_agent.ranks` is used. Values are untrusted text: a row with a value that is
+# The first valid row of `relay_agent.settings.ranks` is used. Values are untrusted text: a row with a value that is
 # not a number, or with a rank that is not less than the world size, is skipped; nothing here raises.
 #
 # This module reads only the mapping that it is given. A process that a rank starts, such as a data loader, inherits all

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from relay_agent import gevent_originals
+from relay_agent.job import gevent_originals
 from tests.support.deadline import DEADLINE
 
 JOB_SIDE = (
     "collectives",
     "debuggee",
     "debugpy_internals",
-    "evaluation",
+    "job",
     "node/in_job",
     "prefetch",
     "push",
@@ -29,13 +29,16 @@ NOT_REPLACED = {
     "collectives/ras.py",
     "debuggee/adapter_guard/sitecustomize.py",
     "debuggee/post_mortem.py",
+    "job/gevent_originals.py",
+    "job/paths.py",
     "stacks/out_of_process.py",
 }
-"""`post_mortem` replaces the hooks of the program's own threads; the others do not run in the job."""
+"""`post_mortem` replaces the hooks of the program's own threads, and `paths` reads the clock once, when it is imported;
+`gevent_originals` is where the others take them from, and the rest does not run in the job."""
 THREADS = """
 import _thread, sys, threading
 main = _thread.get_ident()
-from relay_agent import gevent_originals
+from relay_agent.job import gevent_originals
 done = _thread.allocate_lock()
 done.acquire()
 
@@ -55,7 +58,7 @@ import gevent
 from gevent import monkey
 monkey.patch_all()
 from _queue import SimpleQueue
-from relay_agent.gevent_originals import os, socket, subprocess, threading
+from relay_agent.job.gevent_originals import os, socket, subprocess, threading
 print(monkey.is_module_patched("threading"), sys.modules["threading"].Thread is not threading.Thread)
 arrived = SimpleQueue()
 threading.Thread(target=lambda: arrived.put(subprocess.run(["true"]).returncode), daemon=True).start()
@@ -64,7 +67,7 @@ print(arrived.get(timeout=3600), socket.socketpair()[0].__class__.__module__)
 FORK = f"""
 import _thread, os, time
 os.environ["GEVENT_SUPPORT"] = "True"
-from relay_agent import gevent_originals
+from relay_agent.job import gevent_originals
 
 def copy():
     with gevent_originals._copies._making:
@@ -88,7 +91,7 @@ print(ended[1])
 PATCHING = """
 import _thread, sys
 sys.setswitchinterval(1e-6)
-from relay_agent import gevent_originals
+from relay_agent.job import gevent_originals
 names = ("Lock", "Thread", "get_ident")
 found = []
 
@@ -106,7 +109,7 @@ print([name.partition(".")[0] for name in found])
 """
 ENDING = """
 import threading
-from relay_agent import gevent_originals
+from relay_agent.job import gevent_originals
 patched = threading.Event()
 thread = threading.Thread(target=lambda: (patched.wait(), gevent_originals.threading.get_ident()))
 thread.start()
@@ -120,7 +123,7 @@ print("joined")
 IMPORTING = """
 import _thread, time
 start, sleep = _thread.start_new_thread, time.sleep
-from relay_agent import gevent_originals
+from relay_agent.job import gevent_originals
 from gevent import monkey
 monkey.patch_all()
 import gevent, importlib._bootstrap
@@ -178,7 +181,7 @@ def _output(code: str) -> str:
 def test_nothing_is_copied_without_gevent() -> None:
     """In a process without gevent the attributes are those of the standard library, and gevent is not imported."""
     assert threading.Thread is gevent_originals.threading.Thread
-    code = "from relay_agent.gevent_originals import socket, _copies; socket.socket; print(len(_copies.modules))"
+    code = "from relay_agent.job.gevent_originals import socket, _copies; socket.socket; print(len(_copies.modules))"
     assert _output(f"{code}; print('gevent' in sys.modules)") == "0\nFalse\n"
 
 
@@ -227,7 +230,7 @@ TIME_MACHINE = """
 import datetime, time, time_machine
 real, monotonic, frozen = time.perf_counter, time.monotonic, datetime.datetime(2020, 1, 1)
 if {first}:
-    import relay_agent.gevent_originals
+    import relay_agent.job.gevent_originals
 with time_machine.travel(frozen, tick=False):
     assert monotonic() == monotonic()
     from relay_agent.debuggee.debugger import debugger
@@ -272,7 +275,7 @@ def test_the_job_has_replaced_json(replace: str, is_late: bool) -> None:
 
 def test_no_lock_of_the_job_side_is_gevents() -> None:
     """What runs in the job takes its locks, queues, processes and clock from here, and never those of the job."""
-    agent = Path(gevent_originals.__file__).parent
+    agent = Path(gevent_originals.__file__).parents[1]
     files = [path for folder in JOB_SIDE for path in (agent / folder).rglob("*.py")]
     found = {path.relative_to(agent).as_posix() for path in files if IMPORT.search(path.read_text())}
     assert found == NOT_REPLACED

@@ -50,8 +50,8 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from relay_agent import stderr
-from relay_agent.import_hook import after_import
+from relay_agent.job import stderr
+from relay_agent.job.import_hook import after_import
 from relay_agent.settings.model import DEFAULT_TIMEOUTS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from relay_agent.import_hook import after_import
+from relay_agent.job.import_hook import after_import
 
 NAME = "relay_test_imported"
 
