@@ -174,11 +174,6 @@ class ReadStacks(Question):
     """Return the stacks of all threads of the process: `ProcessStacks`."""
 
     name: ClassVar[str] = "stacks"
-    max_seconds: ClassVar[float] = 60.0
-    process_margin: ClassVar[float] = 0.0
-    """Seconds that a process has, beyond its time limit, to report that the limit was exceeded."""
-    is_checked: ClassVar[bool] = False
-    """Whether a process is asked only once it has shown that it answers; it cannot answer the question much later."""
     agent_margin: ClassVar[float] = 29.0
     """The agent tries other methods for several seconds, and the stacks of many threads are long."""
     seconds: Seconds = 1.0
