@@ -128,6 +128,8 @@ class DapClient:
         self._sequence = itertools.count(1)
         self._responses: dict[int, Response | None] = {}
         """By number of a request that waits for its response: the response, once it has arrived."""
+        self.abandoned: set[int] = set()
+        """Numbers of the requests that have no response yet, and whose callers no longer wait for one."""
         self._events: deque[Event] = deque(maxlen=MAX_KEPT_EVENTS)
         self._received = 0
         """Number of events that have arrived."""
@@ -269,7 +271,8 @@ class DapClient:
             await self._stream.write(encode(request))
             yield number
         finally:
-            del self._responses[number]
+            if self._responses.pop(number) is None:
+                self.abandoned.add(number)
 
     async def _response_to(self, command: str, number: int, within: float | None) -> Body:
         found = await self._wait_for(lambda: self._responses[number], f"no response to '{command}'", within)
@@ -313,6 +316,7 @@ class DapClient:
 
     async def _dispatch(self, message: Message) -> None:
         if is_message(message, "response"):
+            self.abandoned.discard(message["request_seq"])
             if message["request_seq"] in self._responses:
                 self._responses[message["request_seq"]] = message
         elif is_message(message, "event"):

@@ -84,6 +84,8 @@ def is_quit(line: str) -> bool:
 async def execute(debugger: Debugger, line: str) -> None:
     """Execute a line; show the error if it fails."""
     name, argument = split(line)
+    if debugger.session.is_executing and not is_quit(line):
+        debugger.screen.show("the job is still executing the previous command")
     try:
         if name:
             await COMMANDS[name].run(debugger, argument)

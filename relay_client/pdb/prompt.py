@@ -104,7 +104,9 @@ def run_pdb(
             lost = session.lost
             if session.attached and not session.end_reason:
                 loop.call(session.detach()).result()
-                screen.show(f"{why}detached; {title} {'exits with its exception' if loop.crashed else 'continues'}")
+                then = "exits with its exception" if loop.crashed else "continues"
+                then += " once the command has ended" * session.is_executing
+                screen.show(f"{why}detached; {title} {then}")
     if lost is not None:
         raise lost
     return 0

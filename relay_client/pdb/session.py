@@ -91,6 +91,11 @@ class Session(DebugSession):
     def __repr__(self) -> str:
         return f"<Session {self.end_reason or ('running' if self.running else f'stopped in thread {self.thread}')}>"
 
+    @property
+    def is_executing(self) -> bool:
+        """Whether the job is still executing a command whose caller has stopped waiting."""
+        return bool(self.client.abandoned)
+
     # Execution
 
     async def pause(self) -> None:

@@ -160,7 +160,32 @@ async def test_interrupted_evaluation(tmp_path):
             await asyncio.sleep(0.01)
         terminal.type(CTRL_C)
         assert "stopped waiting; the job may still be executing the command" in await terminal.expect(PROMPT)
-        assert (await terminal.ask("p 'back'", PROMPT)).endswith("'back'\n")
+        answer = await terminal.ask("p 'back'", PROMPT)
+        assert answer.startswith("the job is still executing the previous command\n")
+        assert answer.endswith("'back'\n")
+        assert await terminal.ask("p 'next'", PROMPT) == "'next'\n"
+
+
+@pytest.mark.parametrize("leave", ["q", "SIGTERM"])
+async def test_leaving_during_an_evaluation(tmp_path, leave):
+    """A debugger that leaves while an expression runs reports that; the job continues when the expression has ended."""
+    busy, go = tmp_path / "busy", tmp_path / "go"
+    async with looping(tmp_path) as found, pdb(found.port) as terminal:
+        await terminal.expect(PROMPT)
+        terminal.type(f"open({str(busy)!r}, 'w').close()\nwhile not __import__('os').path.exists({str(go)!r}): pass\n")
+        await terminal.expect("pass\n")
+        while not busy.exists():
+            await asyncio.sleep(0.01)
+        if leave == "q":
+            await terminal.interrupt(PROMPT)
+            terminal.type("q\n")
+        else:
+            await terminal.kill(signal.SIGTERM)
+        status, rest = await terminal.finish()
+        assert status == 0
+        assert rest.splitlines()[-1].endswith("detached; rank 0 continues once the command has ended")
+        go.touch()
+        await found.runs_on()
 
 
 async def test_nothing_to_attach_to(tmp_path):

@@ -232,7 +232,7 @@ async def test_refusal_keeps_the_adapters_words():
 
 
 async def test_late_responses_are_dropped():
-    """A response that arrives after its time limit, or to no request at all, is not kept; nor is one to `attach`."""
+    """A response that arrives late, to no request or to a failed `attach` is not kept; it ends the request."""
     near, far = stream_pair()
     async with DapClient(near) as client:
         attaching = asyncio.ensure_future(client.attach({}, within=0.05))
@@ -242,11 +242,12 @@ async def test_late_responses_are_dropped():
             await attaching
         with pytest.raises(RequestFailed, match="no response to 'evaluate'"):
             await client.request("evaluate", within=0.001)
+        assert {2, 3} == client.abandoned
         for number in (2, 3, 99):
             await far.write(encode({"seq": number, "type": "response", "request_seq": number, "success": True}))
         await far.write(encode({"seq": 3, "type": "event", "event": "stopped"}))
         await client.wait_for_event("stopped", within=DEADLINE)
-        assert {} == client._responses
+        assert ({}, set()) == (client._responses, client.abandoned)
 
 
 async def test_each_event_is_examined_once_in_a_wait():
