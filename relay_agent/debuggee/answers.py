@@ -32,6 +32,7 @@ class Process(Protocol):
 
     settings: DebugSettings
     node_client: NodeClient
+    agent_of_debugger: int
 
     def log(self, text: str) -> None:
         """Write a line to the job's stderr."""
@@ -40,11 +41,13 @@ class Process(Protocol):
 def _arm(process: Process, body: Body) -> int:
     """Return the port on which debugpy's adapter is listening."""
     children.set_registered(body.get("registered", ()))
+    process.agent_of_debugger = process.node_client.connections
     return debugger.arm(follow_children=process.settings.follow_children)
 
 
 def _connect(process: Process, body: Body) -> None:
     children.set_registered(body.get("registered", ()))
+    process.agent_of_debugger = process.node_client.connections
     debugger.connect(body["port"], follow_children=process.settings.follow_children)
 
 

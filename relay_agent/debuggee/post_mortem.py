@@ -6,6 +6,8 @@ The first uncaught exception holds its process for a limited time so that a debu
                                         |                                              | continue, or detach
                                         +----- no debugger attached in time -----------+--> the original excepthook
 
+A debugger that was attached before stops at the exception first; if its user detaches there, the process is not held.
+
 Python's own excepthook, which prints the traceback, is called before the hold, so that a developer can read the
 traceback in the log before deciding whether to attach. torch replaces the hook when it initializes a process group:
 torch's hook calls the previous hook, collects its output, and prints this output at the end with the rank in front of
@@ -204,8 +206,9 @@ def _post_mortem(error: BaseException, *, is_uncaught: bool) -> None:
     if error.__traceback__ is not None:
         _held[threading.get_ident()] = error.__traceback__
     try:
+        was_left = is_uncaught and _was_left() and not _installed.is_lost()
         has_stopped = is_uncaught and _stops_at_uncaught()
-        while _installed.hold(describe_exception(error)):
+        while not was_left and _installed.hold(describe_exception(error)):
             if not has_stopped:
                 _stop_at(error)
             if not _installed.is_lost():
@@ -233,6 +236,16 @@ def _exits_after(*, is_uncaught: bool) -> bool:
 def _stops_at_uncaught() -> bool:
     """Whether the attached debugger stops at uncaught exceptions and so has already stopped at this one."""
     return debugger.is_attached() and bool(getattr(pydevd_debugger(), "break_on_uncaught_exceptions", False))
+
+
+def _was_left() -> bool:
+    """Whether a debugger has stopped this thread at its uncaught exception, and its user has detached there."""
+    if "pydevd" not in sys.modules or debugger.is_attached() or not POST_MORTEM.is_available():
+        return False
+    from _pydevd_bundle.pydevd_comm_constants import CMD_ADD_EXCEPTION_BREAK  # noqa: PLC0415 - in debug runs only
+
+    thread = gevent_originals.threading.current_thread()  # as in pydevd
+    return bool(getattr(thread, "stop_reason", None) == CMD_ADD_EXCEPTION_BREAK)
 
 
 def _stop_at(error: Exception) -> None:

@@ -99,8 +99,8 @@ class DebuggedProcess:
         self._failure_logged = threading.Lock()
         """Acquired by the first thread that logs the failure, and never released."""
         self._unreachable_logged = False
-        self._agent_of_hold = 0
-        """Number of the agent through which the debugger of the current hold attached; see `NodeClient.connections`."""
+        self.agent_of_debugger = 0
+        """Number of the agent through which the last debugger attached; see `NodeClient.connections`."""
         self._exits_without = False
         """True while the process waits for a debugger and will exit if none attaches."""
         self._is_held = False
@@ -222,7 +222,7 @@ class DebuggedProcess:
         hold, place = self.settings.hold, crash_place()
         if debugger.is_attached():
             self.log(f"crashed: {exception}; a debugger is attached")
-            self._agent_of_hold = self.node_client.connections
+            self.agent_of_debugger = self.node_client.connections
             self.node_client.set_state("crashed", exception, place=place)
             return True
         self._is_held = True
@@ -235,17 +235,17 @@ class DebuggedProcess:
         self.node_client.set_state("crashed", exception, time.time() + hold, place=place)
         if debugger.wait_for_attach(hold, self.attaching.futile):
             self._is_held = False
-            self._agent_of_hold = self.node_client.connections
+            self.agent_of_debugger = self.node_client.connections
             return True
         self.log(f"no debugger can attach; exiting: {self.obstacle}" if self.obstacle else NOBODY_ATTACHED)
         return False
 
     def is_agent_lost(self) -> bool:
-        """Return whether the agent through which the debugger attached during the hold has been killed.
+        """Return whether the agent through which the last debugger attached has been killed.
 
         Another agent may have replaced it.
         """
-        return not self.node_client.is_agent_alive() or self.node_client.connections != self._agent_of_hold
+        return not self.node_client.is_agent_alive() or self.node_client.connections != self.agent_of_debugger
 
     def end_hold(self) -> None:
         """Announce the process as running again, because only a thread has crashed or the exception may be caught."""

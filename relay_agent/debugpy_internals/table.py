@@ -116,6 +116,10 @@ POST_MORTEM = Feature(
         "pydevd:PyDB.break_on_uncaught_exceptions", "read", "shows whether the debugger has already stopped", True
     ),
     Internal("pydevd:PyDB.do_stop_on_unhandled_exception", "called", "stops at the exception (before 1.8.22)"),
+    Internal(
+        "_pydevd_bundle.pydevd_comm_constants:CMD_ADD_EXCEPTION_BREAK", "read", "shows whether a debugger has stopped"
+    ),
+    Internal("threading:Thread.stop_reason", "read", "shows whether a debugger has stopped", True),
     *UNTRACED,
 )
 THREAD_STATE = Feature(

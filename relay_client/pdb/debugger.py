@@ -301,6 +301,8 @@ class Debugger:
         self.source = Source(self.session.value)
         self.listed = 0
         """The last line that `list` has shown; 0 after every step and frame change."""
+        self.exits = False
+        """Whether the job is stopped at, or held at, the exception with which it exits when the debugger detaches."""
         self.quit_requested = False
         """True once the user has entered `quit`."""
         self._cwd = cwd
@@ -340,6 +342,7 @@ class Debugger:
                 for one, result in zip(here, results[path], strict=False):
                     one.update(result)
                     self.screen.show(str(one))
+        self.exits = crashed
         if crashed and not await self.session.wait(CRASH_TIMEOUT):
             self.screen.show("the job has not stopped at the exception; pausing it instead")
             await self.session.pause_and_wait(PAUSE_TIMEOUT)
@@ -385,6 +388,7 @@ class Debugger:
         if (found := exception_of(session.reason)) is not None:
             self.screen.show(f"*** {escape_controls(str(found))}")
         name = escape_controls((await session.threads()).get(session.thread, ""))
+        self.exits = found is not None and name == "MainThread"
         if name != "MainThread":
             self.screen.show(f"in thread {session.thread}, {name}; enter 'threads' to list all threads")
         await self.show_place()

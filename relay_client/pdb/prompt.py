@@ -104,7 +104,7 @@ def run_pdb(
             lost = session.lost
             if session.attached and not session.end_reason:
                 loop.call(session.detach()).result()
-                then = "exits with its exception" if loop.crashed else "continues"
+                then = "exits with its exception" if loop.debugger.exits else "continues"
                 then += " once the command has ended" * session.is_executing
                 screen.show(f"{why}detached; {title} {then}")
     if lost is not None:

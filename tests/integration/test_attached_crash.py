@@ -103,6 +103,16 @@ async def looking(port: int) -> AsyncIterator[tuple[DapClient, int]]:
         yield dap, await stopped_at_the_crash(dap)
 
 
+@contextlib.asynccontextmanager
+async def stopping_at_exceptions(found: Crashing) -> AsyncIterator[DapClient]:
+    """Attach to the job before it crashes; yields the editor, which is stopped at the exception."""
+    async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
+        await dap.attach({}, exceptions=["uncaught"], within=DEADLINE)
+        found.may("crash")
+        await stopped_at_the_crash(dap)
+        yield dap
+
+
 async def leave(dap: DapClient) -> None:
     await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
@@ -127,6 +137,27 @@ async def test_a_crash_that_somebody_looks_at_is_a_crash(
             target = await found.target()
             assert ("crashed", "ValueError: odd") == (target["state"], target["detail"])
             assert "@" in str(target["holder"])
+            await leave(dap)
+        assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
+
+
+async def test_a_user_leaves_at_the_exception(relay: LocalRelay, tmp_path: Path) -> None:
+    """A debugger that was attached stops at the exception; if its user detaches there, the job ends with it."""
+    async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
+        async with stopping_at_exceptions(found) as dap:
+            await leave(dap)
+        finished = await asyncio.wait_for(found.job.finish(), DEADLINE)
+        assert (1, 0) == (finished.status, finished.stderr.count("held for up to"))
+
+
+async def test_the_agent_is_killed_while_a_user_is_at_the_exception(relay: LocalRelay, tmp_path: Path) -> None:
+    """The user has not detached: the crash is held."""
+    async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
+        async with stopping_at_exceptions(found):
+            for agent in agents_on(tmp_path / "node"):
+                agent.kill()
+            await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
+        async with looking(found.port) as (dap, _):
             await leave(dap)
         assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
 

@@ -120,6 +120,20 @@ async def test_debugger_that_saw_it():
         assert (await running.finish())[0] == 1
 
 
+async def test_debugger_that_saw_it_and_left():
+    """A process whose debugger stops at the uncaught exception on its own, and detaches there, is not held again."""
+    code = HOLD.format(seconds=3600) + CRASH + "hold('ready')\ndivide(21)\n"
+    async with job(code) as running:
+        port = (await running.line()).split()[-1]
+        async with await DapClient.connect("127.0.0.1", int(port), within=DEADLINE) as client:
+            await client.attach({}, within=DEADLINE, exceptions=["uncaught"])
+            assert "divide" == (await Stop.of(client)).place[0]
+            await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
+        status, out, err = await running.finish()
+    assert (status, out) == (1, [])
+    assert err.count("ZeroDivisionError: division by zero") == 1
+
+
 async def test_nobody_comes():
     """A process for which nobody comes ends with its own traceback and status, late but in time."""
     status, out, err = await run_job(HOLD.format(seconds=0.2) + CRASH + "divide(1)")
