@@ -164,7 +164,7 @@ class _Prompt:
                 except KeyboardInterrupt:
                     self._debugger.screen.show("")  # the terminal has shown ^C
                     if not self._debugger.session.running or deadline < math.inf:
-                        self._debugger.screen.show("stopped waiting; the job may still be executing the command")
+                        self._debugger.screen.show(f"stopped waiting; {self._debugger.session.unfinished}")
                         return None
                     deadline = time.monotonic() + PAUSE_TIMEOUT
                     self._loop.call(self._debugger.session.pause())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,6 +73,8 @@ class Session(DebugSession):
         how_ended: HowEnded | None = None,
     ) -> None:
         super().__init__(client, how_ended)
+        self.is_pausing = False
+        """Whether a pause was requested, and the job has not stopped since."""
         self.thread = 0
         """Id of the selected thread."""
         self.frames: list[Frame] = []
@@ -91,16 +93,30 @@ class Session(DebugSession):
     def __repr__(self) -> str:
         return f"<Session {self.end_reason or ('running' if self.running else f'stopped in thread {self.thread}')}>"
 
+    async def attach(self, breakpoints: Mapping[str, Sequence[Body]], *, pause: bool = False) -> dict[str, list[Body]]:
+        """Attach as in `DebugSession`."""
+        results = await super().attach(breakpoints, pause=pause)
+        self.is_pausing = pause and self.running
+        return results
+
     @property
     def is_executing(self) -> bool:
         """Whether the job is still executing a command whose caller has stopped waiting."""
         return bool(self.client.abandoned)
+
+    @property
+    def unfinished(self) -> str:
+        """What may still happen if the user stops waiting now, as the end of a sentence."""
+        if self.running:
+            return "the pause takes effect when the job next executes Python code"
+        return "the job may still be executing the command" if self.attached else "not attached"
 
     # Execution
 
     async def pause(self) -> None:
         """Request a stop; each thread stops when it next executes a line of Python code."""
         await self.request("pause", threadId=await self._main_thread())
+        self.is_pausing = self.running
 
     async def pause_and_wait(self, within: float) -> bool:
         """Pause, and wait until the job is stopped or has ended; return False if it is still running after that."""
@@ -184,9 +200,8 @@ class Session(DebugSession):
             NotStopped: it is running.
         """
         if self.running or not self.frames:
-            raise NotStopped(
-                "the job is running", hint="enter 'c' to wait until it stops, then press Ctrl-C to pause it"
-            )
+            pause = "for the stop" if self.is_pausing else "until it stops, then press Ctrl-C to pause it"
+            raise NotStopped("the job is running", hint=f"enter 'c' to wait {pause}")
 
     @property
     def frame(self) -> Frame:
@@ -236,6 +251,7 @@ class Session(DebugSession):
     # Events from the adapter
 
     def _handle_event(self, name: str, body: Body) -> None:
+        self.is_pausing &= name != "stopped"
         if name == "output":
             category, text = body.get("category"), str(body.get("output", ""))
             if category != "telemetry" and not (category == IMPORTANT and text.startswith(SKIPPED)):

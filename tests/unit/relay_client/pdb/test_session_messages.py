@@ -7,7 +7,7 @@ import pytest
 
 from relay_client.dap import RequestFailed
 from relay_client.pdb import session
-from relay_client.pdb.session import Frame, Session
+from relay_client.pdb.session import Frame, NotStopped, Session
 
 UNREADABLE = "^the job's debugger sent a message that could not be read$"
 STOPPED = {"event": "stopped", "body": {"reason": "pause", "threadId": 1}}
@@ -100,6 +100,36 @@ async def test_a_response_that_cannot_be_read(ask, body):
     found.frames = [Frame(1, "f", "/f.py", 1)]
     with pytest.raises(RequestFailed, match=UNREADABLE):
         await ask(found)
+
+
+@pytest.mark.parametrize(
+    ("pause", "hint"),
+    [
+        (True, "enter 'c' to wait for the stop"),
+        (False, "enter 'c' to wait until it stops, then press Ctrl-C to pause it"),
+    ],
+)
+async def test_a_command_that_needs_a_stop(pause, hint):
+    """The hint suggests a pause unless one was requested already."""
+    async with opened(adapter := Adapter()) as found:
+        await found.attach({}, pause=pause)
+        with pytest.raises(NotStopped) as error:
+            found.require_stopped()
+        assert hint == error.value.hint
+        adapter.events.put_nowait(STOPPED)
+        assert await found.wait()
+        assert not found.is_pausing
+
+
+async def test_what_is_unfinished():
+    """It is the attachment, then the pause of a running job, and then a command."""
+    async with opened(adapter := Adapter()) as found:
+        assert "not attached" == found.unfinished
+        await found.attach({}, pause=True)
+        assert "the pause takes effect when the job next executes Python code" == found.unfinished
+        adapter.events.put_nowait(STOPPED)
+        assert await found.wait()
+        assert "the job may still be executing the command" == found.unfinished
 
 
 async def test_the_thread_of_a_stop_cannot_be_read():
