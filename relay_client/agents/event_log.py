@@ -238,6 +238,8 @@ class EventLog:
         """Keys of the current conflicts, all of which have been logged."""
         self._alarm_at = 0.0
         """When the user was last alarmed."""
+        self._interrupted: set[AgentId] = set()
+        """Agents whose tunnels were logged as interrupted."""
 
     def name(self, agent_id: AgentId) -> str:
         """Return the display name of an agent."""
@@ -268,10 +270,16 @@ class EventLog:
         name, attachments = self.name(agent_id), self._attachments(agent_id)
         if status.state is LinkState.CONNECTED:
             round_trip = f", round trip {status.round_trip * 1000:.1f} ms" if status.round_trip is not None else ""
-            logger.info("tunnel to %s: connected%s%s", name, round_trip, attachments)
+            # A command that shows only warnings has shown the interruption, so it also shows the end of it.
+            is_over = agent_id in self._interrupted and not logger.isEnabledFor(logging.INFO)
+            level = logging.WARNING if is_over else logging.INFO
+            logger.log(level, "tunnel to %s: connected%s%s", name, round_trip, attachments)
+            self._interrupted.discard(agent_id)
         elif status.state is LinkState.OVER:
+            self._interrupted.discard(agent_id)
             logger.warning("tunnel to %s: lost: %s", name, status.reason)
         else:
+            self._interrupted.add(agent_id)
             since = time.strftime("%H:%M:%S", time.localtime(status.since))
             logger.warning(
                 "tunnel to %s: %s since %s: %s%s", name, status.state.value, since, status.reason, attachments

@@ -249,6 +249,7 @@ async def release_child(connect: Connect, pid: int) -> None:
         logger.debug("process %d was not released: %s", pid, error)
 
 
+RUNNING = "the job is running; Ctrl-C pauses it, q or Ctrl-D detaches"
 CRASH_TIMEOUT = 15.0
 """Seconds to wait for the `stopped` event from a process that is held at an exception and polls for its debugger."""
 
@@ -342,6 +343,8 @@ class Debugger:
                 for one, result in zip(here, results[path], strict=False):
                     one.update(result)
                     self.screen.show(str(one))
+        if not (stop or crashed):
+            self.screen.show(RUNNING)
         self.exits = crashed
         if crashed and not await self.session.wait(CRASH_TIMEOUT):
             self.screen.show("the job has not stopped at the exception; pausing it instead")

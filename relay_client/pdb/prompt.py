@@ -21,7 +21,7 @@ from relay_client.dap import DapClient, HowEnded
 from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb import commands  # noqa: F401 - importing them registers their commands
 from relay_client.pdb.commands import execute, is_quit, split
-from relay_client.pdb.debugger import Connect, Debugger, Screen
+from relay_client.pdb.debugger import RUNNING, Connect, Debugger, Screen
 from relay_core.net.tasks import cancel_and_wait
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ class _Prompt:
         if any(not line or is_quit(line) for line in typed):
             self._debugger.quit_requested = True
         elif typed:
-            self._debugger.screen.show("not executed: the job is running; Ctrl-C pauses it, q or Ctrl-D detaches")
+            self._debugger.screen.show(f"not executed: {RUNNING}")
 
 
 class _LoopThread:

@@ -85,7 +85,7 @@ async def test_lines_typed_while_the_job_runs(tmp_path, leave):
 async def test_leaving_before_the_first_stop(tmp_path):
     """A debugger that waits for a breakpoint detaches at q."""
     async with looping(tmp_path) as found, pdb(found.port, stop=False) as terminal:
-        await terminal.expect("leaves the job running\n")
+        await terminal.expect("the job is running; Ctrl-C pauses it, q or Ctrl-D detaches\n")
         terminal.type("q\n")
         status, rest = await terminal.finish()
         assert (status, rest.splitlines()[-1]) == (0, "detached; rank 0 continues")
@@ -113,6 +113,7 @@ async def test_counting_program(tmp_path):
         assert out.splitlines() == [
             "attaching to rank 0; h shows the commands, q or Ctrl-D leaves the job running",
             f"Breakpoint 1 at {script}:{LINE} if number == 7",
+            "the job is running; Ctrl-C pauses it, q or Ctrl-D detaches",
             f"> {script}({LINE})count()",
             "-> square = number * number",
             "7",

@@ -1,5 +1,7 @@
 """Facts about the log lines for changes of agents and targets."""
 
+import itertools
+import logging
 import time
 from dataclasses import replace
 
@@ -14,6 +16,7 @@ from relay_client.agents.event_log import (
     describe_agent,
 )
 from relay_core.agent_api.announcement import AgentInfo, Attachment, Ending, State, TargetInfo
+from relay_core.net.session.client import LinkState, LinkStatus
 
 NOW = 1000.0
 RANK = TargetInfo(5681, rank=3, pid=44, script="train.py", state=State.RUNNING, since=900.0)
@@ -260,3 +263,18 @@ def test_alarms_of_alternating_states(caplog: pytest.LogCaptureFixture) -> None:
         log.announced(replace(NODE, targets=targets))
     assert 1 + 3 + 2 * MAX_LINES == len(caplog.messages)
     assert 1 <= len(alarms) <= 1 + (time.monotonic() - started)
+
+
+@pytest.mark.parametrize(("level", "shown"), [(logging.WARNING, [2, 1]), (logging.INFO, [1, 2, 1])])
+def test_a_tunnel_that_was_interrupted(caplog: pytest.LogCaptureFixture, level: int, shown: list[int]) -> None:
+    """A command that shows only warnings shows once that an interrupted tunnel is connected again."""
+    caplog.set_level(level, "relay_client")
+    log = EventLog(lambda: None)
+    log.announced(NODE)
+    caplog.clear()
+    for state in (LinkState.CONNECTED, LinkState.RECONNECTING, LinkState.SILENT, LinkState.CONNECTED):
+        log.link_changed(NODE.id, LinkStatus(state, NOW))
+    is_connected = [message == "tunnel to node-1/1a2b3c4d: connected" for message in caplog.messages]
+    assert shown == [len(list(group)) for _, group in itertools.groupby(is_connected)]
+    log.link_changed(NODE.id, LinkStatus(LinkState.CONNECTED, NOW))
+    assert len(caplog.messages) == sum(shown) + (level == logging.INFO)
