@@ -9,6 +9,7 @@ b 12, epoch == 3        with a condition
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from relay_client.dap import readable
 from relay_client.pdb.session import Session
 from relay_core.dap.messages import Body
+from relay_core.errors import UsageError
 from relay_core.foreign import escape_controls
 
 
@@ -39,6 +41,18 @@ def parse_spec(text: str) -> BreakpointSpec:
     return BreakpointSpec("", 0, location, condition)
 
 
+def parse_initial(text: str) -> BreakpointSpec:
+    """Parse a breakpoint of the command line, given before a frame is selected.
+
+    Raises:
+        UsageError: the file or the line is missing.
+    """
+    spec = parse_spec(text)
+    if not spec.line or not spec.file:
+        raise UsageError(f"invalid breakpoint: '{text}'", hint=f"write it as -b train.py:{spec.line or 12}")
+    return spec
+
+
 @dataclass
 class Breakpoint:
     """One breakpoint; `id` is the adapter's id, `problem` the adapter's reason for not setting it."""
@@ -50,12 +64,24 @@ class Breakpoint:
     temporary: bool = False
     id: int = -1
     problem: str = ""
+    typed_line: int = 0
+    """The line that has no code, if the adapter has moved the breakpoint; otherwise 0."""
 
     def __str__(self) -> str:
         kind = "Temporary breakpoint" if self.temporary else "Breakpoint"
         condition = f" if {self.condition}" if self.condition else ""
         problem = f" (not set: {self.problem})" if self.problem else ""
-        return escape_controls(f"{kind} {self.number} at {self.path}:{self.line}{condition}{problem}")
+        moved = f" (line {self.typed_line} has no code)" if self.typed_line else ""
+        return escape_controls(f"{kind} {self.number} at {self.path}:{self.line}{condition}{moved}{problem}")
+
+    @property
+    def warning(self) -> str:
+        """Why its condition may be invalid in the job, whose Python may be another version; "" if it is valid here."""
+        try:
+            ast.parse(self.condition or "True", mode="eval")
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            return f"the condition may be invalid: {getattr(error, 'msg', error)}"
+        return ""
 
     def as_dap(self) -> Body:
         """Return the breakpoint as DAP's SourceBreakpoint."""
@@ -64,7 +90,8 @@ class Breakpoint:
     def update(self, result: Body) -> None:
         """Take id, line and problem from the adapter's Breakpoint."""
         self.id = int(result.get("id", -1))
-        self.line = int(result.get("line", self.line))
+        if (line := int(result.get("line", self.line))) != self.line:
+            self.typed_line, self.line = self.typed_line or self.line, line
         self.problem = "" if result.get("verified") else str(result.get("message") or "no reason given")
 
 

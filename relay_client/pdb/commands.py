@@ -193,7 +193,7 @@ async def set_temporary_breakpoint(debugger: Debugger, argument: str) -> None:
 async def _set(debugger: Debugger, argument: str, *, temporary: bool) -> None:
     if argument:
         path, line, condition = await debugger.find(argument)
-        debugger.screen.show(str(await debugger.breakpoints.set(path, line, condition, temporary=temporary)))
+        debugger.show_breakpoint(await debugger.breakpoints.set(path, line, condition, temporary=temporary))
     else:
         debugger.screen.show("\n".join(map(str, debugger.breakpoints.all)) or "no breakpoints")
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from relay_client.dap import DapClient, HowEnded, RequestFailed, readable
 from relay_client.editor.messages import IN_C_CODE
 from relay_client.editor.notices import PAUSE_TIMEOUT
-from relay_client.pdb.breakpoints import Breakpoints, parse_spec
+from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, parse_spec
 from relay_client.pdb.session import Frame, NotStopped, Session
 from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
@@ -318,22 +318,19 @@ class Debugger:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.session.__aexit__(*exc_info)
 
-    async def begin(self, *, stop: bool, crashed: bool, breakpoints: list[str]) -> None:
+    async def begin(self, *, stop: bool, crashed: bool, breakpoints: Sequence[BreakpointSpec]) -> None:
         """Attach, and show where the job has stopped; without `stop`, wait until it stops at a breakpoint.
 
         Args:
             stop: Whether to pause the job.
             crashed: Whether the job is held at an exception and stops there once a debugger is attached.
-            breakpoints: Arguments for the `break` command, with file and line.
+            breakpoints: Breakpoints with file and line.
 
         Raises:
-            UsageError: a breakpoint is invalid.
+            UsageError: the directory of a file is unknown.
             RelayDebugError: attaching failed.
         """
-        for text in breakpoints:
-            spec = parse_spec(text)
-            if not spec.line or not spec.file:
-                raise UsageError(f"invalid breakpoint: '{text}'", hint="write it as train.py:12")
+        for spec in breakpoints:
             self.breakpoints.add(self._from_cwd(spec.file), spec.line, spec.condition)
         by_path = self.breakpoints.by_path()
         dap_by_path = {path: [one.as_dap() for one in here] for path, here in by_path.items()}
@@ -342,7 +339,7 @@ class Debugger:
             with readable():
                 for one, result in zip(here, results[path], strict=False):
                     one.update(result)
-                    self.screen.show(str(one))
+                    self.show_breakpoint(one)
         if not (stop or crashed):
             self.screen.show(RUNNING)
         self.exits = crashed
@@ -404,6 +401,10 @@ class Debugger:
                 return list(reason.get("hitBreakpointIds", []))
         frame = self.session.frame
         return self.breakpoints.ids_at(frame.path, frame.line)
+
+    def show_breakpoint(self, one: Breakpoint) -> None:
+        """Show a breakpoint that was set, and a warning if its condition may be invalid."""
+        self.screen.show("\n".join(filter(None, [str(one), escape_controls(one.warning)])))
 
     async def show_place(self) -> None:
         """Show the selected frame and its source line."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from relay_client.dap import DapClient, HowEnded
 from relay_client.editor.notices import PAUSE_TIMEOUT
 from relay_client.pdb import commands  # noqa: F401 - importing them registers their commands
+from relay_client.pdb.breakpoints import parse_initial
 from relay_client.pdb.commands import execute, is_quit, split
 from relay_client.pdb.debugger import RUNNING, Connect, Debugger, Screen
 from relay_core.net.tasks import cancel_and_wait
@@ -81,13 +82,15 @@ def run_pdb(
         breakpoints: Breakpoints to set first, such as "train.py:12" or "train.py:12, epoch == 3".
 
     Raises:
+        UsageError: a breakpoint is invalid.
         RelayDebugError: attaching failed, or the connection was lost.
     """
+    initial = [parse_initial(text) for text in breakpoints]
     screen = Screen()
     lost, why = None, ""
 
     async def begin(debugger: Debugger) -> None:
-        await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=list(breakpoints))
+        await debugger.begin(stop=stop, crashed=loop.crashed, breakpoints=initial)
 
     with contextlib.suppress(_Terminated), _termination_signals(), _LoopThread(connection, screen) as loop:
         session = loop.debugger.session

@@ -201,7 +201,7 @@ async def test_nothing_to_attach_to(tmp_path):
         status, _, err = await scripted(found.port, breakpoints=["work"])
         assert (status, err.splitlines()[0]) == (
             2,
-            "relay-client: error: invalid breakpoint: 'work'. hint: write it as train.py:12",
+            "relay-client: error: invalid breakpoint: 'work'. hint: write it as -b train.py:12",
         )
 
 

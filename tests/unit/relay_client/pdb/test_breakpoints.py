@@ -2,7 +2,8 @@
 
 import pytest
 
-from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, parse_spec
+from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, parse_initial, parse_spec
+from relay_core.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -22,11 +23,35 @@ def test_grammar(text, spec):
     assert parse_spec(text) == spec
 
 
+@pytest.mark.parametrize(("text", "hint"), [("15", "-b train.py:15"), ("train_step", "-b train.py:12")])
+def test_a_breakpoint_of_the_command_line(text, hint):
+    """It needs a file and a line; the hint shows the form."""
+    assert parse_initial("train.py:15, x") == parse_spec("train.py:15, x")
+    with pytest.raises(UsageError) as error:
+        parse_initial(text)
+    assert (f"invalid breakpoint: '{text}'", f"write it as {hint}") == (error.value.sentence, error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("condition", "warning"),
+    [
+        ("", ""),
+        ("x > 1", ""),
+        ("step >", "the condition may be invalid: invalid syntax"),
+        ("x = 1", "the condition may be invalid: invalid syntax"),
+    ],
+)
+def test_the_syntax_of_a_condition(condition, warning):
+    """A condition that Python cannot parse here has a warning."""
+    assert warning == Breakpoint(1, "/a.py", 3, condition).warning
+
+
 @pytest.mark.parametrize(
     ("found", "text"),
     [
         (Breakpoint(1, "/a.py", 3), "Breakpoint 1 at /a.py:3"),
         (Breakpoint(2, "/a.py", 3, "x > 1", temporary=True), "Temporary breakpoint 2 at /a.py:3 if x > 1"),
+        (Breakpoint(3, "/a.py", 3, typed_line=9), "Breakpoint 3 at /a.py:3 (line 9 has no code)"),
         (Breakpoint(3, "/a.py", 3, problem="no such file"), "Breakpoint 3 at /a.py:3 (not set: no such file)"),
     ],
 )
@@ -65,7 +90,7 @@ async def test_numbers_and_places():
     adapter = Adapter()
     table = Breakpoints(adapter)
     first = await table.set("/a.py", 4)
-    assert (first.number, first.line, first.id, first.problem) == (1, 5, 104, "")
+    assert (first.number, first.line, first.typed_line, first.id, first.problem) == (1, 5, 4, 104, "")
     refused = await table.set("/b.py", 7)
     assert (refused.number, refused.problem) == (2, "odd")
     assert table.all == [first]
