@@ -141,11 +141,7 @@ class Breakpoints:
         return [one.id for one in self.all if (one.path, one.line) == (path, line)]
 
     async def clear_hit(self, ids: list[int]) -> None:
-        """Remove temporary breakpoints that have been hit.
-
-        Args:
-            ids: The adapter's ids of the breakpoints that have been hit.
-        """
+        """Remove the temporary breakpoints among those with these ids of the adapter."""
         await self.clear({one.number for one in self.all if one.temporary and one.id in ids})
 
     async def run_until(self, path: str, lines: range) -> None:

@@ -186,7 +186,7 @@ async def set_breakpoint(debugger: Debugger, argument: str) -> None:
 
 @command("tbreak", argument="[[file:]line or function[, condition]]")
 async def set_temporary_breakpoint(debugger: Debugger, argument: str) -> None:
-    """Set a breakpoint that is removed when it is hit."""
+    """Set a breakpoint that is removed at the first stop at its line."""
     await _set(debugger, argument, temporary=True)
 
 

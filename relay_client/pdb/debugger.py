@@ -394,13 +394,12 @@ class Debugger:
         await self.show_place()
 
     def _hit_breakpoints(self) -> list[int]:
-        """Return the adapter's ids of the breakpoints that were hit; debugpy before 1.8.22 does not report them."""
-        reason = self.session.reason
-        if "hitBreakpointIds" in reason or reason.get("reason") != "breakpoint" or not self.session.frames:
-            with readable():
-                return list(reason.get("hitBreakpointIds", []))
-        frame = self.session.frame
-        return self.breakpoints.ids_at(frame.path, frame.line)
+        """Return the adapter's ids of the breakpoints that were hit, or at whose line the job has stopped anyway."""
+        with readable():
+            hit = list(self.session.reason.get("hitBreakpointIds", []))
+        for frame in self.session.frames[:1]:
+            hit += self.breakpoints.ids_at(frame.path, frame.line)
+        return hit
 
     def show_breakpoint(self, one: Breakpoint) -> None:
         """Show a breakpoint that was set, and a warning if its condition may be invalid."""

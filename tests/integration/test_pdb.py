@@ -224,6 +224,16 @@ async def test_moving(tmp_path):
         await found.runs_on()
 
 
+async def test_temporary_breakpoint_at_another_stop(tmp_path):
+    """A temporary breakpoint is removed at the first stop at its line, here after `until`; others remain."""
+    async with looping(tmp_path) as found:
+        script = str(found.script)
+        commands = ["tbreak 10", "b 11", "until 10", "b", "q"]
+        _, out, _ = await scripted(found.port, *commands, breakpoints=[f"{script}:9"], stop=False)
+        after = out[out.rindex(f"> {script}(10)work()") :].splitlines()
+        assert [f"Breakpoint 1 at {script}:9", f"Breakpoint 3 at {script}:11"] == after[2:4]
+
+
 async def test_output_of_the_job(tmp_path):
     """What the job prints is shown while it runs, as it is when it is made to print at the prompt."""
     code = """

@@ -124,7 +124,7 @@ async def test_run_until():
 
 
 async def test_ids_at_a_line():
-    """Older debugpy reports no ids of breakpoints that were hit; they are those at the line of the stop."""
+    """The breakpoints at the line of a stop are found by it."""
     breakpoints = Breakpoints(Adapter())
     await breakpoints.set("/a.py", 2, temporary=True)
     await breakpoints.set("/b.py", 4)
