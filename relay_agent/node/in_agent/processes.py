@@ -13,7 +13,7 @@ from typing import Protocol
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.node.in_agent.node_answers import NodeAnswers
 from relay_agent.node.in_agent.registered_process import MonitorSettings, RegisteredProcess
-from relay_agent.node.protocol import Access, Message
+from relay_agent.node.protocol import Access
 from relay_core.agent_api.announcement import AgentInfo, Ending
 from relay_core.agent_api.members import port as valid_port
 from relay_core.agent_api.metadata import ClientStatus
@@ -174,6 +174,8 @@ class ProcessTable:
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = lambda: None
         """Called when the announcement has changed."""
+        self.on_register: Callable[[RegisteredProcess], None] = lambda _process: None
+        """Called when a process has been added."""
         loop = asyncio.get_running_loop()
         self.access: asyncio.Future[Access] = loop.create_future()
         """Settings for the agent's listener, from the first process."""
@@ -187,7 +189,6 @@ class ProcessTable:
         """Processes without a port whose exit status is not known yet."""
         self._endings = Endings()
         self._answers = NodeAnswers(self.targets, on_push=lambda: self.on_change())  # noqa: PLW0108 - it is set later
-        self._listener_state: Message | None = None
 
     def __repr__(self) -> str:
         return f"<ProcessTable {sorted(self._processes)}>"
@@ -281,8 +282,7 @@ class ProcessTable:
         process.registered_pids = lambda: [each.own_pid for each in self._processes.values()]
         self.none_left.clear()
         process.send({"registered": port, "agent": os.getpid()})
-        if self._listener_state:
-            process.send(self._listener_state)
+        self.on_register(process)
         self.on_change()
         return True
 
@@ -329,9 +329,3 @@ class ProcessTable:
         """Announce the resource usage of the node and its processes."""
         self._usage = usage
         self.on_change()
-
-    def broadcast(self, message: Message) -> None:
-        """Send the state of the agent's listener to every process, including those that register later."""
-        self._listener_state = message
-        for process in self._processes.values():
-            process.send(message)

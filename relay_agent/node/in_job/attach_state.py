@@ -1,11 +1,11 @@
 """State machine of the way to a debugger: whether one can attach to this process through its node's agent.
 
-    CONNECTING --> REGISTERED --> UNREACHABLE <--> LISTENING        HOPELESS
-                        |                              ^            from each state,
-                        +------------------------------+            and final
+    CONNECTING --> REGISTERED --> UNREACHABLE --> LISTENING         HOPELESS
+                        |                             ^             from each state,
+                        +-----------------------------+             and final
 
 If an agent is killed, its successor registers the process again. The state does not change then: a successor usually
-listens within a second, and otherwise reports why not.
+listens within a second. LISTENING does not end with an outage of the relay either, because outages are usually brief.
 
 There is one state, and `registered`, `decided`, `listening`, `futile` and `hopeless` are questions about it. They used
 to be events that were set one by one, whose combinations had to be kept consistent in several places; a state that is
@@ -49,7 +49,7 @@ TRANSITIONS: Mapping[State, Collection[State]] = {
     State.CONNECTING: {State.REGISTERED, State.UNREACHABLE, State.LISTENING, State.HOPELESS},
     State.REGISTERED: {State.UNREACHABLE, State.LISTENING, State.HOPELESS},
     State.UNREACHABLE: {State.UNREACHABLE, State.LISTENING, State.HOPELESS},
-    State.LISTENING: {State.UNREACHABLE, State.HOPELESS},
+    State.LISTENING: {State.HOPELESS},
     State.HOPELESS: set(),
 }
 """The states that can follow each state. Reports of other states are ignored: those of successors."""

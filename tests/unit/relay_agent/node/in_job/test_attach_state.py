@@ -41,6 +41,11 @@ def test_a_successor_registers() -> None:
     assert State.UNREACHABLE is reached(State.REGISTERED, State.UNREACHABLE, State.REGISTERED).state
 
 
+def test_an_outage_does_not_end_listening() -> None:
+    """A process that waits for a debugger keeps waiting if its agent loses the relay."""
+    assert State.LISTENING is reached(State.LISTENING, State.UNREACHABLE).state
+
+
 def test_the_reason_ends_with_the_state() -> None:
     """An agent that listens after all has no obstacle."""
     state = reached(State.REGISTERED, State.UNREACHABLE)
