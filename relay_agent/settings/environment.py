@@ -125,13 +125,17 @@ def run_name(identity: ProcessIdentity, environ: Mapping[str, str], *, pid: int,
 #     use --namespace        use RELAY_NAMESPACE
 #
 # A job started by `relay-agent run` has the options of `relay-agent`, so its hints are not changed, except for ports:
-# the processes of a run share its options, and only a variable can differ between them.
+# the programs of a run share its options, and only a variable can differ between them.
 
 _ARGUMENTS = {
     "--hc": "--debug-relay-connection-name",
     "--connection-string-secret": "--debug-relay-connection-string-secret",
 }
 _VARIABLES = {option.option: option.variable for option in ACCESS_OPTIONS if option.variable}
+_ANOTHER_PORT = (
+    "use 'relay-agent run --debug-port 6000 -- ...'; if one run has started both programs, set RELAY_DEBUG_PORT=6000 "
+    "for one of them"
+)
 _OPTION = re.compile(r"(--[a-z-]+)(?: or ([A-Z_]+))?")
 
 
@@ -143,7 +147,7 @@ def hint_for_job(hint: str, environ: Mapping[str, str]) -> str:
         environ: The environment of the job.
     """
     if environ.get(MODE):
-        return hint.replace("another --debug-port", "a port of its own, as in RELAY_DEBUG_PORT=6000 python ...")
+        return hint.replace("give this process another --debug-port", _ANOTHER_PORT)
     return _OPTION.sub(_replace, hint)
 
 

@@ -67,7 +67,7 @@ async def test_a_rank_takes_the_port_of_the_launcher_that_has_started_it(relay: 
 async def test_of_two_programs_side_by_side_the_second_learns_how_to_get_a_port(
     relay: LocalRelay, tmp_path: Path
 ) -> None:
-    """Its hint names a variable, because the processes of a run share the options."""
+    """Its hint names the option, and a variable, because the programs of a run share the options."""
     script = tmp_path / "job.sh"
     second = write(tmp_path, "second.py")
     start = (
@@ -78,4 +78,7 @@ async def test_of_two_programs_side_by_side_the_second_learns_how_to_get_a_port(
     async with running_job(relay, script, "--debug-ranks", "none", launcher=["sh"]) as job:
         finished = await job.finish()
     assert 0 == finished.status
-    assert "hint: give this process a port of its own, as in RELAY_DEBUG_PORT=6000 python ..." in finished.stdout
+    assert (
+        "hint: use 'relay-agent run --debug-port 6000 -- ...'; if one run has started both programs, set "
+        "RELAY_DEBUG_PORT=6000 for one of them"
+    ) in finished.stdout
