@@ -276,7 +276,7 @@ class Agent:
             logger.warning("refused a connection to %s: this agent does not serve it", name)
             driver.refuse(stream, ResetCode.NOT_ALLOWED, f"this agent does not serve {name}")
             return
-        if held := self._holders.refusal(target, driver, user):
+        if held := self._holders.refusal(target, driver, user, is_release=metadata.is_release):
             logger.info("port %s: refused a connection from %s: %s", target, user, held)
             driver.refuse(stream, ResetCode.HELD, held)
             return

@@ -178,7 +178,7 @@ class Attachments:
     def __repr__(self) -> str:
         return f"<Attachments {sorted(target.logical_port for target in self._holders)}>"
 
-    def refusal(self, target: Target, driver: SessionDriver, user: str) -> str:
+    def refusal(self, target: Target, driver: SessionDriver, user: str, *, is_release: bool = False) -> str:
         """Return why a client must not connect to a target that another client holds, or "" if it may connect.
 
         The agent cannot distinguish a client that was killed from one that lost its network, so it keeps the sessions
@@ -189,7 +189,7 @@ class Attachments:
         if holder is None or holder.driver is driver or not target.dap_only:
             return ""
         if holder.user == user and not holder.driver.session.attached:
-            holder.driver.abort("the user reconnected with another client")
+            holder.driver.abort(f"released by {user}" if is_release else "the user reconnected with another client")
             return ""
         return holder.sentence
 

@@ -245,7 +245,7 @@ class Tunnels:
         """
         wanted = destination if isinstance(destination, Destination) else Destination(destination)
         tunnel = self._tunnels[await self._find_agent(wanted)]
-        return tunnel.driver.open(wanted.port, encode(StreamMetadata(_user())))
+        return tunnel.driver.open(wanted.port, encode(StreamMetadata(user_name())))
 
     async def wait_for(self, destination: Destination) -> None:
         """Wait until there is a tunnel to the agent of a destination; raise the same errors as `open`."""
@@ -256,7 +256,7 @@ class Tunnels:
         agent_id = await self._find_agent(destination)
         prefetch = not destination.is_forward and self._can_prefetch(agent_id)
         driver = self._tunnels[agent_id].driver
-        stream = driver.open(destination.port, encode(StreamMetadata(_user(), prefetch)))
+        stream = driver.open(destination.port, encode(StreamMetadata(user_name(), prefetch)))
         return stream, [ResponseCache()] if prefetch else []
 
     async def release(self, port: int) -> bool:
@@ -268,7 +268,8 @@ class Tunnels:
         claim = self.roster.owner(port, time.time())
         if claim is None or claim.target.attachment is None or blocking_holder(claim.target) is not None:
             return False
-        (await self.open(port)).abort()  # the agent ends that session if the user connects with another client
+        tunnel = self._tunnels[await self._find_agent(Destination(port))]
+        tunnel.driver.open(port, encode(StreamMetadata(user_name(), is_release=True))).abort()
         return True
 
     def leads_to_process(self, destination: Destination) -> bool:
@@ -279,7 +280,7 @@ class Tunnels:
         """True if prefetching is possible and the destination is a process that no other user is debugging."""
         if (claim := self._process_at(destination)) is None or not self._can_prefetch(claim.agent.id):
             return False
-        return claim.target.attachment is None or claim.target.attachment.user == _user()
+        return claim.target.attachment is None or claim.target.attachment.user == user_name()
 
     def _process_at(self, destination: Destination) -> Claim | None:
         claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
@@ -294,7 +295,9 @@ class Tunnels:
         tunnel = self._tunnels.get(agent_id)
         if tunnel is None or not tunnel.usable:
             raise ConnectionLost("there is currently no connection to the agent")
-        return tunnel.driver.open(stream_name(request), encode(StreamMetadata(_user(), self._can_prefetch(agent_id))))
+        return tunnel.driver.open(
+            stream_name(request), encode(StreamMetadata(user_name(), self._can_prefetch(agent_id)))
+        )
 
     def _can_prefetch(self, agent_id: AgentId) -> bool:
         """True if both peers support prefetching."""
@@ -431,7 +434,7 @@ class Tunnels:
 
     async def _begin(self, websocket: WebSocket) -> Begun:
         """Begin a session with the agent at the other end, unless there already is one with that agent."""
-        info = encode(ClientInfo(self._client_id, _user()))
+        info = encode(ClientInfo(self._client_id, user_name()))
         started = time.monotonic()
         attached, transport = await ClientTunnel.begin(websocket, self._identity, settings=self._settings, info=info)
         agent_id = AgentInfo.parse(attached.session.peer.info).id
@@ -548,10 +551,11 @@ def _with_link(node: Node, link: LinkStatus | None) -> Node:
 def blocking_holder(target: TargetInfo) -> str | None:
     """Return whose debugger keeps this user from attaching to a target; None if nobody's, or if it would give way."""
     held = target.attachment
-    return None if held is None or (held.is_away and held.user == _user()) else held.who
+    return None if held is None or (held.is_away and held.user == user_name()) else held.who
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Return this user as agents announce it: `user@host`."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError, ImportError):  # a uid without a passwd entry, as in some containers; or Windows

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from relay_client.agents.event_log import describe_state, name_with_node
 from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
-from relay_client.agents.tunnels import Tunnels
+from relay_client.agents.tunnels import Tunnels, blocking_holder
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_client.ui.text import format_ranks
@@ -106,12 +106,22 @@ async def open_rank_port(forwarder: Forwarder, claim: Claim, port: int | None) -
 
 def how_to_attach(claim: Claim, port: int) -> str:
     """Return the log line about an open port: `press F5 to debug rank 0 on node-1 on port 5678`, or who holds it."""
-    name = name_with_node(claim.target, claim.agent)
-    if claim.target.attachment is None:
+    target, name = claim.target, name_with_node(claim.target, claim.agent)
+    if target.attachment is None:
         return f"press F5 to debug {name} on port {port}"
-    state = describe_state(claim.target, time.time())
-    verb = "has" if claim.target.state is State.CRASHED else "is"
-    return f"{name} {verb} {state}; press F5 to attach to port {port} once {claim.target.label} is free"
+    state = describe_state(target, time.time())
+    verb = "has" if target.state is State.CRASHED else "is"
+    how = f"press F5 to attach to port {port}"
+    if blocking_holder(target) is None:
+        how += f" and take over, or run 'relay-client release {chosen(target.rank, target.port)}' to let it continue"
+    else:
+        how += f" once {target.label} is free"
+    return f"{name} {verb} {state}; {how}"
+
+
+def chosen(rank: int | None, port: int) -> str:
+    """Return the arguments that select a target on the command line: `3`, or `--port 5678` if it has no rank."""
+    return f"--port {port}" if rank is None else str(rank)
 
 
 async def wake(tunnels: Tunnels, claim: Claim) -> None:

@@ -42,12 +42,14 @@ class ClientInfo:
 
 @dataclass(frozen=True)
 class StreamMetadata:
-    """The user of a stream, and whether the stream uses prefetching."""
+    """The user of a stream, and what the stream is for."""
 
     user: _ShortName = ""
     """`user@host` of the client; "" on streams that the agent opens."""
     prefetch: bool = False
     """Whether agent and client prefetch on this stream; see `relay_core.dap.prefetch`."""
+    is_release: bool = False
+    """Whether the stream, which is closed at once, only ends the session of a client of this user that has gone."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ async def test_a_client_that_died_makes_room_for_its_user():
     assert attachments.refusal(DEBUGGEE, alive, "bob@b").startswith("held by ann@a")
     assert dead.reasons == []
     assert attachments.refusal(DEBUGGEE, alive, "ann@a") == ""
-    assert dead.reasons == ["the user reconnected with another client"]
+    assert attachments.refusal(DEBUGGEE, alive, "ann@a", is_release=True) == ""
+    assert dead.reasons == ["the user reconnected with another client", "released by ann@a"]
     async with attachments.holding(DEBUGGEE, alive, "ann@a"):
         assert freed.is_set()
         assert attachments.attachment(DEBUGGEE).user == "ann@a"

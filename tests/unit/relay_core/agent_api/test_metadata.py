@@ -20,6 +20,7 @@ CONFLICTS = st.builds(PortConflict, PORTS, NAMES, NAMES)
         (ClientInfo("c1", "bob@laptop"), {"client": "c1", "user": "bob@laptop"}),
         (StreamMetadata("bob@laptop", prefetch=True), {"user": "bob@laptop", "prefetch": True}),
         (StreamMetadata("bob@laptop"), {"user": "bob@laptop"}),
+        (StreamMetadata(is_release=True), {"is_release": True}),
         (StreamMetadata(), {}),
         (ClientStatus(), {}),
         (
