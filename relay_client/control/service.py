@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from relay_client.agents.roster import Claim, Destination
-from relay_client.agents.tunnels import Tunnels, blocking_holder
+from relay_client.agents.tunnels import Tunnels, blocking_holder, user_name
 from relay_client.control.changes import changes
 from relay_client.control.log_history import LogHistory
 from relay_client.control.messages import (
@@ -40,12 +40,12 @@ from relay_client.control.state import ClientId, Status
 from relay_client.job_session.members import Group
 from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.rank_port import claims_of, how_to_attach, open_rank_port, single_claim, wake
+from relay_client.ports.rank_port import chosen, claims_of, how_to_attach, open_rank_port, single_claim, wake
 from relay_client.ranks.changes import Event
 from relay_client.ranks.record import Target
 from relay_client.ui.text import format_ports
 from relay_client.verbs.verb import Session, Verb
-from relay_core.agent_api.announcement import Attachment
+from relay_core.agent_api.announcement import Attachment, State
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, NoListener, NothingToRelease, RelayDebugError, UsageError
 from relay_core.value_parsers import format_ranges, is_port
@@ -290,7 +290,7 @@ class ControlService:
         if not count and not closed:
             count = sum([await self._tunnels.release(target.port) for target in targets])
         if not count and not closed:
-            raise _nothing_to_release(targets[0])
+            raise self._nothing_to_release(targets[0])
         if count:
             await self._until_free([target.port for target in targets])
         return Released(count, closed)
@@ -318,12 +318,13 @@ class ControlService:
         targets = [target for agent in self._tunnels.roster for target in agent.targets if target.port in ports]
         return [target.attachment for target in targets if target.attachment is not None]
 
-
-def _nothing_to_release(target: Target) -> NothingToRelease:
-    if target.holder is not None:
-        return NothingToRelease(
-            f"{target.label} is held by {target.who}, not through this relay-client", hint="ask that user to disconnect"
-        )
-    return NothingToRelease(
-        f"no debugger is attached to {target.label}", hint="run 'relay-client status' to list the ranks that are held"
-    )
+    def _nothing_to_release(self, target: Target) -> NothingToRelease:
+        if target.holder is not None:
+            where = "quit it there: q in 'relay-client pdb', Stop in an editor"
+            hint = where if target.holder == user_name() else "ask that user to disconnect"
+            return NothingToRelease(f"{target.label} is held by {target.who}, not through this relay-client", hint=hint)
+        hint = "run 'relay-client status' to list the ranks that are held"
+        if target.state == State.WAITING.value:
+            command = f"relay-client --hc {self.client.hc} pdb {chosen(target.rank, target.port)}"
+            hint = f"it is waiting for one; to let it continue, run '{command}', and then enter q"
+        return NothingToRelease(f"no debugger is attached to {target.label}", hint=hint)

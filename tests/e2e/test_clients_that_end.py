@@ -74,10 +74,12 @@ async def test_it_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
     ):
         await second.line("ready on")
         refused = await run("relay_client", "release", "0", env=elsewhere)
-        assert (18, True) == (refused.status, "ask that user to disconnect" in refused.stderr)
+        assert (18, True) == (refused.status, "hint: quit it there: q in 'relay-client pdb'" in refused.stderr)
         client.process.kill()
         await second.line("(not connected)")
         assert " (not connected) for " in (await run("relay_client", "status", env=elsewhere)).stdout
+        await run("relay_client", "attach", "0", env=elsewhere)
+        assert " and take over, or run 'relay-client release 0' to let it continue" in await second.line("press F5 to")
         released = await run("relay_client", "release", "0", env=elsewhere)
         assert (0, "") == (released.status, released.stderr)
         await until_free(send)

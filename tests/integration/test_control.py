@@ -219,6 +219,21 @@ async def test_attach_opens_a_port_and_release_closes_it(relay: LocalRelay, tmp_
             await request(here.client, Release(3))
 
 
+async def test_release_of_a_rank_that_waits(relay: LocalRelay, tmp_path: Path) -> None:
+    """Nobody can be disconnected; the hint is how to let the rank continue."""
+    port = free_port()
+    async with (
+        node_of(relay, port, rank=3, state="waiting", dap_only=True),
+        running(relay, tmp_path / "own", port) as here,
+    ):
+        await request(here.client, Attach(3, wait=True))
+        with pytest.raises(RelayDebugError) as caught:
+            await request(here.client, Release(3))
+        assert "no debugger is attached to rank 3" == caught.value.sentence
+        command = f"relay-client --hc {HC} pdb 3"
+        assert f"it is waiting for one; to let it continue, run '{command}', and then enter q" == caught.value.hint
+
+
 async def test_a_port_that_another_request_has_closed(relay: LocalRelay, tmp_path: Path) -> None:
     """Of two requests that close a port at once, the later one finds nothing to close."""
     port = free_port()
