@@ -42,9 +42,11 @@ demo: $(DEMO_VENV)/.ready
 $(DEMO_VENV)/.ready: pyproject.toml
 	@echo "Creating the virtual environment $(DEMO_VENV) and installing relay-debug into it, usually in half a minute:"
 	@while sleep 1 && kill -0 $$$$ 2>/dev/null; do printf .; done & \
-	$(PYTHON) -m venv $(DEMO_VENV) && \
-	$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[client]' && \
-	touch $@ && echo " done" && echo
+	trap 'rm -f $(DEMO_VENV).log; exit 130' INT; \
+	{ $(PYTHON) -m venv $(DEMO_VENV) && \
+	$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[client]'; } 2> $(DEMO_VENV).log || \
+	{ cat $(DEMO_VENV).log >&2; exit 1; }; \
+	rm $(DEMO_VENV).log && touch $@ && echo " done" && echo
 
 check: lint test-unit
 

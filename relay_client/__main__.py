@@ -1,12 +1,6 @@
-"""Runs `relay-client`, also as `python -m relay_client`."""
+"""`python -m relay_client` is `relay-client`."""
 
-import signal
-
-_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a traceback
-
-from relay_client.cli import run  # noqa: E402 - see above
-
-signal.signal(signal.SIGINT, _interrupt)
+from relay_core.program.start import client as run
 
 if __name__ == "__main__":
     run()

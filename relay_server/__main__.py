@@ -1,6 +1,6 @@
 """`python -m relay_server` is `relay-server`."""
 
-from relay_server.cli import run
+from relay_core.program.start import server as run
 
 if __name__ == "__main__":
     run()

@@ -34,9 +34,10 @@ def good(relay: LocalRelay) -> dict[str, str]:
     return {"RELAY_CONNECTION_STRING": relay.connection_string("send"), "RELAY_CA_FILE": str(relay.ca_file)}
 
 
-def test_ctrl_c_during_the_imports() -> None:
-    """Ctrl-C ends relay-client silently before it has imported its modules."""
-    code = """
+@pytest.mark.parametrize("name", ["agent", "client", "server"])
+def test_ctrl_c_during_the_imports(name: str) -> None:
+    """Ctrl-C ends a program silently before it has imported its modules."""
+    code = f"""
 import signal, sys
 
 class Interrupt:
@@ -46,7 +47,8 @@ class Interrupt:
 
 sys.modules.pop("argparse", None)
 sys.meta_path.insert(0, Interrupt)
-import relay_client.__main__
+from relay_core.program import start
+start.{name}()
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert (-signal.SIGINT, b"", b"") == (ended.returncode, ended.stdout, ended.stderr)
