@@ -121,13 +121,22 @@ def as_objects(
     return [_as_object(group, (differences or {}).get(group)) for group in groups]
 
 
-def hint_for(groups: Sequence[Value]) -> str:
-    """Return a hint for a name that a running program does not have; "" for any other error."""
-    names = [name for group in groups if (name := undefined_name(group.place, group.error))]
-    if not names:
+def hint_for(groups: Sequence[Value], waiting: Collection[int] = ()) -> str:
+    """Return a hint for a name that a running program does not have; "" for any other error.
+
+    Args:
+        groups: The groups.
+        waiting: The ports of the processes that are waiting for a debugger at their start.
+    """
+    without = [group for group in groups if undefined_name(group.place, group.error)]
+    if not without:
         return ""
+    name = undefined_name(without[0].place, without[0].error)
+    members = [member for group in without for member in group.members]
+    if all(member.port in waiting for member in members):
+        return f"{name} does not exist yet in {label(members)}: not started, waiting for a debugger"
     return (
-        f"{names[0]} is neither a global variable of the program nor a variable of a function that the main thread "
+        f"{name} is neither a global variable of the program nor a variable of a function that the main thread "
         "is executing; 'relay-client stacks --locals' shows those variables"
     )
 

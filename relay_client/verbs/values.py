@@ -58,6 +58,7 @@ class Evaluate(Verb):
         from relay_client.compare.collect import collect_values, find_differences
         from relay_client.compare.groups import as_objects, hint_about_jobs, hint_for, odd_ones_first, show_values
         from relay_core.agent_api import evaluation
+        from relay_core.agent_api.announcement import State
 
         selection = evaluation.Selection() if self.diff else None
         seconds = self.seconds or (DIFF_SECONDS if self.diff else VALUE_SECONDS)
@@ -68,11 +69,14 @@ class Evaluate(Verb):
         if not groups:
             raise NoListener("no matching process is registered", hint=LISTING)
         differences = await find_differences(tunnels, request, groups) if self.diff else None
+        targets = [claim.target for claim in tunnels.reachable_targets()]
+        # A wait in the middle of the program, such as that of `breakpoint()`, has a detail.
+        waiting = {target.port for target in targets if target.state is State.WAITING and not target.detail}
         return Answer(
             show_values(groups, differences),
             {"groups": as_objects(groups, differences)},
             NO_VALUE if all(group.error for group in groups) else 0,
-            hint=hint_for(groups),
+            hint=hint_for(groups, waiting),
             jobs_hint=hint_about_jobs(groups),
         )
 

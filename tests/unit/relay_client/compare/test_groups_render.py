@@ -34,6 +34,15 @@ def test_hint():
     assert "" == hint_for([value("", 0, error=unknown, place="step train.py:41"), value("7", 1, place="__main__")])
 
 
+def test_hint_about_a_rank_that_has_not_started():
+    """A rank that waits for a debugger at its start has no names yet; one that runs has the usual hint."""
+    unknown = "NameError: name 'i' is not defined"
+    groups = [value("", 0, error=unknown, place="__main__"), value("7", 1, place="__main__")]
+    expected = "'i' does not exist yet in rank 0: not started, waiting for a debugger"
+    assert expected == hint_for(groups, {5678})
+    assert hint_for(groups) == hint_for(groups, {5679})
+
+
 def test_several_jobs():
     """Ranks of several jobs have their ports in the table, and the hint names the option that chooses a job."""
     groups = [value("7", 0, place="__main__"), Value((Member(6000, 0),), "8", "__main__")]
