@@ -119,6 +119,9 @@ def parse_duration(text: str) -> float:
 _PART = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", re.ASCII)
 """At most nine digits, because converting thousands of digits would take noticeable time."""
 
+MAX_REVERSED = 64
+"""Length of the longest range in reverse order that a hint turns round; a longer one is more likely a missing digit."""
+
 
 def parse_ranges(text: str, *, what: str, example: str) -> list[range]:
     """Return the ranges of a list, in the order written.
@@ -138,7 +141,8 @@ def parse_ranges(text: str, *, what: str, example: str) -> list[range]:
             raise UsageError(f"invalid {what}: '{text[:80]}'", hint=f"use {example}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UsageError(f"invalid {what}: '{part.strip()}' is in reverse order", hint=f"use {last}-{first}")
+            hint = f"use {last}-{first}" if first - last < MAX_REVERSED else f"use a second number above {first}"
+            raise UsageError(f"invalid {what}: '{part.strip()}' is in reverse order", hint=hint)
         ranges.append(range(first, last + 1))
     return ranges
 

@@ -171,7 +171,7 @@ async def _run(coroutine: Coroutine[Any, Any, Any], closing: str, force: Callabl
             signal.raise_signal(signal.SIGINT)
         stopped = True
         if closing:
-            logger.info("stopping: %s; a second Ctrl-C exits immediately", closing)
+            logger.info("stopping: %s%s", closing, "" if is_hangup else "; a second Ctrl-C exits immediately")
         task.cancel()
 
     with contextlib.suppress(NotImplementedError):  # Windows

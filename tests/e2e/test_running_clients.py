@@ -370,7 +370,7 @@ async def test_wait_outlives_no_client(env: dict[str, str], here: dict[str, str]
 async def test_init_without_credentials(
     relay: LocalRelay, env: dict[str, str], here: dict[str, str], tmp_path: Path
 ) -> None:
-    """`init --from-targets` configures the ranks that a running relay-client finds."""
+    """`init --from-targets` configures the ranks that a running relay-client finds, with its hybrid connection."""
     port = free_port()
     async with (
         node_of(relay, port, rank=2),
@@ -378,5 +378,7 @@ async def test_init_without_credentials(
     ):
         await client.line("ready on")
         finished = await run("relay_client", "init", "zed", "--from-targets", "--folder", str(tmp_path), env=here)
+        vscode = await run("relay_client", "init", "vscode", "--from-targets", "--folder", str(tmp_path), env=here)
+    assert f'"args": ["--hc", "{HC}", "--ports", "{port}", "--reuse"],' in vscode.stdout
     assert 0 == finished.status, finished.stderr
     assert f'"port": {port}' in finished.stdout

@@ -123,6 +123,8 @@ async def _own_session(arguments: argparse.Namespace, stack: contextlib.AsyncExi
 async def find_client(arguments: argparse.Namespace, stack: contextlib.AsyncExitStack) -> ControlClient | None:
     """Return the running relay-client to use, connected while `stack` is open; None if there is none.
 
+    Without `--hc`, `arguments` get its hybrid connection, which the rest of the command needs too.
+
     Raises:
         NoClient, UsageError: as of `performing`.
     """
@@ -141,6 +143,7 @@ async def find_client(arguments: argparse.Namespace, stack: contextlib.AsyncExit
         chosen = matching[0] if hc else only_client(matching)
     else:
         return None
+    arguments.hc = arguments.hc or chosen.about.hc
     logger.debug("using the running relay-client %s (pid %d)", chosen.about.id, chosen.about.pid)
     return chosen
 

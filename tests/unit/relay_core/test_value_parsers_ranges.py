@@ -34,6 +34,12 @@ def test_a_range_that_starts_above_its_end() -> None:
         parse("0,5-3")
 
 
+def test_a_range_that_lacks_a_digit() -> None:
+    """The hint does not turn round a range of thousands of numbers."""
+    with pytest.raises(UsageError, match=r"'5678-567' is in reverse order. hint: use a second number above 5678"):
+        parse("5678-567")
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [("1,0-1", "1 is listed twice"), ("0-3", "more than 3 numbers"), ("0-999999999", "more than 3 numbers")],

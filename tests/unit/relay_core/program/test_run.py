@@ -52,6 +52,17 @@ async def test_a_second_signal_forces_the_end(number: signal.Signals) -> None:
         assert ["stopping: closing nothing; a second Ctrl-C exits immediately"] == stderr.splitlines()
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
+async def test_a_terminal_that_is_closed() -> None:
+    """Nobody can press Ctrl-C there, so the log does not mention it; a later signal still forces the end."""
+    async with job(STUBBORN) as running:
+        for line, number in (("ready", signal.SIGHUP), ("cancelled", signal.SIGTERM)):
+            assert line == await running.line()
+            running.process.send_signal(number)
+        status, _, stderr = await running.finish()
+        assert (130, ["stopping: closing nothing"]) == (status, stderr.splitlines())
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 async def test_one_signal_stops(loop: str) -> None:
     """A program that ends when it is cancelled has status 0; without something to close, nothing is logged."""
