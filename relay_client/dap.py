@@ -139,9 +139,6 @@ class DapClient:
         self._tasks = TaskSet()
         self._tasks.spawn(self._receive(), name="DAP receiver")
 
-    def __repr__(self) -> str:
-        return f"<DapClient {'closed' if self._lost else 'open'} events={len(self._events)}>"
-
     async def __aenter__(self) -> DapClient:
         return self
 

@@ -74,9 +74,6 @@ class ResponseCache(Layer):
         self._last_seq = 0
         """Highest `seq` of the messages that the editor has received."""
 
-    def __repr__(self) -> str:
-        return f"<ResponseCache set={len(self._sent_set)} prefetched={len(self._prefetched)}>"
-
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Take a message from the editor; return the messages for the agent, or a prefetched response."""
         request = piece.request()

@@ -137,9 +137,6 @@ class Agent:
         """The last warning about the listener."""
         self._refusals = RefusalLog()
 
-    def __repr__(self) -> str:
-        return f"<Agent {self._listener!r} {self._provider!r}>"
-
     def publish(self) -> None:
         """Announce a change to all clients; changes that follow each other quickly are announced together."""
         self._announcing.request()

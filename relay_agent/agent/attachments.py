@@ -175,9 +175,6 @@ class Attachments:
         self._holders: dict[Target, _Holder] = {}
         self._stop_announcer = StopAnnouncer(self._announce_stops)
 
-    def __repr__(self) -> str:
-        return f"<Attachments {sorted(target.logical_port for target in self._holders)}>"
-
     def refusal(self, target: Target, driver: SessionDriver, user: str, *, is_release: bool = False) -> str:
         """Return why a client must not connect to a target that another client holds, or "" if it may connect.
 

@@ -43,9 +43,6 @@ class Admission:
         self._waiting: deque[asyncio.Future[bool]] = deque()
         self._logged = False
 
-    def __repr__(self) -> str:
-        return f"<Admission free={self._free} waiting={len(self._waiting)}>"
-
     @property
     def time_limit(self) -> float:
         """Timeout in seconds for a handshake that begins now."""
@@ -128,9 +125,6 @@ class RefusalLog:
         self._further = 0
         """Number of senders that were not logged in this period."""
         self._timer: asyncio.TimerHandle | None = None
-
-    def __repr__(self) -> str:
-        return f"<RefusalLog logged={len(self._logged)} further={self._further}>"
 
     def add(self, level: int, reason: str) -> None:
         """Log a reason, or count it if it was already logged in this period."""

@@ -28,9 +28,6 @@ class JoinedCalls:
         self._called = asyncio.Event()
         """Set by the call for which `_timer` is waiting."""
 
-    def __repr__(self) -> str:
-        return f"<JoinedCalls of {self._call!r}{'' if self._timer is None else ' pending'}>"
-
     def request(self) -> None:
         """Call the function now, or when the interval since its last call has passed."""
         if self._timer is not None:

@@ -40,9 +40,6 @@ class GreetingGuard(Layer):
         self._held: list[Output] = []
         """The client's EOF or reset, held back from the adapter."""
 
-    def __repr__(self) -> str:
-        return f"<GreetingGuard {'greeted' if self.is_finished else 'greeting' if self._has_begun else 'waiting'}>"
-
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Pass on bytes from the adapter; release the client's EOF or reset after the last event of the greeting."""
         outputs = super().receive_local(piece, now)
@@ -134,9 +131,6 @@ class DebuggerWatch(Layer):
         self._checking: asyncio.Future[bool | None] | None = None
         self._child: int | None = None
         """Process id of the child that is debugged through this connection; None if the process itself is debugged."""
-
-    def __repr__(self) -> str:
-        return f"<DebuggerWatch pending={list(self._pending.values())}>"
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:
         """Pass on bytes from the client, and record its requests."""
@@ -234,9 +228,6 @@ class EndObserver(Layer):
         self._tail = b""
         """The last bytes so far, because the event may arrive in parts."""
         self._is_due = self._is_reported = False
-
-    def __repr__(self) -> str:
-        return f"<EndObserver {'ended' if self._is_reported else 'running'}>"
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Pass on bytes from the debugger."""

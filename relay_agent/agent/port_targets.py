@@ -88,9 +88,6 @@ class PortTargets:
     def __init__(self, targets: Mapping[int, PortTarget]) -> None:
         self._targets = dict(targets)
 
-    def __repr__(self) -> str:
-        return f"<PortTargets {sorted(self._targets)}>"
-
     def find(self, port: int) -> PortTarget | None:
         """Return the target with the given logical port."""
         return self._targets.get(port)

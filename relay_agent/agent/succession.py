@@ -40,9 +40,6 @@ class Succession:
         """True if this agent or a predecessor has listened; the settings are then known to be correct."""
         self._write()
 
-    def __repr__(self) -> str:
-        return f"<Succession {self.agent_id[:8]} replaces {len(self.predecessors)}>"
-
     def listening(self) -> None:
         """Record that this agent is listening."""
         if not self.has_listened:

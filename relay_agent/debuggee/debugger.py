@@ -156,9 +156,6 @@ class Debugger:
         self.shows_values = True
         """Whether to change how values are shown; read when debugpy starts."""
 
-    def __repr__(self) -> str:
-        return f"<Debugger {self.state.name.lower()}>"
-
     @property
     def state(self) -> State:
         """The current state: the stored state, corrected by pydevd's own state if that can be read."""

@@ -31,9 +31,6 @@ class OwnDescriptor:
         self.number = number
         self._identity = _identity(number)
 
-    def __repr__(self) -> str:
-        return f"<OwnDescriptor {self.number} {'own' if self.is_own else 'lost'}>"
-
     @property
     def is_own(self) -> bool:
         """True if the descriptor still refers to what was opened."""

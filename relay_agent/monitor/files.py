@@ -53,9 +53,6 @@ class EventLog:
         self._table = _table()
         self._waiting = self._record(_key(1, DOUBLE) + struct.pack("<d", started) + _field(3, FILE_VERSION))
 
-    def __repr__(self) -> str:
-        return f"<EventLog {self._path}>"
-
     def append(self, when: float, step: int, scalars: Mapping[str, float]) -> None:
         """Write an event with the value of each tag.
 

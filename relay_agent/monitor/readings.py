@@ -127,9 +127,6 @@ class Gpus:
     def __init__(self) -> None:
         self._readers = [reader for find in (_find_nvidia, _find_amd) for reader in _found(find)]
 
-    def __repr__(self) -> str:
-        return f"<Gpus {len(self._readers)}>"
-
     def read(self) -> list[GpuUsage]:
         """Return the current usage of each GPU that answers."""
         return [found for reader in self._readers if (found := reader()) is not None]

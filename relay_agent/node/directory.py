@@ -62,9 +62,6 @@ class NodeDirectory:
                 f"the path '{root}' is too long for a socket", hint=f"set {NODE_DIR_VARIABLE} to a shorter path"
             )
 
-    def __repr__(self) -> str:
-        return f"<NodeDirectory {self.root / self.name}>"
-
     @classmethod
     def of(cls, access: Mapping[str, object]) -> NodeDirectory:
         """Return the files of the agent for these access settings and this process's environment."""

@@ -67,9 +67,6 @@ class PrefetchEngine:
         self._pending: dict[int, _PendingRequest] = {}
         """Requests without a response, by sequence number."""
 
-    def __repr__(self) -> str:
-        return f"<PrefetchEngine set={len(self._set)} pending={len(self._pending)}>"
-
     @property
     def is_waiting(self) -> bool:
         """Whether prefetch requests are waiting for responses."""

@@ -37,9 +37,6 @@ class PrefetchLayer(Layer):
         self._after = 0
         """Sequence number of the editor's last request that may change something."""
 
-    def __repr__(self) -> str:
-        return f"<PrefetchLayer {'in process' if self._in_process else self._engine!r}>"
-
     @property
     def longest_local(self) -> int:  # type: ignore[override] # it changes
         """Large messages are read while requests are pending: their responses must not reach the editor."""

@@ -121,6 +121,3 @@ class DebugSettings(NamedTuple):
     """Whether tensors, arrays and tables are shown by type, shape and device, and slow values have a deadline."""
     allow_edit: bool = False
     """Whether `relay-client push` may replace the code of the running processes."""
-
-    def __repr__(self) -> str:
-        return f"<DebugSettings '{self.access.hc}' port {self.port} ranks {self.ranks}>"

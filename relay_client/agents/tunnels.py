@@ -223,9 +223,6 @@ class Tunnels:
         self.leads_to: LeadsTo = lambda _port: True
         """Whether a port on this machine leads to a logical port, for hints in the log."""
 
-    def __repr__(self) -> str:
-        return f"<Tunnels {self._endpoint} agents={len(self._tunnels)}>"
-
     async def __aenter__(self) -> Tunnels:
         return self
 

@@ -47,9 +47,6 @@ class ControlClient:
         self._protocol = protocol
         self._received: list[Received] = []
 
-    def __repr__(self) -> str:
-        return f"<ControlClient {self._protocol!r}>"
-
     @classmethod
     async def connect(cls, address: Address) -> ControlClient:
         """Connect, and wait for the relay-client's greeting.

@@ -19,7 +19,7 @@ import secrets
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay_client.user_directory import make_private, require_private, user_directories
@@ -82,10 +82,7 @@ class TcpAddress:
     path: Path
     """The file that contains the port and the token."""
     port: int
-    token: str
-
-    def __repr__(self) -> str:
-        return f"<TcpAddress {self.port}>"
+    token: str = field(repr=False)
 
 
 Address = UnixAddress | TcpAddress

@@ -181,9 +181,6 @@ class ServerProtocol:
         """True once the client may send requests."""
         self._lines.send(self._hello if self.is_open else {"challenge": challenge, "version": VERSION})
 
-    def __repr__(self) -> str:
-        return f"<ServerProtocol {'open' if self.is_open else 'not authenticated'}>"
-
     def receive_data(self, data: bytes) -> list[ReceivedRequest]:
         """Process received bytes, and return the requests in them. An invalid request is answered here.
 
@@ -264,9 +261,6 @@ class ClientProtocol:
         self._challenge: str | None = None
         self._last_id = 0
         self._is_open = False
-
-    def __repr__(self) -> str:
-        return f"<ClientProtocol {'open' if self._is_open else 'connecting'}>"
 
     def receive_data(self, data: bytes) -> list[Received]:
         """Process received bytes, and return the messages in them.

@@ -73,9 +73,6 @@ class ControlServer:
         self._server: asyncio.Server | LocalServer | None = None
         self._connections = TaskSet()
 
-    def __repr__(self) -> str:
-        return f"<ControlServer {self._address} connections={len(self._connections)}>"
-
     async def __aenter__(self) -> ControlServer:
         try:
             listener, self._address = self._directory.listen(self._service.client.id)

@@ -127,9 +127,6 @@ class AttachAnswers(Layer):
         self._last_seq = 1
         """Highest `seq` of the messages that the editor has received."""
 
-    def __repr__(self) -> str:
-        return f"<AttachAnswers {len(self._answered)} unconfirmed>"
-
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Begin to use a stream; answer an `initialize` that has been waiting for the stream."""
         return self._answer_initialize()

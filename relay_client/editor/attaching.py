@@ -27,9 +27,6 @@ class UnsetBreakpoints:
         """The file of each unanswered `setBreakpoints` request, by request number."""
         self._shown: set[str] = set()
 
-    def __repr__(self) -> str:
-        return f"<UnsetBreakpoints pending={len(self._files)} shown={len(self._shown)}>"
-
     def requested(self, request: Request) -> str:
         """Record a `setBreakpoints` request and return its file; "" if it sets no breakpoints."""
         arguments = arguments_of(request)
@@ -119,9 +116,6 @@ class Attaching:
         self._breakpoints = UnsetBreakpoints()
         self._has_different = False
         """True if the user has been notified of a differing file; one notification is enough."""
-
-    def __repr__(self) -> str:
-        return f"<Attaching {'child' if self.is_child else 'process'}>"
 
     @property
     def is_child(self) -> bool:

@@ -40,9 +40,6 @@ class DisconnectGuard:
         self._answered: set[int] = set()
         """The `seq` of each request whose response the editor has already received."""
 
-    def __repr__(self) -> str:
-        return f"<DisconnectGuard {'begun' if self.has_begun else 'not begun'}>"
-
     def requested(self, request: Request, piece: ToPeer, *, has_stream: bool) -> list[Output]:
         """Handle a request; return what the debugger receives."""
         self.has_begun = True
@@ -95,9 +92,6 @@ class SessionEnd:
         self._outbox = outbox
         self._held: list[Output] = []
         """The debugger's `terminated`, and its EOF."""
-
-    def __repr__(self) -> str:
-        return f"<SessionEnd {len(self._held)} held>"
 
     @property
     def is_held(self) -> bool:

@@ -53,9 +53,6 @@ class WaitingNotices:
         self.next_deadline = now + FIRST_LINE
         """When the next line is due."""
 
-    def __repr__(self) -> str:
-        return f"<WaitingNotices {self._reason!r}>"
-
     def set_reason(self, reason: str, now: float, *, must_act: bool) -> None:
         """Record why the debugger has not answered yet."""
         if reason != self._reason:
@@ -83,9 +80,6 @@ class InterruptionNotices:
     def __init__(self) -> None:
         self._since: float | None = None
         self._is_shown = False
-
-    def __repr__(self) -> str:
-        return f"<InterruptionNotices since {self._since}>"
 
     @property
     def next_deadline(self) -> float | None:
@@ -176,9 +170,6 @@ class Outbox:
 
     def __bool__(self) -> bool:
         return bool(self._messages)
-
-    def __repr__(self) -> str:
-        return f"<Outbox {len(self._messages)}>"
 
     def note(self, seq: int) -> None:
         """Record the `seq` of a message from the debugger to the editor."""

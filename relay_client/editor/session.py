@@ -94,9 +94,6 @@ class EditorSession(Layer):
         self._peer_timeout = PeerTimeoutNotices()
         self._pause = PauseNotices()
 
-    def __repr__(self) -> str:
-        return f"<EditorSession {self._state.value}{'' if self.has_stream else ', no stream'}>"
-
     @property
     def is_editor(self) -> bool:
         """True if the local program has sent a DAP request."""

@@ -161,9 +161,6 @@ class JobSession:
         self._is_over = False
         self._exit_codes = ExitCodes()
 
-    def __repr__(self) -> str:
-        return f"<JobSession members={len(self._members)}{' over' if self._is_over else ''}>"
-
     @property
     def wants_ranks(self) -> bool:
         """True once the editor has attached, until it leaves."""

@@ -97,9 +97,6 @@ class Control:
         self._sessions: dict[int, _Session] = {}
         self._lock = asyncio.Lock()
 
-    def __repr__(self) -> str:
-        return f"<Control ranks={sorted(self._sessions)}>"
-
     async def __aenter__(self) -> Control:
         return self
 

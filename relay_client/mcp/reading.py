@@ -90,9 +90,6 @@ class Reading:
         self._session = Session(tunnels, waits=False)
         self.allow_code = allow_code
 
-    def __repr__(self) -> str:
-        return f"<Reading {self._tunnels} allow_code={self.allow_code}>"
-
     async def connect(self) -> None:
         """Search for agents if none is known.
 

@@ -89,9 +89,6 @@ class Forwarder:
         self._open: dict[int, _OpenPort] = {}
         self._has_checked_system = False
 
-    def __repr__(self) -> str:
-        return f"<Forwarder ports={list(self._open)} connections={len(self.connections)}>"
-
     async def __aenter__(self) -> Forwarder:
         try:
             await self.open_all(self._ports)

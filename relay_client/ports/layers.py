@@ -41,9 +41,6 @@ class EarlyBytes(Layer):
         self._on_committed = on_committed
         self._on_first = on_first
 
-    def __repr__(self) -> str:
-        return f"<EarlyBytes {'committed' if self.is_finished else self._size}>"
-
     def __len__(self) -> int:
         return self._size
 
@@ -162,9 +159,6 @@ class RequestGuard(Layer):
         """The last forwarded bytes that were not DAP."""
         self._refused: set[str] = set()
         """Kinds of messages of which one was refused."""
-
-    def __repr__(self) -> str:
-        return f"<RequestGuard {'attached' if self._attach is not None else 'not attached'}>"
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:
         """Take a message from the editor, and record the arguments of its `attach`."""

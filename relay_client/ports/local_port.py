@@ -165,9 +165,6 @@ class PortLock:
             if self._descriptor is not None:
                 break
 
-    def __repr__(self) -> str:
-        return f"<PortLock {self.port} {'held' if self.is_held else 'unknown'}>"
-
     @property
     def is_held(self) -> bool:
         """True if this process holds the lock; False if locks are not available."""

@@ -114,9 +114,6 @@ class Session:
         self._waits = waits
         self._has_searched = False
 
-    def __repr__(self) -> str:
-        return f"<Session {self._tunnels}>"
-
     async def search(self) -> None:
         """Search for agents.
 

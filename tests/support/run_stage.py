@@ -19,7 +19,8 @@ RECORDER = """
 import json, os, sys
 
 def start(settings):
-    line = json.dumps({"pid": os.getpid(), "program": sys.orig_argv[1:], "settings": repr(settings)})
+    shown = [settings.access.hc, settings.port, settings.ranks]
+    line = json.dumps({"pid": os.getpid(), "program": sys.orig_argv[1:], "settings": shown})
     with open(os.environ["RECORD"], "a") as record:
         record.write(line + "\\n")
     exec(os.environ.get("AT_START", ""), globals())

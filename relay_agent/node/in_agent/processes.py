@@ -58,9 +58,6 @@ class Allocators:
         self._tasks = TaskSet()
         self._asked: dict[Process, asyncio.Task[AllocatorUsage | None]] = {}
 
-    def __repr__(self) -> str:
-        return f"<Allocators, {len(self._tasks)} pending>"
-
     async def read(self) -> dict[int, AllocatorUsage]:
         """Return the memory usage of the processes that report it in time, by port."""
         pending = {process: task for process, task in self._asked.items() if not task.done()}
@@ -189,9 +186,6 @@ class ProcessTable:
         """Processes without a port whose exit status is not known yet."""
         self._endings = Endings()
         self._answers = NodeAnswers(self.targets, on_push=lambda: self.on_change())  # noqa: PLW0108 - it is set later
-
-    def __repr__(self) -> str:
-        return f"<ProcessTable {sorted(self._processes)}>"
 
     def __len__(self) -> int:
         return len(self._processes)

@@ -135,9 +135,6 @@ class RegisteredProcess:
         self._numbers = itertools.count(1)
         self._has_left = asyncio.Event()
 
-    def __repr__(self) -> str:
-        return f"<RegisteredProcess port {self.logical_port} pid {self.pid} {self.info.state.value}>"
-
     def __str__(self) -> str:
         return f"{self.logical_port} ({self.label})"
 

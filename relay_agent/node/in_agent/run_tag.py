@@ -50,9 +50,6 @@ class RunTag:
         self._changed = asyncio.Event()
         self._failed = False
 
-    def __repr__(self) -> str:
-        return f"<RunTag {self._run} {self._wanted!r}>"
-
     @classmethod
     def of_job(cls, environ: Mapping[str, str], hc: str) -> RunTag | None:
         """Return the tag of the job's run; None without a tracking server, a run, or MLflow."""

@@ -156,9 +156,6 @@ class NodeClient:
         # A program may begin with closing all descriptors, or with `os.wait`.
         self._connected.wait(START_TIME)
 
-    def __repr__(self) -> str:
-        return f"<NodeClient port {self._registration['register']['port']} {self.attaching.state.name.lower()}>"
-
     @property
     def is_mine(self) -> bool:
         """Whether this process is the one that registered; a forked child is not."""

@@ -60,9 +60,6 @@ class AgentConnection:
         self._socket = connected
         self._descriptor = OwnDescriptor(connected.fileno())
 
-    def __repr__(self) -> str:
-        return f"<AgentConnection {'own' if self.is_own else 'lost'}>"
-
     @property
     def is_own(self) -> bool:
         """True if the descriptor still refers to the socket."""

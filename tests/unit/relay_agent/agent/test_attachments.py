@@ -93,7 +93,7 @@ async def test_a_target_without_a_debugger_has_ended():
         waiting = asyncio.ensure_future(attachments.until_ended(DEBUGGEE))
         await asyncio.sleep(0)
         assert not waiting.done()
-        assert repr(attachments) == "<Attachments [5678]>"
+        assert [DEBUGGEE] == list(attachments._holders)
     await waiting
 
 

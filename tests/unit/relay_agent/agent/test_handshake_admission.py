@@ -35,7 +35,7 @@ async def taken(places: Admission) -> AsyncIterator[AsyncExitStack]:
 async def test_number_of_handshakes(places: Admission, taken: AsyncExitStack) -> None:
     """An agent serves 32 senders at a time: 13 MiB and 32 descriptors, a small part of the 1024 of a usual limit."""
     assert 32 == MAX_HANDSHAKES
-    assert "<Admission free=0 waiting=0>" == repr(places)
+    assert (0, 0) == (places._free, len(places._waiting))
 
 
 def wait_for(places: Admission, name: str, served: list[str]) -> asyncio.Task[None]:
@@ -57,7 +57,7 @@ async def test_the_newest_is_served_first(places: Admission, taken: AsyncExitSta
     await taken.aclose()
     await asyncio.gather(*waiting)
     assert ["newest", "newer", "old"] == served
-    assert f"<Admission free={MAX_HANDSHAKES} waiting=0>" == repr(places)
+    assert (MAX_HANDSHAKES, 0) == (places._free, len(places._waiting))
 
 
 async def test_the_oldest_is_dropped(places: Admission, taken: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ async def test_the_oldest_has_just_left(
     await taken.aclose()
     await newest
     assert ["newest"] == served
-    assert f"<Admission free={MAX_HANDSHAKES} waiting=0>" == repr(places)
+    assert (MAX_HANDSHAKES, 0) == (places._free, len(places._waiting))
 
 
 async def test_nobody_waits_longer_than_the_relay(
@@ -99,7 +99,7 @@ async def test_nobody_waits_longer_than_the_relay(
     monkeypatch.setattr(handshake_admission, "MAX_WAIT", 0.01)
     with pytest.raises(ConnectionLost, match="too many clients were connecting"):
         await wait_for(places, "late", [])
-    assert "<Admission free=0 waiting=0>" == repr(places)
+    assert (0, 0) == (places._free, len(places._waiting))
 
 
 @pytest.mark.parametrize("turns", range(4))
@@ -113,7 +113,7 @@ async def test_a_cancelled_wait_loses_no_place(places: Admission, taken: AsyncEx
     waiting.cancel()
     await releasing
     await asyncio.wait({waiting})
-    assert f"<Admission free={MAX_HANDSHAKES} waiting=0>" == repr(places)
+    assert (MAX_HANDSHAKES, 0) == (places._free, len(places._waiting))
 
 
 async def test_handshakes_have_less_time_while_others_wait(places: Admission, taken: AsyncExitStack) -> None:

@@ -75,7 +75,7 @@ async def test_waiting_ends_with_the_call() -> None:
     """Whoever waits for the pending call continues once it is made, by whatever."""
     changing = Changing()
     changing.change(2)
-    assert repr(changing.calls).endswith(" pending>")
+    assert changing.calls._timer is not None
     waiting = asyncio.create_task(changing.calls.until_called())
     await asyncio.sleep(0)
     assert not waiting.done()

@@ -59,12 +59,3 @@ def test_an_adapter_that_disconnects_during_its_greeting(guard):
     guard.receive_local(GREETING[:5], START)
     guard.receive_peer_eof(START)
     assert [EndPeer(), EndLocal()] == guard.receive_local_eof(START)
-
-
-def test_repr(guard):
-    """`repr` shows the progress of the greeting."""
-    assert repr(guard.layer) == "<GreetingGuard waiting>"
-    guard.receive_local(GREETING[:5], START)
-    assert repr(guard.layer) == "<GreetingGuard greeting>"
-    guard.receive_local(GREETING[5:], START)
-    assert repr(guard.layer) == "<GreetingGuard greeted>"

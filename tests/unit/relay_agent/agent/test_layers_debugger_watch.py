@@ -131,7 +131,7 @@ async def test_unanswered_requests_before_an_answered_one():
     wire = Wire()
     wire.request("variables")
     wire.respond(wire.request("threads"))
-    assert "<DebuggerWatch pending=[]>" == repr(wire.watch.layer)
+    assert {} == wire.watch.layer._pending
 
 
 async def test_evaluate_without_a_response():
@@ -152,7 +152,7 @@ async def test_response_that_is_passed_on_in_parts(command: str):
     message = encode({"seq": 1, "type": "response", "request_seq": answered, "success": True, "body": body})
     for start in range(0, len(message), 65536):
         wire.watch.receive_local(message[start : start + 65536], wire.now)
-    assert "<DebuggerWatch pending=['next']>" == repr(wire.watch.layer)
+    assert ["next"] == list(wire.watch.layer._pending.values())
     wire.wait(PATIENCE)
     wire.answers[0].set_result(True)
     (abort,) = wire.wait(CHECK_INTERVAL)

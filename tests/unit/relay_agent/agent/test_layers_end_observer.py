@@ -31,7 +31,6 @@ def test_a_closed_connection_is_an_end() -> None:
     assert [EndPeer(), EndLocal()] == layer.receive_local_eof(0)
     layer.tick(0)
     assert [True] == ends
-    assert "<EndObserver ended>" == repr(layer.layer)
 
 
 def test_bytes_of_another_protocol_are_not_the_end() -> None:

@@ -29,7 +29,6 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_library() -> None:
     """A node without nvidia-ml-py and amdsmi has no GPUs, and no error."""
     assert [] == Gpus().read()
-    assert "<Gpus 0>" == repr(Gpus())
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -107,4 +106,4 @@ def test_amd_library_without_a_driver(error: Exception, monkeypatch: pytest.Monk
     library = amd_library({})
     library.amdsmi_init = fail
     monkeypatch.setitem(sys.modules, "amdsmi", library)
-    assert "<Gpus 0>" == repr(Gpus())
+    assert [] == Gpus().read()

@@ -74,10 +74,10 @@ def test_each_source_is_reported_once() -> None:
     assert [("/home/me/a.py", "a.py")] == found
 
 
-def test_repr() -> None:
-    """The repr shows if it is a child."""
+def test_the_attach_of_a_child_process() -> None:
+    """It is recognized by the id that debugpy has announced."""
     attach = attaching()
-    assert "<Attaching process>" == repr(attach)
+    assert not attach.is_child
     request = {"seq": 2, "type": "request", "command": "attach", "arguments": {"subProcessId": 17}}
     attach.requested(request, {}, JOB)
-    assert "<Attaching child>" == repr(attach)
+    assert attach.is_child

@@ -20,6 +20,7 @@ def guard(*, allow_terminate: bool = False) -> tuple[DisconnectGuard, Outbox]:
 def test_terminate_becomes_a_disconnect() -> None:
     """The editor has its response at once, so that of the debugger is left out, once."""
     leave, outbox = guard()
+    assert not leave.has_begun
     (sent,) = leave.requested(TERMINATE, ToPeer.of(TERMINATE), has_stream=True)
     assert isinstance(sent, ToPeer)
     assert (9, "disconnect") == (sent.seq, sent.name)
@@ -44,11 +45,6 @@ def test_without_a_debugger_the_request_is_answered() -> None:
             leave.responded(9)
         leave.answer()
         assert expected == len(outbox.take())
-
-
-def test_repr() -> None:
-    """The repr shows if the editor is leaving."""
-    assert "<DisconnectGuard not begun>" == repr(guard()[0])
 
 
 def request(command: str, **arguments: Any) -> dict[str, Any]:

@@ -43,8 +43,6 @@ def test_each_interruption_is_shown_once() -> None:
         assert 1 == len(lines.due(away, start + 1))
         assert (None, []) == (lines.next_deadline, lines.due(away, start + 2))
         assert [("the connection to port 5678 was restored after 3 s", "console")] == lines.update(VIEW, start + 3)
-    assert "<InterruptionNotices since None>" == repr(lines)
-    assert "<WaitingNotices ''>" == repr(WaitingNotices(0))
 
 
 def test_how_long_other_ranks_wait_for_a_stopped_one() -> None:

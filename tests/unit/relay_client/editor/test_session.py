@@ -303,12 +303,6 @@ def test_what_a_job_was_not_allowed_to_do_is_shown() -> None:
     assert ["important: child process 7 is not followed"] == editor.lines()
 
 
-def test_repr() -> None:
-    """The repr names the state."""
-    assert "<EditorSession waiting, no stream>" == repr(EditorSession(VIEW, 0))
-    assert "<EditorSession answered>" == repr(attached().session)
-
-
 def test_formats_in_logpoints() -> None:
     """The debugger receives a log message that it can evaluate; the response reaches the editor as usual."""
     editor = attached()

@@ -68,11 +68,3 @@ def test_who_leaves_without_a_word_is_not_waited_for(early):
     assert [Abort("the local program disconnected before sending anything")] == early.receive_local_eof(0)
     early.receive_local(b"GET /", 0)
     assert [EndPeer()] == early.receive_local_eof(0)
-
-
-def test_repr(early):
-    """The number of bytes is shown, or that there is an answer."""
-    early.receive_local(b"one", 0)
-    assert repr(early.layer) == "<EarlyBytes 3>"
-    early.receive_peer(b"1", 0)
-    assert repr(early.layer) == "<EarlyBytes committed>"

@@ -87,8 +87,8 @@ async def error_line(running: Job, part: str) -> None:
 
 async def test_agent_listens_and_leaves_with_the_job(relay, node):
     """The agent listens, and exits without an error message and without leaving files after the job has ended."""
-    out, err = await output_of(LISTEN + "print(client)", **settings(relay, node))
-    assert out[1] == "<NodeClient port 5678 listening>"
+    out, err = await output_of(LISTEN + "print(client.attaching.state.name)", **settings(relay, node))
+    assert out[1] == "LISTENING"
     assert "Traceback" not in err
     assert "Warning" not in err
     assert await gone(agent_of(out[0]))
@@ -183,10 +183,11 @@ async def test_agent_that_is_killed(relay, node):
 
 async def test_agents_that_are_killed_again_and_again(relay, node):
     """A process never gives up agents that work until they are killed."""
-    code = LISTEN + ("for _ in range(7):\n    kill_agent(client)\n    show_agent(client)\nprint(client)")
+    code = LISTEN + "for _ in range(7):\n    kill_agent(client)\n    show_agent(client)\n"
+    code += "print(client.attaching.state.name)"
     out, _ = await output_of(code, **settings(relay, node))
     assert len({agent_of(line) for line in out[:8]}) == 8
-    assert out[8] == "<NodeClient port 5678 listening>"
+    assert out[8] == "LISTENING"
 
 
 async def test_debugger_is_released_when_the_agent_was_killed(relay, node):
@@ -289,12 +290,12 @@ async def test_failure_reaches_the_job(node):
     """An agent that cannot listen sends the job the reason, leaves no zombie, and is not started again."""
     code = START + (
         "client = start(); hopeless = client.attaching.hopeless.wait(3600)\n"
-        "print(hopeless, client.attaching.obstacle.sentence, client, sep='|')\n"
+        "print(hopeless, client.attaching.obstacle.sentence, client.attaching.state.name, sep='|')\n"
         "print(client.agent_pid)\n"
     )
     out, err = await output_of(code, RELAY_NODE_DIR=str(node))
     assert await gone(int(out[1]))
-    assert out[0] == "True|no connection string is configured|<NodeClient port 5678 hopeless>"
+    assert out[0] == "True|no connection string is configured|HOPELESS"
     assert "Warning" not in err
     assert "no connection string" not in err  # the process logs it, with its consequence
 
