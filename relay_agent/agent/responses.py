@@ -33,7 +33,8 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
         if isinstance(request, Question):
             body = decode_body(await stream.read_all(request.max_body, "the request body"))
             request = request.parse_body(body, user)
-            _log(request, user)
+            if line := request.log_line(user):
+                logger.info("%s", line)
         result = await answer(request)
         if result is None:
             return
@@ -45,8 +46,3 @@ async def respond_on_stream(answer: Answer, request: Request, stream: SessionStr
     with contextlib.suppress(ConnectionLost):
         await stream.write(json.dumps(response).encode())
         await stream.close()
-
-
-def _log(request: Question, user: str) -> None:
-    if line := request.log_line(user):
-        logger.info("%s", line)

@@ -22,7 +22,7 @@ from relay_core.errors import ConfigurationError, HybridConnectionNotFound, Rela
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.listener import ListenerState
 from relay_core.hyco.sas import Credential, Token
-from relay_core.net.hybrid.listener import HybridConnectionListener, Offer
+from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.handshake import MISDIRECTED, misdirected
@@ -153,12 +153,8 @@ class _WithoutRetries:
 async def _refer(listener: HybridConnectionListener, listener_id: str) -> None:
     """Refuse all clients until cancelled, as an agent does with clients of another agent."""
     async for offer in listener:
-        await _refuse(offer, listener_id)
-
-
-async def _refuse(offer: Offer, listener_id: str) -> None:
-    with contextlib.suppress(RelayDebugError):  # the client has disconnected
-        await offer.reject(MISDIRECTED, misdirected("relay-agent doctor is checking the relay", listener_id))
+        with contextlib.suppress(RelayDebugError):  # the client has disconnected
+            await offer.reject(MISDIRECTED, misdirected("relay-agent doctor is checking the relay", listener_id))
 
 
 # All checks of `relay-agent doctor`, in order.

@@ -104,12 +104,8 @@ def read_recorders() -> Recorded:
     elif complete:  # otherwise the operations of a group may be too old, or unreadable
         recorded = {group.name for group in groups}
         groups += [GroupRecord(name, ranks=ranks) for name, ranks in members.items() if name not in recorded]
-    return found._replace(rank=rank, world=world, groups=_first(groups), problem="; ".join(problems))
-
-
-def _first(groups: list[GroupRecord]) -> tuple[GroupRecord, ...]:
-    """Return at most `MAX_GROUPS` groups, those with an incomplete operation first."""
-    return tuple(sorted(groups, key=lambda group: group.enqueued <= group.completed)[:MAX_GROUPS])
+    groups.sort(key=lambda group: group.enqueued <= group.completed)  # those with an incomplete operation first
+    return found._replace(rank=rank, world=world, groups=tuple(groups[:MAX_GROUPS]), problem="; ".join(problems))
 
 
 def members_of_groups(c10d: Any) -> dict[str, tuple[int, ...]]:

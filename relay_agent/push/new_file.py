@@ -55,7 +55,8 @@ class NewFile:
         module = ast.Module([*futures, *statements], [])
         scratch: dict[str, object] = {}
         exec(compile(module, self.filename, "exec", dont_inherit=True), names, scratch)  # noqa: S102 - what a push is
-        into |= {name: value for name, value in scratch.items() if name not in _names_of(futures)}
+        imported = {name for node in futures for name in bound_names(node)}
+        into |= {name: value for name, value in scratch.items() if name not in imported}
 
 
 def qualified_codes(code: CodeType, within: str = "") -> Iterator[tuple[str, CodeType]]:
@@ -98,10 +99,6 @@ def assigned_constant(node: ast.stmt | None) -> tuple[str, object] | None:
         value = constant(node.value)
         return (names[0], value[0]) if value is not None and len(targets) == 1 else None
     return None
-
-
-def _names_of(nodes: Iterable[ast.stmt]) -> set[str]:
-    return {name for node in nodes for name in bound_names(node)}
 
 
 def is_immutable(value: object) -> bool:

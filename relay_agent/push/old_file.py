@@ -90,7 +90,8 @@ def pair(old: list[CodeType], new: list[NewFunction]) -> dict[int, NewFunction]:
     if len(new) == 1:
         return {id(code): new[0] for code in old}
     if len(old) == len(new):
-        return {id(code): found for code, found in zip(sorted(old, key=_line), new, strict=True)}
+        by_line = sorted(old, key=lambda code: code.co_firstlineno)
+        return {id(code): found for code, found in zip(by_line, new, strict=True)}
     paired = {}
     for code in old:
         alike = [found for found in new if _signature(found.code) == _signature(code)]
@@ -117,10 +118,6 @@ def has_same_lines(one: CodeType, other: CodeType) -> bool:
     return [*one.co_lines()] == [*other.co_lines()] and all(
         has_same_lines(a, b) for a, b in inner if isinstance(a, CodeType) and isinstance(b, CodeType)
     )
-
-
-def _line(code: CodeType) -> int:
-    return code.co_firstlineno
 
 
 def _signature(code: CodeType) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
@@ -317,7 +318,7 @@ class Scope:
             elif body.is_member(each):
                 continue
             elif (assigned := assigned_constant(each)) is not None:
-                self._prepare_constant(vars(cls), _setter(cls), f"{name}.", *assigned)
+                self._prepare_constant(vars(cls), functools.partial(type.__setattr__, cls), f"{name}.", *assigned)
             elif not isinstance(each, ast.AnnAssign) or each.value is not None:
                 self._report_other(each, vars(cls), f"{name}.")
         if new:
@@ -468,10 +469,6 @@ def _class_node(name: str, body: list[ast.stmt]) -> ast.ClassDef:
     assert isinstance(node, ast.ClassDef)  # noqa: S101 - as parsed
     node.keywords, node.body = [keyword], body
     return ast.fix_missing_locations(ast.copy_location(node, body[0]))
-
-
-def _setter(cls: type) -> Callable[[str, object], None]:
-    return lambda name, value: type.__setattr__(cls, name, value)
 
 
 def _attribute_setter(cls: type, name: str, value: object) -> Callable[[], None]:

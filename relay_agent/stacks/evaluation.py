@@ -56,7 +56,9 @@ def find_places(expression: str) -> Iterator[Place]:
         frames = held_frames(ident, is_stopped=ident in stopped)  # type: ignore[arg-type]
         if frames:
             own = (frame for frame in frames if not is_library(frame.f_code.co_filename))
-            yield _halted(next(own, frames[0]), ident)
+            frame = next(own, frames[0])
+            # One dict for all names; otherwise, a comprehension in the expression would not see locals.
+            yield Place(_text(frame), {**frame.f_globals, **_locals(frame)}, ident)
             return
     program = sys.modules.get(MAIN)
     known = dict(vars(program)) if program is not None else {}
@@ -68,11 +70,6 @@ def find_places(expression: str) -> Iterator[Place]:
             count += 1
     if not count:
         yield Place(MAIN, known)
-
-
-def _halted(frame: FrameType, thread: int | None) -> Place:
-    # One dict for all names; otherwise, a comprehension in the expression would not see locals.
-    return Place(_text(frame), {**frame.f_globals, **_locals(frame)}, thread)
 
 
 def _locals(frame: FrameType) -> Mapping[str, Any]:

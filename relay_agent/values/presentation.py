@@ -62,7 +62,8 @@ def has_memory(value: Any) -> bool:
         return True
     size = value.element_size()
     available = value.untyped_storage().nbytes() - value.storage_offset() * size
-    return (_last_offset(value.shape, value.stride()) + 1) * size <= available  # type: ignore[no-any-return]
+    last = sum((length - 1) * stride for length, stride in zip(value.shape, value.stride(), strict=True))
+    return (last + 1) * size <= available  # type: ignore[no-any-return]
 
 
 def array_elements(value: Any) -> str:
@@ -78,10 +79,6 @@ def array_elements(value: Any) -> str:
         )
     except (AttributeError, OSError):  # another system than Linux; no access
         return ""
-
-
-def _last_offset(shape: Sequence[int], strides: Sequence[int]) -> int:
-    return sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
 
 
 def _read(address: int, shape: Sequence[int], strides: Sequence[int], dtype: str, size: int) -> str:
@@ -318,7 +315,8 @@ def find_presenter(kind: type) -> Presenter | None:
             return Presenter(found, is_fast=False)
         known = KINDS.get((_package(base), base.__name__))
         if known is not None:
-            return Presenter(known, is_fast=_package(kind) == _package(base) and not _counts(base))
+            # Describing a larger module takes longer.
+            return Presenter(known, is_fast=_package(kind) == _package(base) and base.__name__ != "Module")
     if (
         hasattr(kind, "shape") and hasattr(kind, "dtype") and _package(kind) != "numpy"
     ):  # the library's scalars have these attributes too
@@ -349,11 +347,6 @@ def describe(value: object) -> str | None:
 
 def _package(kind: type) -> str:
     return str(kind.__module__).partition(".")[0]
-
-
-def _counts(kind: type) -> bool:
-    """Whether describing a value takes longer if the value is larger."""
-    return kind.__name__ == "Module"
 
 
 # Values as text of limited length, with tensors, arrays and tables described by type and shape.

@@ -170,8 +170,9 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
                     claims, search = tunnels.reachable_targets, tunnels.search
                     await search.wait_for(lambda: is_reached(map(_record, claims())) or None, show_waiting, describe)
         except TIMEOUT_ERRORS:
+            verb = "register" if state == ANY else f"become '{state}'"
             raise TimedOut(
-                f"{format_ranks(missing())} did not {_verb_for(state)} within {within:g} s",
+                f"{format_ranks(missing())} did not {verb} within {within:g} s",
                 hint="run 'relay-client targets' to see what is registered",
             ) from None
 
@@ -207,7 +208,3 @@ def _record(claim: Claim) -> Target:
 def _reachable(status: Status) -> list[Target]:
     targets = (target for node in status.nodes if node.link == "connected" for target in node.targets)
     return [target for target in targets if target.kind != Kind.UNREACHABLE.value]
-
-
-def _verb_for(state: str) -> str:
-    return "register" if state == ANY else f"become '{state}'"

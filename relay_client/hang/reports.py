@@ -150,7 +150,8 @@ def _add_endings(jobs: dict[int, dict[int, RankReport]], endings: Iterable[Endin
         base = max((base for base in jobs if base <= ending.port), default=None)
         if base is None:
             continue
-        rank, world = ending.port - base, _world(jobs[base])
+        rank = ending.port - base
+        world = world_of(report.target for report in jobs[base].values() if report.target is not None)
         if rank not in jobs[base] and (world is None or rank < world):
             jobs[base][rank] = RankReport(rank, silence=how_ended(ending), has_ended=True)
 
@@ -161,7 +162,3 @@ def _add_absent(jobs: Mapping[int, dict[int, RankReport]], absent: Iterable[Abse
         base = one.port - one.rank
         if base in jobs and not one.has_ended:
             jobs[base].setdefault(one.rank, RankReport(one.rank, silence=NOT_REGISTERED))
-
-
-def _world(ranks: Mapping[int, RankReport]) -> int | None:
-    return world_of(report.target for report in ranks.values() if report.target is not None)

@@ -36,7 +36,8 @@ def how_ended(ending: Ending) -> str:
     """Return how a target has ended, without the subject of the sentence."""
     if ending.signal is not None:
         why = ending.error or ("the usual cause is lack of memory" if ending.signal == SIGKILL else "")
-        return f"was killed by {_signal(ending.signal)}{f' ({why})' if why else ''}"
+        name = f"SIG{_SIGNALS[ending.signal]}" if ending.signal in _SIGNALS else f"signal {ending.signal}"
+        return f"was killed by {name}{f' ({why})' if why else ''}"
     if ending.replaced_by:
         return f"has replaced itself with {ending.replaced_by} (exec); attach again to debug that program"
     error = f": {ending.error}" if ending.error else ""
@@ -46,10 +47,6 @@ def how_ended(ending: Ending) -> str:
 def exit_code(ending: Ending) -> int | None:
     """Return the exit code as a shell shows it, or None if it is unknown."""
     return 128 + ending.signal if ending.signal is not None else ending.status
-
-
-def _signal(number: int) -> str:
-    return f"SIG{_SIGNALS[number]}" if number in _SIGNALS else f"signal {number}"
 
 
 _LOST_PEER = re.compile(

@@ -74,14 +74,6 @@ def _install_waking() -> None:
 # further requests, so the job can no longer be resumed (microsoft/debugpy#2048).
 
 
-def _install_continuing() -> None:
-    """Patch pydevd in this process and its forked children."""
-    if not CONTINUING.is_available():
-        return
-    for each in {module.ThreadsSuspendedSingleNotification for module in loaded_pydevds()}:
-        _patch_continuing(each)
-
-
 def _patch_continuing(notification: Any) -> None:
     add, send_stopped = notification.add_on_resumed_callback, notification.send_suspend_notification
 
@@ -120,13 +112,6 @@ def _patch_continuing(notification: Any) -> None:
 # never stop again, although `continue` and `pause` are answered.
 
 
-def _install_interrupted() -> None:
-    """Patch `PyDB.do_wait_suspend` in this process and its forked children."""
-    if INTERRUPTED.is_available():
-        for each in {module.PyDB for module in loaded_pydevds()}:
-            _patch_interrupted(each)
-
-
 def _patch_interrupted(debugger_class: Any) -> None:
     from _pydevd_bundle import pydevd_thread_lifecycle as lifecycle  # noqa: PLC0415 - in debug runs only
 
@@ -151,13 +136,6 @@ def _patch_interrupted(debugger_class: Any) -> None:
 # `relay-client eval` evaluates expressions in a helper thread, with the state of the stopped thread.
 
 
-def _install_torch_states() -> None:
-    """Patch `PyDB.do_wait_suspend` in this process and its forked children."""
-    if TORCH_STATES.is_available():
-        for each in {module.PyDB for module in loaded_pydevds()}:
-            _patch_torch_states(each)
-
-
 def _patch_torch_states(debugger_class: Any) -> None:
     from relay_agent.values.torch_state import remembered_while_stopped  # noqa: PLC0415 - in debug runs only
 
@@ -174,6 +152,11 @@ def _patch_torch_states(debugger_class: Any) -> None:
 def install() -> None:
     """Patch pydevd in this process and its forked children."""
     _install_waking()
-    _install_continuing()
-    _install_interrupted()
-    _install_torch_states()
+    for feature, name, patch in (
+        (CONTINUING, "ThreadsSuspendedSingleNotification", _patch_continuing),
+        (INTERRUPTED, "PyDB", _patch_interrupted),
+        (TORCH_STATES, "PyDB", _patch_torch_states),
+    ):
+        if feature.is_available():
+            for each in {getattr(module, name) for module in loaded_pydevds()}:
+                patch(each)

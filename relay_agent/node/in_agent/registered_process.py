@@ -211,7 +211,8 @@ class RegisteredProcess:
             left = max(0.0, ends - time.monotonic())
             return replace(reply, answer=await self.ask(question.name, records.encode(question), within=left))
         except RelayDebugError as error:
-            reply = replace(reply, error=_reason(error, within), is_silent=_is_silent(error))
+            why = f"{NO_ANSWER} within {within:g} s" if isinstance(error, NoAnswer) else error.sentence
+            reply = replace(reply, error=why, is_silent=isinstance(error, NoAnswer | TargetGone))
         if (reading := question.stacks_instead()) is None:
             return reply
         reason = reply.error.replace(NO_ANSWER, "its helper thread did not answer", 1)
@@ -346,11 +347,3 @@ class RegisteredProcess:
             self._writer.transport.abort()
         else:
             self._writer.write(encode(message))
-
-
-def _reason(error: RelayDebugError, within: float) -> str:
-    return f"{NO_ANSWER} within {within:g} s" if isinstance(error, NoAnswer) else error.sentence
-
-
-def _is_silent(error: RelayDebugError) -> bool:
-    return isinstance(error, NoAnswer | TargetGone)

@@ -59,7 +59,8 @@ def agent_environment() -> dict[str, str]:
     PYTHONPATH begins with the directories that a new interpreter does not have on its own. If this package depends on
     them, these are all that the job has added to `sys.path` (PEX, Bazel, Spark), but for that of its own script.
     """
-    own, installed = _directory_of(__package__.partition(".")[0]), _installed()
+    own = _directory_of(__package__.partition(".")[0])
+    installed = {*site.getsitepackages(), site.getusersitepackages()}
     added = [] if own in installed else [own]
     if _directory_of("websockets") not in installed:
         main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
@@ -76,7 +77,3 @@ def _directory_of(package: str) -> str:
     """Return the directory (or archive) that contains a package, or "" if there is none."""
     spec = importlib.util.find_spec(package)
     return os.path.dirname(next(iter(spec.submodule_search_locations or ("",)))) if spec else ""  # noqa: PTH120 - as above
-
-
-def _installed() -> set[str]:
-    return {*site.getsitepackages(), site.getusersitepackages()}
