@@ -14,7 +14,6 @@ import os
 import secrets
 import socket
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from relay_client.control.client import namespace_of
@@ -30,6 +29,7 @@ from relay_core.hyco.address import Endpoint
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet
+from relay_core.program.parser import installed_version
 from relay_core.socket_tables import ROOT, own_user
 
 READ_SIZE = 64 * 1024
@@ -41,10 +41,6 @@ logger = logging.getLogger(__name__)
 
 def client_id(command: str, endpoint: Endpoint) -> ClientId:
     """Return a new identity for this process."""
-    try:
-        release = version("relay-debug")
-    except PackageNotFoundError:  # running from sources that are not installed
-        release = "unknown"
     return ClientId(
         id=secrets.token_hex(4),
         pid=os.getpid(),
@@ -53,7 +49,7 @@ def client_id(command: str, endpoint: Endpoint) -> ClientId:
         command=command,
         started=time.time(),
         cwd=str(Path.cwd()),
-        version=release,
+        version=installed_version(),
         verbs=tuple(verb.name for verb in VERBS),
     )
 
