@@ -95,8 +95,8 @@ class RequestFailed(RelayDebugError):
         reason: The `message` of the adapter's response, or "" if it did not respond.
     """
 
-    def __init__(self, sentence: str, *, hint: str = "", reason: str = "") -> None:
-        super().__init__(sentence, hint=hint)
+    def __init__(self, sentence: str, *, reason: str = "") -> None:
+        super().__init__(sentence)
         self.reason = reason
 
 

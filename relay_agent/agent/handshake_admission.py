@@ -112,14 +112,9 @@ MAX_REASONS = 4
 
 
 class RefusalLog:
-    """Logs why senders could not be served.
+    """Logs why senders could not be served."""
 
-    Args:
-        period: Seconds after which the number of further senders is logged.
-    """
-
-    def __init__(self, period: float = PERIOD) -> None:
-        self._period = period
+    def __init__(self) -> None:
         self._logged: set[str] = set()
         """The reasons logged in this period."""
         self._further = 0
@@ -129,7 +124,7 @@ class RefusalLog:
     def add(self, level: int, reason: str) -> None:
         """Log a reason, or count it if it was already logged in this period."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._period, self._end_period)
+            self._timer = asyncio.get_running_loop().call_later(PERIOD, self._end_period)
         if reason in self._logged or len(self._logged) >= MAX_REASONS:
             self._further += 1
             logger.debug("cannot serve a client: %s", reason)
@@ -154,7 +149,7 @@ class RefusalLog:
             self._timer = None
             return
         self._log_number()
-        self._timer = asyncio.get_running_loop().call_later(self._period, self._end_period)
+        self._timer = asyncio.get_running_loop().call_later(PERIOD, self._end_period)
 
     def _log_number(self) -> None:
         if self._further:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
+from relay_agent.debuggee.unreached.breakpoints import with_callers
 from relay_agent.job.gevent_originals import threading
 from relay_agent.stacks.stopped import stopped_threads
 
@@ -86,7 +87,7 @@ def program_frame(frame: FrameType) -> FrameType:
 
     If all frames belong to libraries, `frame` is returned.
     """
-    return next((each for each in _callers(frame) if not _is_library(each.f_code.co_filename)), frame)
+    return next((each for each in with_callers(frame) if not _is_library(each.f_code.co_filename)), frame)
 
 
 def _is_library(path: str) -> bool:
@@ -96,20 +97,14 @@ def _is_library(path: str) -> bool:
 def _is_waiting(frame: FrameType) -> bool:
     return any(
         each.f_code.co_name == "wait_for_attach" and _module(each) == "relay_agent.debuggee.debugger"
-        for each in _callers(frame)
+        for each in with_callers(frame)
     )
 
 
 def _may_hold_lock(frame: FrameType) -> bool:
-    return any(_module(each).startswith(LOCKING) for each in _callers(frame))
+    return any(_module(each).startswith(LOCKING) for each in with_callers(frame))
 
 
 def _module(frame: FrameType) -> str:
     name = frame.f_globals.get("__name__")
     return name if isinstance(name, str) else ""
-
-
-def _callers(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back

@@ -37,13 +37,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
 
 from relay_agent.debuggee import gevent_support
-from relay_agent.debuggee.unreached.breakpoints import tracer_name
+from relay_agent.debuggee.unreached.breakpoints import tracer_name, with_callers
 from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.stderr import write_line
@@ -357,14 +357,14 @@ class _TraceRemover:
         if frames:
             self._set_trace_to_threads(self._clear_thread, thread_idents=list(frames), create_dummy_thread=False)
         for frame in frames.values():
-            for each in _with_callers(frame):
+            for each in with_callers(frame):
                 each.f_trace = self._clear_thread
         return set(frames)
 
     def _forget_cleared_frames(self) -> None:
         """Clear the frames that received a trace function just after a call had cleared their thread."""
         for thread, frame in sys._current_frames().items():  # noqa: SLF001 - its documented name
-            for each in _with_callers(frame) if thread in self._cleared else ():
+            for each in with_callers(frame) if thread in self._cleared else ():
                 if each.f_trace == self._clear_thread:
                     each.f_trace = None
 
@@ -377,13 +377,7 @@ class _TraceRemover:
         """Trace function that removes itself, and pydevd's unless tracing is on again, from the thread that runs it."""
         if not _TraceRemover.is_over:
             _settrace(None)
-        for each in _with_callers(frame):
+        for each in with_callers(frame):
             if each.f_trace == self._clear_thread or not _TraceRemover.is_over:
                 each.f_trace = None
         self._cleared.add(threading.get_ident())
-
-
-def _with_callers(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back

@@ -113,26 +113,17 @@ def _limits(text: str, variable: _Variable, wanted: int) -> bool:
     return int(text) < wanted and (variable.has_default or int(text) > 0)
 
 
-def raise_timeouts(
-    seconds: float = DEFAULT_TIMEOUTS,
-    *,
-    environ: MutableMapping[str, str] | None = None,
-    warn: Callable[[str], None] = stderr.write_line,
-) -> None:
+def raise_timeouts(seconds: float = DEFAULT_TIMEOUTS) -> None:
     """Raise the timeouts of collective operations in this process and its children to at least `seconds`.
 
     A timeout that cannot be raised causes a warning, never an error. A second call can raise the timeouts further.
 
     Args:
         seconds: Minimum timeout of each collective operation.
-        environ: Defaults to the environment of this process.
-        warn: Receives warnings; the default writes them to stderr.
     """
-    environ = os.environ if environ is None else environ
-    environ.update(timeout_variables(seconds, environ))
+    os.environ.update(timeout_variables(seconds, os.environ))
     _timeouts.seconds = max(_timeouts.seconds, seconds)
     _timeouts.is_lasting = True
-    _timeouts.warn = warn
     prepare_for_holds()
     _timeouts.apply()
 
@@ -167,7 +158,6 @@ class _Timeouts:
         self.seconds = 0.0
         self.is_lasting = False
         """Whether the timeouts are never restored."""
-        self.warn: Callable[[str], None] = stderr.write_line
         self._module: ModuleType | None = None
         """`C10D`, once it is complete."""
         self._wrapped = False
@@ -224,7 +214,7 @@ class _Timeouts:
         try:
             change(module)
         except Exception as error:  # noqa: BLE001 - a library's internals may change, and the job must continue
-            self.warn(f"could not {verb} all torch.distributed timeouts: {type(error).__name__}: {error}")
+            stderr.write_line(f"could not {verb} all torch.distributed timeouts: {type(error).__name__}: {error}")
 
     def _apply(self, module: ModuleType) -> None:
         self._wrap(module)
@@ -239,7 +229,7 @@ class _Timeouts:
             _replace(module, _DEFAULT, lambda *args: self.at_least(default(*args)))
         wrapped = [name for name in _WRAPPED if self._wrap_function(module, name)]
         if _GROUPS not in wrapped:
-            self.warn("cannot raise the timeouts of process groups: unsupported version of torch")
+            stderr.write_line("cannot raise the timeouts of process groups: unsupported version of torch")
 
     def _wrap_function(self, module: ModuleType, name: str) -> bool:
         """Raise a function's timeout argument and the timeout of its store; return False if it takes no timeout."""

@@ -184,6 +184,8 @@ def _text(element: object, item_size: int) -> str:
 class _Flat:
     """Elements of something that is indexed like an array, read without copying all of it."""
 
+    item_size: int
+
     def __init__(self, array: Any) -> None:
         self.array = array
         self.kind = f"{tuple(array.shape)} {array.dtype}"
@@ -200,6 +202,10 @@ class _Flat:
         rows = array[first : -(-stop // row)]
         return rows.reshape(-1)[start - first * row : stop - first * row]
 
+    def show(self, start: int, stop: int) -> list[str]:
+        """Return elements as text."""
+        return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
+
 
 class _Array(_Flat):
     """Elements of a numpy array."""
@@ -211,10 +217,6 @@ class _Array(_Flat):
     def read(self, start: int, stop: int) -> Any:
         """Return elements as bytes."""
         return self.flat(start, stop).tobytes()
-
-    def show(self, start: int, stop: int) -> list[str]:
-        """Return elements as text."""
-        return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
 
     def numbers(self, start: int, stop: int) -> Any:
         """Return elements as a flat numpy array of float64; for complex elements, return their magnitudes."""
@@ -237,10 +239,6 @@ class _Tensor(_Flat):
         if flat.stride(0) != 1:  # also true for some with a single element, which count as contiguous
             flat = flat.clone(memory_format=torch.contiguous_format)
         return memoryview(flat.view(torch.uint8).numpy())
-
-    def show(self, start: int, stop: int) -> list[str]:
-        """Return elements as text."""
-        return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
 
     def numbers(self, start: int, stop: int) -> Any:
         """Return elements as a flat numpy array of float64; for complex elements, return their magnitudes."""

@@ -169,15 +169,9 @@ def conflict_text(conflict: Conflict) -> str:
     )
 
 
-def name_with_node(target: TargetInfo, agent: AgentInfo, shared: Collection[str] | None = None) -> str:
-    """Return a target's name, as in `rank 0 on vm`, or `rank 0 on vm (port 5701)` if several jobs have a rank 0.
-
-    Args:
-        target: The target.
-        agent: Its agent.
-        shared: Labels of several targets; by default, of those that the agent has now.
-    """
-    return f"{target.label} on {agent.host}{_which(target, agent.shared_labels if shared is None else shared)}"
+def name_with_node(target: TargetInfo, agent: AgentInfo) -> str:
+    """Return a target's name, as in `rank 0 on vm`, or `rank 0 on vm (port 5701)` if several jobs have a rank 0."""
+    return f"{target.label} on {agent.host}{_which(target, agent.shared_labels)}"
 
 
 def _which(target: TargetInfo, shared: Collection[str]) -> str:

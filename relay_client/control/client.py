@@ -154,9 +154,7 @@ async def running_clients(directory: ControlDirectory | None = None) -> list[Con
     return sorted((client for client in found if client is not None), key=lambda client: client.about.started)
 
 
-async def client_that_forwards(
-    namespace: str, hc: str, ports: Collection[Port], directory: ControlDirectory | None = None
-) -> ClientId | None:
+async def client_that_forwards(namespace: str, hc: str, ports: Collection[Port]) -> ClientId | None:
     """Return this user's running relay-client that has all these ports open for a hybrid connection, or None.
 
     If a relay-client has only some of them open, it is asked to open the others.
@@ -165,12 +163,11 @@ async def client_that_forwards(
         namespace: Host and port of the relay, as in a `ClientId`.
         hc: Name of the hybrid connection.
         ports: The ports. A port that an `attach` request has opened does not count, because `release` closes it.
-        directory: Where to look for relay-clients; by default this user's directory.
 
     Raises:
         RelayDebugError: the relay-client cannot open the others.
     """
-    clients = await running_clients(directory)
+    clients = await running_clients()
     try:
         same = [client for client in clients if (client.about.namespace, client.about.hc) == (namespace, hc)]
         opened = [(client, await _ports_of(client)) for client in same]

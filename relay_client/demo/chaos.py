@@ -26,19 +26,15 @@ class CutProxy:
         """Called before each connection is forwarded."""
         self.live: set[Connection] = set()
         """The open connections."""
+        self.port = listen
+        """The port that the proxy listens on."""
         self._target = (host, port)
-        self._listen = listen
         self._server: asyncio.Server | None = None
         self._tasks = TaskSet()
 
-    @property
-    def port(self) -> int:
-        """The port that the proxy listens on."""
-        return self._listen
-
     async def __aenter__(self) -> CutProxy:
-        self._server = await asyncio.start_server(self.accept, LOCAL_HOST, self._listen, limit=READ_SIZE)
-        self._listen = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self.accept, LOCAL_HOST, self.port, limit=READ_SIZE)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:

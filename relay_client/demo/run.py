@@ -13,7 +13,7 @@ from pathlib import Path
 
 from relay_client.demo.chaos import CutProxy
 from relay_client.demo.environment import DemoEnvironment, Sample, expect, find_sample
-from relay_client.demo.walkthrough import BREAKPOINT_CONDITION, run_walkthrough
+from relay_client.demo.walkthrough import run_walkthrough
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet, run_together
 from relay_core.program.console import print_error
@@ -30,29 +30,26 @@ PREFERRED_PORT = 5678
 """The port in the sample's launch.json."""
 
 
-def run_demo(
-    *, hold: bool = False, chaos: bool = False, verbose: bool = False, condition: str = BREAKPOINT_CONDITION
-) -> int:
+def run_demo(*, hold: bool = False, chaos: bool = False, verbose: bool = False) -> int:
     """Run a demo and return the exit status: 0 if every step succeeded, or if the user pressed Ctrl-C.
 
     Args:
         hold: Whether to set everything up and wait until the job ends, so that the user can attach an editor.
         chaos: Whether to cut the tunnel at the breakpoint or, with `hold`, every few seconds.
         verbose: Whether to print the output of the programs at the end; a failed demo always prints it.
-        condition: Condition of the breakpoint; if it is never true, the demo fails.
     """
     try:
-        return run_until_stopped(_demo(hold=hold, chaos=chaos, verbose=verbose, condition=condition))
+        return run_until_stopped(_demo(hold=hold, chaos=chaos, verbose=verbose))
     except RelayDebugError as error:
         print_error(PROGRAM, error)
         return error.exit_code
 
 
-async def _demo(*, hold: bool, chaos: bool, verbose: bool, condition: str) -> None:
+async def _demo(*, hold: bool, chaos: bool, verbose: bool) -> None:
     sample, report = find_sample(), _make_reporter()
     report("starting a relay, a training job with its agent, and relay-client, all on this machine")
     try:
-        await _run_in_directory(sample, report, hold=hold, chaos=chaos, verbose=verbose, condition=condition)
+        await _run_in_directory(sample, report, hold=hold, chaos=chaos, verbose=verbose)
     except asyncio.CancelledError:
         report("all programs have been stopped")
         raise
@@ -60,7 +57,7 @@ async def _demo(*, hold: bool, chaos: bool, verbose: bool, condition: str) -> No
 
 
 async def _run_in_directory(
-    sample: Sample, report: Callable[[str], None], *, hold: bool, chaos: bool, verbose: bool, condition: str
+    sample: Sample, report: Callable[[str], None], *, hold: bool, chaos: bool, verbose: bool
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="relay-demo-", ignore_cleanup_errors=True) as directory:
         epochs, wait, port = (LONG_EPOCHS, LONG_WAIT, PREFERRED_PORT) if hold else (EPOCHS, WAIT, 0)
@@ -72,7 +69,7 @@ async def _run_in_directory(
                 await _hold(running, sample, report)
             else:
                 cut = running.chaos.cut if running.chaos is not None else None
-                await run_walkthrough(running.port, sample, running.job, report, condition, cut=cut)
+                await run_walkthrough(running.port, sample, running.job, report, cut=cut)
 
         try:
             async with running:

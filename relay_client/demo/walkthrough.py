@@ -50,7 +50,6 @@ class Context:
     client: DapClient
     sample: Sample
     job: Job
-    condition: str
     cut: Callable[[], int] | None = None
     """Closes every connection between client and relay, and returns their number."""
     report: Callable[[str], None] = lambda _sentence: None
@@ -93,16 +92,16 @@ async def attach(context: Context) -> str:
     line = context.sample.line_of(_CALL)
     script = str(context.sample.script)
     mapping = {"localRoot": str(context.sample.directory), "remoteRoot": "."}
-    breakpoints = {script: [{"line": line, "condition": context.condition}]}
+    breakpoints = {script: [{"line": line, "condition": BREAKPOINT_CONDITION}]}
     results = await context.client.attach(breakpoints, within=ATTACH_TIMEOUT, pathMappings=[mapping], justMyCode=False)
     expect(f"whether the breakpoint on line {line} is accepted", True, results[script][0].get("verified"))
-    return f"attached, with a breakpoint at train.py:{line} if {context.condition}"
+    return f"attached, with a breakpoint at train.py:{line} if {BREAKPOINT_CONDITION}"
 
 
 async def hit_breakpoint(context: Context) -> str:
     """Wait for the stop at the breakpoint, and check that its condition is true."""
     place = await context.wait_for_stop("breakpoint", _CALL, "train_step")
-    expect(f"the condition {context.condition}", "True", await context.evaluate(context.condition))
+    expect(f"the condition {BREAKPOINT_CONDITION}", "True", await context.evaluate(BREAKPOINT_CONDITION))
     return f"stopped in {place}, in the source on this machine"
 
 
@@ -222,7 +221,6 @@ async def run_walkthrough(
     sample: Sample,
     job: Job,
     report: Callable[[str], None],
-    condition: str = BREAKPOINT_CONDITION,
     *,
     cut: Callable[[], int] | None = None,
 ) -> None:
@@ -233,7 +231,6 @@ async def run_walkthrough(
         sample: The source on this machine.
         job: The job that runs a copy of the source.
         report: Receives one sentence per step.
-        condition: Condition of the breakpoint in `train_step`.
         cut: Closes every connection between client and relay; if given, the tunnel is cut at the breakpoint.
 
     Raises:
@@ -241,7 +238,7 @@ async def run_walkthrough(
         RelayDebugError: a step failed for another reason.
     """
     async with await DapClient.connect(LOCAL_HOST, port) as client:
-        context = Context(client, sample, job, condition, cut, report=report)
+        context = Context(client, sample, job, cut, report=report)
         for step in STEPS:
             if step is not survive_cuts or cut is not None:
                 report(await step(context))

@@ -20,7 +20,11 @@ from tests.support.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
-FAILING = "import sys; from relay_client.demo import run_demo; sys.exit(run_demo(condition='epoch == -1'))"
+FAILING = """import sys
+from relay_client.demo import run_demo, walkthrough
+walkthrough.BREAKPOINT_CONDITION = "epoch == -1"
+sys.exit(run_demo())
+"""
 
 
 async def run(*command: str) -> tuple[int, str, str]:

@@ -290,10 +290,11 @@ def _find(roots: list[CodeType], places: Mapping[int, Place]) -> dict[int, str]:
 
 def is_executed(file: str) -> bool:
     """Return whether a thread executes code of a file, which need not be a module: `runpy.run_path` makes none."""
-    return any(_file(frame.f_code) == file for each in sys._current_frames().values() for frame in _stack(each))  # noqa: SLF001 - it has no public name
+    return any(_file(frame.f_code) == file for each in sys._current_frames().values() for frame in with_callers(each))  # noqa: SLF001 - it has no public name
 
 
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+def with_callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame, its caller, and so on."""
     while frame is not None:
         yield frame
         frame = frame.f_back
@@ -303,7 +304,7 @@ def has_run(place: Place) -> bool:
     """Return whether a line of the script, outside of functions, has been executed and will not be executed again."""
     import dis  # noqa: PLC0415 - needed only if an editor attaches
 
-    frames = _stack(sys._current_frames().get(threading.main_thread().ident or 0))  # noqa: SLF001 - as above
+    frames = with_callers(sys._current_frames().get(threading.main_thread().ident or 0))  # noqa: SLF001 - as above
     frame = next(
         (each for each in frames if each.f_code.co_name == "<module>" and _file(each.f_code) == place.file), None
     )

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from relay_agent.agent import handshake_admission
 from relay_agent.agent.handshake_admission import MAX_REASONS, RefusalLog
 
 
@@ -34,9 +35,10 @@ async def test_reasons_that_a_sender_makes_up(lines) -> None:
     log.close()
 
 
-async def test_a_flood_that_continues(lines) -> None:
+async def test_a_flood_that_continues(lines, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number is logged after each period; a reason is logged again after a period without any sender."""
-    log = RefusalLog(period=0.05)
+    monkeypatch.setattr(handshake_admission, "PERIOD", 0.05)
+    log = RefusalLog()
     for _ in range(3):
         log.add(logging.INFO, "lost")
     while len(lines()) < 2:
