@@ -81,12 +81,8 @@ class EventLog:
         return struct.pack("<I", ((found >> 15 | found << 17) + MASK_DELTA) & WORD)
 
 
-def scalars_of(usage: NodeUsage, ranks: Mapping[int, int | None]) -> dict[str, float]:
-    """Return the values of a sample by tag: shares in per cent, memory in GiB."""
-    return dict(_scalars(usage, ranks))
-
-
-def _scalars(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tuple[str, float]]:
+def scalars_of(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tuple[str, float]]:
+    """Yield the values of a sample by tag: shares in per cent, memory in GiB."""
     yield "node/cpu_percent", 100 * usage.cpu / (usage.cores or 1)
     yield "node/memory_gib", usage.memory / GIB
     for number, gpu in enumerate(usage.gpus):

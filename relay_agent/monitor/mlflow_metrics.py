@@ -59,7 +59,7 @@ class MlflowMetrics:
             step: Its number.
             ranks: The rank of each logical port.
         """
-        metrics = {self._prefix + name: value for name, value in metrics_of(usage, ranks).items()}
+        metrics = {self._prefix + name: value for name, value in metrics_of(usage, ranks)}
         line = json.dumps({"time": round(1000 * usage.time), "step": step, "metrics": metrics}).encode() + b"\n"
         # A line shorter than PIPE_BUF is written completely or not at all; a longer line is written as far as there is
         # room.
@@ -82,12 +82,8 @@ class MlflowMetrics:
         return self._writer
 
 
-def metrics_of(usage: NodeUsage, ranks: Mapping[int, int | None]) -> dict[str, float]:
-    """Return the values of a sample by name, without the node's prefix."""
-    return dict(_metrics(usage, ranks))
-
-
-def _metrics(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tuple[str, float]]:
+def metrics_of(usage: NodeUsage, ranks: Mapping[int, int | None]) -> Iterator[tuple[str, float]]:
+    """Yield the values of a sample by name, without the node's prefix."""
     yield "cpu_utilization_percentage", 100 * usage.cpu / (usage.cores or 1)
     yield "system_memory_usage_megabytes", usage.memory / MEGABYTE
     yield "system_memory_usage_percentage", 100 * usage.memory / (usage.total or 1)

@@ -126,4 +126,4 @@ class Monitor:
 
     def _write(self, usage: NodeUsage, ranks: Mapping[int, int | None]) -> None:
         append_usage(self._path, self._host, usage, ranks)
-        self._events.append(usage.time, self._samples, scalars_of(usage, ranks))
+        self._events.append(usage.time, self._samples, dict(scalars_of(usage, ranks)))

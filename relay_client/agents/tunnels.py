@@ -269,17 +269,14 @@ class Tunnels:
         tunnel.driver.open(port, encode(StreamMetadata(user_name(), is_release=True))).abort()
         return True
 
-    def leads_to_process(self, destination: Destination) -> bool:
-        """True if the destination is a process, which only debuggers may connect to."""
-        return self._process_at(destination) is not None
-
     def leads_to_debugpy(self, destination: Destination) -> bool:
         """True if prefetching is possible and the destination is a process that no other user is debugging."""
-        if (claim := self._process_at(destination)) is None or not self._can_prefetch(claim.agent.id):
+        if (claim := self.process_at(destination)) is None or not self._can_prefetch(claim.agent.id):
             return False
         return claim.target.attachment is None or claim.target.attachment.user == user_name()
 
-    def _process_at(self, destination: Destination) -> Claim | None:
+    def process_at(self, destination: Destination) -> Claim | None:
+        """Return the claim of the process, which only debuggers may connect to; None if there is none."""
         claim = None if destination.is_forward else self.roster.owner(destination.port, time.time())
         return None if claim is None or claim.target.pid is None else claim
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relay_client.ui.text import format_ranks
@@ -207,8 +207,3 @@ class Members:
         if place is None:
             return [chosen] if chosen is not None else []
         return [member for member in self.attached if member.stop is not None and member.stop.place == place]
-
-
-def numbers_of(members: Iterable[Member]) -> set[int]:
-    """Return the numbers of members."""
-    return {member.number for member in members}

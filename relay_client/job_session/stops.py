@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from relay_client.job_session.members import Member, Members, Place, Stop, numbers_of
+from relay_client.job_session.members import Member, Members, Place, Stop
 from relay_client.job_session.translation import GONE, Translation
 from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
 from relay_client.stacks import COLLECTIVES
@@ -147,7 +147,7 @@ class Stops:
             lead: The member that the editor's request names.
             step_began: When the step began, or None. A step should end soon, so its summary does not wait for a stop.
         """
-        self._awaited, self._was_resumed = numbers_of(members), True
+        self._awaited, self._was_resumed = {member.number for member in members}, True
         self._has_focus, self._returns = False, lead.number
         self._places_until = self._look_at = None
         self._is_looking = False

@@ -15,23 +15,18 @@ MAX_ARGUMENT = 2_000
 """Maximum number of characters that are recorded for one argument; an expression may be longer."""
 
 
-def default_path() -> Path:
-    """Return the file in this user's state directory."""
-    return state_directory() / "mcp-audit.jsonl"
-
-
 class AuditLog:
     """Appends records to a file; each line is written with one call, so several servers may share the file.
 
     Args:
-        path: The file, which is created with mode 0600.
+        path: The file, which is created with mode 0600; by default, one in the state directory of this user.
 
     Raises:
         ConfigurationError: the file cannot be written.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or default_path()
+        self.path = path or state_directory() / "mcp-audit.jsonl"
         try:
             if path is None:
                 make_private(self.path.parent)

@@ -256,7 +256,7 @@ class _WaitingConnection:
         """
         destination = self._local.destination
         await self._tunnels.wait_for(destination)
-        if self._tunnels.leads_to_process(destination):
+        if self._tunnels.process_at(destination) is not None:
             try:
                 async with timeout(FIRST_BYTES_TIMEOUT):
                     first = await asyncio.shield(self._first)

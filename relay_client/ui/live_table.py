@@ -144,14 +144,11 @@ class ScreenTable:
         """Show these rows."""
         if (lines, tuple(self._console.size)) != (self._rows, self._size):
             self._rows = lines
-            self._redraw()
+            self.write_above("")
 
     def write_above(self, text: str) -> None:
         """Write lines above the table without changing them."""
-        self._redraw(text)
-
-    def _redraw(self, text_above: str = "") -> None:
-        self._write(_BEGIN + self._erasure() + text_above + self._drawing() + _END)
+        self._write(_BEGIN + self._erasure() + text + self._drawing() + _END)
 
     def _erasure(self) -> str:
         """Return the text that erases the table, and moves the cursor to where its first line was."""

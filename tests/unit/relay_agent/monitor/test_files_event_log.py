@@ -60,14 +60,14 @@ def test_tags() -> None:
         "gpu_0/memory_gib": 1.0,
         "rank_3/cpu_percent": 25.0,
         "rank_3/memory_gib": 0.5,
-    } == scalars_of(USAGE, {5678: 3})
-    assert "port_5678/cpu_percent" in scalars_of(USAGE, {5678: None})
+    } == dict(scalars_of(USAGE, {5678: 3}))
+    assert "port_5678/cpu_percent" in dict(scalars_of(USAGE, {5678: None}))
 
 
 def test_tags_of_torch() -> None:
     """A rank that uses CUDA through torch has the numbers of its allocator and of its GPUs, too."""
     process = ProcessUsage(5678, 0.0, 0, AllocatorUsage(2**30, 2**32, 2**31, 2, 1), (GpuShare(1, 2**33),))
-    found = scalars_of(NodeUsage(100.0, 0, 4, 0, 2**31, (), (process,)), {5678: 3})
+    found = dict(scalars_of(NodeUsage(100.0, 0, 4, 0, 2**31, (), (process,)), {5678: 3}))
     assert {
         "rank_3/torch_allocated_gib": 1.0,
         "rank_3/torch_reserved_gib": 4.0,

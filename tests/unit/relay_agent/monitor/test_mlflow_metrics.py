@@ -26,14 +26,14 @@ def test_names() -> None:
         "gpu_0_memory_usage_percentage": 10.0,
         "rank_3/cpu_utilization_percentage": 25.0,
         "rank_3/memory_usage_megabytes": 500.0,
-    } == metrics_of(USAGE, {5678: 3})
+    } == dict(metrics_of(USAGE, {5678: 3}))
 
 
 def test_names_of_torch() -> None:
     """A rank that uses CUDA through torch has the numbers of its allocator and of its GPUs, too."""
     allocator = AllocatorUsage(10**9, 4 * 10**9, 2 * 10**9, 2, 1)
     process = ProcessUsage(5678, 0.0, 0, allocator, (GpuShare(1, 5 * 10**9),))
-    found = metrics_of(NodeUsage(100.0, 0, 4, 0, 10**9, (), (process,)), {5678: 3})
+    found = dict(metrics_of(NodeUsage(100.0, 0, 4, 0, 10**9, (), (process,)), {5678: 3}))
     assert {
         "rank_3/torch_allocated_megabytes": 1000.0,
         "rank_3/torch_reserved_megabytes": 4000.0,
