@@ -23,10 +23,7 @@ from relay_agent.agent.targets import Target, TargetGone, TargetProvider
 from relay_agent.job.paths import current_directory
 from relay_core.agent_api.announcement import AgentInfo, State, fit
 from relay_core.agent_api.metadata import ClientStatus, StreamMetadata
-from relay_core.agent_api.requests import (
-    Listen,
-    parse_request,
-)
+from relay_core.agent_api.requests import Listen, parse_request
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import Endpoint

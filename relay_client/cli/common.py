@@ -48,6 +48,11 @@ def add_command(
     return parser
 
 
+def add_flag(parser: argparse.ArgumentParser, option: str, text: str) -> None:
+    """Add an option without a value, which is False if it is not given."""
+    parser.add_argument(option, action="store_true", default=False, help=text)
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")

@@ -13,13 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from relay_client.cli.common import (
-    PROGRAM,
-    Commands,
-    add_command,
-    add_folder,
-    add_verbose,
-)
+from relay_client.cli.common import PROGRAM, Commands, add_command, add_flag, add_folder, add_verbose
 from relay_client.cli.forward import add_options
 from relay_client.cli.inspection.asking import perform_once
 from relay_client.cli.running import add_client
@@ -65,18 +59,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="PORT",
         help="also add a configuration that debugs all ranks in one session, on this local port",
     )
-    parser.add_argument(
-        "--from-targets",
-        action="store_true",
-        default=False,
-        help="use the ports and ranks of the currently registered processes",
-    )
+    add_flag(parser, "--from-targets", "use the ports and ranks of the currently registered processes")
     add_client(parser)
     add_folder(parser)
-    parser.add_argument("--write", action="store_true", default=False, help="write the changes to VS Code's files")
-    parser.add_argument(
-        "--remove", action="store_true", default=False, help="remove what --write has added to VS Code's files"
-    )
+    add_flag(parser, "--write", "write the changes to VS Code's files")
+    add_flag(parser, "--remove", "remove what --write has added to VS Code's files")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from relay_client.cli.common import Commands, add_command, quiet_logging
+from relay_client.cli.common import Commands, add_command, add_flag, quiet_logging
 from relay_core.errors import ConfigurationError
 
 
@@ -21,13 +21,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "read ranks, stacks, variables and values without stopping a process. Every call is recorded. Requires the "
         "'mcp' extra.",
     )
-    parser.add_argument(
-        "--allow-control",
-        action="store_true",
-        default=False,
-        help="also let the agent set breakpoints, continue and step, and evaluate expressions that execute code in "
-        "the job",
+    text = (
+        "also let the agent set breakpoints, continue and step, and evaluate expressions that execute code in the job"
     )
+    add_flag(parser, "--allow-control", text)
     parser.add_argument(
         "--audit-file",
         type=Path,

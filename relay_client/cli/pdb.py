@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, make_tunnels, quiet_logging
+from relay_client.cli.common import Commands, add_command, add_flag, make_tunnels, quiet_logging
 from relay_core.program.options import argument_type
 from relay_core.value_parsers import parse_port
 
@@ -55,12 +55,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="PORT",
         help="logical port of the process; use it if several jobs have this rank",
     )
-    parser.add_argument(
-        "--no-stop",
-        action="store_true",
-        default=False,
-        help="do not pause when attaching; run until a breakpoint is hit or you press Ctrl-C",
-    )
+    add_flag(parser, "--no-stop", "do not pause when attaching; run until a breakpoint is hit or you press Ctrl-C")
     parser.add_argument(
         "-b",
         "--break",

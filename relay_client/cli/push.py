@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from relay_client.cli.common import quiet_logging
+from relay_client.cli.common import add_flag, quiet_logging
 from relay_client.cli.inspection.asking import Perform, ask, performing
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import Verb, check
@@ -31,12 +31,8 @@ class PushCommand(VerbCommand):
             "(default: the absolute path of FILE or, if the job has loaded no such file, its path relative to the "
             "current directory)",
         )
-        parser.add_argument(
-            "--watch",
-            action="store_true",
-            default=False,
-            help="keep running, and push the file whenever it is saved; print one line for each push",
-        )
+        text = "keep running, and push the file whenever it is saved; print one line for each push"
+        add_flag(parser, "--watch", text)
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Print what was replaced."""

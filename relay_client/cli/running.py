@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relay_client.cli.common import Commands, add_command, add_json, quiet_logging
+from relay_client.cli.common import Commands, add_command, add_flag, add_json, quiet_logging
 from relay_client.ui.text import format_ranks
 from relay_core.errors import ConnectionLost, NoClient, NoListener, RelayDebugError, UsageError
 from relay_core.program.options import argument_type
@@ -287,7 +287,7 @@ def _add_logs(commands: Commands[argparse.ArgumentParser]) -> None:
         summary="show the log of a running relay-client",
         description="Shows the last log lines of the running relay-clients, even if their terminals have been closed.",
     )
-    parser.add_argument("--follow", action="store_true", default=False, help="keep printing new lines until Ctrl-C")
+    add_flag(parser, "--follow", "keep printing new lines until Ctrl-C")
     parser.add_argument(
         "--lines",
         type=argument_type(_parse_count),
@@ -405,7 +405,7 @@ def _add_stop(commands: Commands[argparse.ArgumentParser]) -> None:
         summary="stop a running relay-client",
         description="Stops a running relay-client, as Ctrl-C does, and returns once its ports are closed.",
     )
-    parser.add_argument("--all", action="store_true", default=False, help="stop all running relay-clients")
+    add_flag(parser, "--all", "stop all running relay-clients")
 
 
 def _run_stop(arguments: argparse.Namespace) -> int:
