@@ -20,6 +20,7 @@ from relay_client.cli.common import (
     add_command,
     add_idle_exit_option,
     add_json,
+    add_port,
     add_prefetch_option,
     add_quiet,
     run_controlled,
@@ -30,8 +31,8 @@ from relay_client.ui.text import format_ranks, parse_ranks
 from relay_client.verbs.targets import table_rows
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, UsageError
 from relay_core.exit_codes import INTERRUPTED
-from relay_core.program.options import access_settings, argument_type
-from relay_core.value_parsers import named, parse_port
+from relay_core.program.options import access_settings
+from relay_core.value_parsers import named
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -58,13 +59,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--rank", "--ranks", action="append", default=[], metavar="LIST", help="same as RANK; repeatable"
     )
-    parser.add_argument(
-        "--port",
-        type=argument_type(parse_port),
-        default=None,
-        metavar="PORT",
-        help="local port (default: the rank's logical port)",
-    )
+    add_port(parser, "local port (default: the rank's logical port)")
     add_json(parser)
     add_prefetch_option(parser, default=argparse.SUPPRESS)
     add_allow_terminate_option(parser, default=argparse.SUPPRESS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay_core.errors import UsageError
 from relay_core.program.options import access_settings, add_access_options, argument_type
-from relay_core.value_parsers import parse_duration
+from relay_core.value_parsers import parse_duration, parse_port
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -26,6 +26,7 @@ CLOSING_PORTS = "closing the local ports and the tunnels"
 logger = logging.getLogger(__name__)
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
+Container = argparse._ActionsContainer  # noqa: SLF001 - as above
 
 
 def add_command(
@@ -51,6 +52,17 @@ def add_command(
 def add_flag(parser: argparse.ArgumentParser, option: str, text: str) -> None:
     """Add an option without a value, which is False if it is not given."""
     parser.add_argument(option, action="store_true", default=False, help=text)
+
+
+def add_port(parser: Container, text: str) -> None:
+    """Add `--port`, which is None if it is not given."""
+    parser.add_argument("--port", type=argument_type(parse_port), default=None, metavar="PORT", help=text)
+
+
+def add_timeout(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--timeout`, whose default is 10 minutes."""
+    kind = argument_type(parse_positive_duration)
+    parser.add_argument("--timeout", type=kind, default="10m", metavar="TIME", help=text)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -10,9 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_flag, make_tunnels, quiet_logging
-from relay_core.program.options import argument_type
-from relay_core.value_parsers import parse_port
+from relay_client.cli.common import Commands, add_command, add_flag, add_port, make_tunnels, quiet_logging
 
 if TYPE_CHECKING:
     from relay_client.agents.roster import Claim
@@ -48,13 +46,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("number", nargs="?", type=int, default=None, metavar="RANK", help="global rank (default: 0)")
     which.add_argument("--rank", "--ranks", type=int, default=0, metavar="RANK", help="same as RANK")
-    which.add_argument(
-        "--port",
-        type=argument_type(parse_port),
-        default=None,
-        metavar="PORT",
-        help="logical port of the process; use it if several jobs have this rank",
-    )
+    add_port(which, "logical port of the process; use it if several jobs have this rank")
     add_flag(parser, "--no-stop", "do not pause when attaching; run until a breakpoint is hit or you press Ctrl-C")
     parser.add_argument(
         "-b",

@@ -11,11 +11,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relay_client.cli.common import Commands, add_command, add_flag, add_json, quiet_logging
+from relay_client.cli.common import Commands, add_command, add_flag, add_json, add_port, quiet_logging
 from relay_client.ui.text import format_ranks
 from relay_core.errors import ConnectionLost, NoClient, NoListener, RelayDebugError, UsageError
 from relay_core.program.options import argument_type
-from relay_core.value_parsers import parse_port
 
 if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
@@ -199,13 +198,7 @@ def _add_release(commands: Commands[argparse.ArgumentParser]) -> None:
         "for that rank. The rank then continues at full speed.",
     )
     parser.add_argument("rank", type=int, nargs="?", default=None, metavar="RANK", help="global rank")
-    parser.add_argument(
-        "--port",
-        type=argument_type(parse_port),
-        default=None,
-        metavar="PORT",
-        help="logical port of the process; use it if several jobs have this rank",
-    )
+    add_port(parser, "logical port of the process; use it if several jobs have this rank")
 
 
 def _run_release(arguments: argparse.Namespace) -> int:

@@ -16,14 +16,13 @@ from relay_client.cli.common import (
     Commands,
     add_command,
     add_quiet,
-    parse_positive_duration,
+    add_timeout,
     run_controlled,
     run_with_tunnels,
 )
 from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection
 from relay_core.errors import RelayDebugError, TimedOut
 from relay_core.foreign import printable
-from relay_core.program.options import argument_type
 from relay_core.value_parsers import named, parse_port
 
 if TYPE_CHECKING:
@@ -68,13 +67,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     add_quiet(parser, default=argparse.SUPPRESS)
     parser.set_defaults(keeps_running=True)
-    parser.add_argument(
-        "--timeout",
-        type=argument_type(parse_positive_duration),
-        default="10m",
-        metavar="TIME",
-        help="time to wait for an agent that forwards the port, such as 90s, 10m or 2h (default: %(default)s)",
-    )
+    text = "time to wait for an agent that forwards the port, such as 90s, 10m or 2h (default: %(default)s)"
+    add_timeout(parser, text)
 
 
 def run(arguments: argparse.Namespace) -> int:

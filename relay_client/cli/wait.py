@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, make_tunnels, parse_positive_duration
+from relay_client.cli.common import Commands, add_command, add_timeout, make_tunnels
 from relay_client.cli.inspection.asking import find_client
 from relay_client.cli.running import add_client
 from relay_client.ranks.record import Target, target_record
@@ -21,7 +21,6 @@ from relay_client.ui.text import format_ranks, parse_ranks
 from relay_core.agent_api.announcement import State
 from relay_core.errors import NoListener, RelayDebugError, TimedOut
 from relay_core.exit_codes import INTERRUPTED
-from relay_core.program.options import argument_type
 from relay_core.value_parsers import named
 
 if TYPE_CHECKING:
@@ -61,13 +60,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="state to wait for: any, waiting (for a debugger), attached (a debugger is attached) or crashed (held at "
         "an exception) (default: %(default)s)",
     )
-    parser.add_argument(
-        "--timeout",
-        type=argument_type(parse_positive_duration),
-        default="10m",
-        metavar="TIME",
-        help="time to wait, such as 90, 90s, 10m or 2h (default: %(default)s)",
-    )
+    add_timeout(parser, "time to wait, such as 90, 90s, 10m or 2h (default: %(default)s)")
     add_client(parser)
 
 
