@@ -23,9 +23,9 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, TypeVar
 
-from relay_client.agents.discovery import SearchEffort
+from relay_client.agents.discovery import FamilyDiscovery, SearchEffort
 from relay_client.agents.roster import Roster
 from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugError, RelayUnreachable
 from relay_core.net.session.transport import TooManySessions
@@ -105,13 +105,6 @@ BACKGROUND = SearchEffort(1)
 T = TypeVar("T")
 
 
-class Searching(Protocol):
-    """Searches a hybrid connection or a family once, as `Discovery.search` and `FamilyDiscovery.search` do."""
-
-    async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
-        """Search until `wanted` returns None or no agents are left; return why the search ended early, or None."""
-
-
 class AgentSearch:
     """Finds agents for callers that are waiting for a target, a port or any agent.
 
@@ -120,7 +113,7 @@ class AgentSearch:
         tasks: Owns the running search.
     """
 
-    def __init__(self, discovery: Searching, tasks: TaskSet) -> None:
+    def __init__(self, discovery: FamilyDiscovery, tasks: TaskSet) -> None:
         self._discovery = discovery
         self._tasks = tasks
         self._running: asyncio.Task[RelayDebugError | None] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from relay_client.control.state import Port, Status
 from relay_client.verbs.table import VERBS
@@ -199,10 +199,7 @@ class Stop:
 
 OwnRequest = GetStatus | Logs | Attach | AttachAll | OpenPorts | Release | ChooseGroup | Subscribe | Stop
 """What only a running relay-client can do, because it is about its ports, its log or its end."""
-OWN: tuple[type[OwnRequest], ...] = (
-    *(GetStatus, Logs, Attach, AttachAll, OpenPorts, Release),
-    *(ChooseGroup, Subscribe, Stop),
-)
+OWN: tuple[type[OwnRequest], ...] = get_args(OwnRequest)
 Request = OwnRequest | Verb
 Result = Status | LogLines | Attached | AttachedAll | Opened | Released | ChosenGroup | Stopping | Answer
 REQUESTS: tuple[type[Request], ...] = (*OWN, *VERBS)

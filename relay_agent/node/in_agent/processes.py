@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.node.in_agent.node_answers import NodeAnswers
@@ -30,17 +29,6 @@ ALLOCATOR_TIMEOUT = 0.5
 """Seconds that a sample waits for the answers. A process needs 1 ms unless C code holds the GIL."""
 
 
-class Process(Protocol):
-    """A process that can be asked for the memory usage of its allocator."""
-
-    @property
-    def logical_port(self) -> int:
-        """The logical port of the process."""
-
-    async def allocator(self) -> AllocatorUsage | None:
-        """Return the memory usage of the allocator; None if the process does not report any."""
-
-
 class Allocators:
     """The allocators of the processes of a node.
 
@@ -49,14 +37,12 @@ class Allocators:
 
     Args:
         processes: Returns the current processes.
-        timeout: Seconds that `read` waits for answers.
     """
 
-    def __init__(self, processes: Callable[[], Sequence[Process]], *, timeout: float = ALLOCATOR_TIMEOUT) -> None:
+    def __init__(self, processes: Callable[[], Sequence[RegisteredProcess]]) -> None:
         self._processes = processes
-        self._timeout = timeout
         self._tasks = TaskSet()
-        self._asked: dict[Process, asyncio.Task[AllocatorUsage | None]] = {}
+        self._asked: dict[RegisteredProcess, asyncio.Task[AllocatorUsage | None]] = {}
 
     async def read(self) -> dict[int, AllocatorUsage]:
         """Return the memory usage of the processes that report it in time, by port."""
@@ -68,7 +54,7 @@ class Allocators:
         }
         self._asked = {**pending, **asked}
         if asked:
-            await asyncio.wait(asked.values(), timeout=self._timeout)
+            await asyncio.wait(asked.values(), timeout=ALLOCATOR_TIMEOUT)
         answers = {process.logical_port: _result(task) for process, task in asked.items()}
         return {port: found for port, found in answers.items() if found is not None}
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from relay_agent.node.in_agent import processes
 from relay_agent.node.in_agent.processes import Allocators
 from relay_core.agent_api.usage import AllocatorUsage
 from tests.support.deadline import DEADLINE
@@ -38,14 +39,15 @@ async def test_answers() -> None:
     await allocators.close()
 
 
-async def test_a_rank_that_does_not_answer() -> None:
+async def test_a_rank_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It delays one sample, and no later one; it is asked again once it has answered."""
     stuck, other = Rank(5678), Rank(5679)
     other.can_answer.set()
-    allocators = Allocators(lambda: [stuck, other], timeout=0.01)
+    monkeypatch.setattr(processes, "ALLOCATOR_TIMEOUT", 0.01)
+    allocators = Allocators(lambda: [stuck, other])
     assert {5679: NUMBERS} == await allocators.read()
     assert 1 == len(allocators._tasks)
-    allocators._timeout = 3600
+    monkeypatch.setattr(processes, "ALLOCATOR_TIMEOUT", 3600)
     assert {5679: NUMBERS} == await asyncio.wait_for(allocators.read(), DEADLINE)
     assert 1 == stuck.requests
     stuck.can_answer.set()
@@ -56,9 +58,10 @@ async def test_a_rank_that_does_not_answer() -> None:
     await allocators.close()
 
 
-async def test_no_process() -> None:
+async def test_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node without processes has no numbers, and `read` does not wait."""
-    allocators = Allocators(list, timeout=3600)
+    monkeypatch.setattr(processes, "ALLOCATOR_TIMEOUT", 3600)
+    allocators = Allocators(list)
     assert {} == await asyncio.wait_for(allocators.read(), DEADLINE)
     await allocators.close()
 
