@@ -134,8 +134,7 @@ class Discovery:
         on_missed: Called when a known agent was not found, or an unknown one answered in its place. A search for new
             agents is then worthwhile, because a killed agent is replaced within seconds.
         on_seen: Called with the id of each agent that has answered on this hybrid connection.
-        is_repeated: Returns whether the text of an unusable agent's error is the one that was logged last; by default,
-            this object keeps track of it.
+        is_repeated: Returns whether the text of an unusable agent's error is the one that was logged last.
     """
 
     def __init__(
@@ -146,10 +145,10 @@ class Discovery:
         *,
         client_id: str,
         path: str,
-        missing: Callable[[], int] = lambda: 0,
-        on_missed: Callable[[], None] = lambda: None,
-        on_seen: Callable[[str], None] = lambda _agent: None,
-        is_repeated: Callable[[str], bool] | None = None,
+        missing: Callable[[], int],
+        on_missed: Callable[[], None],
+        on_seen: Callable[[str], None],
+        is_repeated: Callable[[str], bool],
     ) -> None:
         self.at_random = False
         """True once the relay is known to ignore the headers."""
@@ -163,27 +162,12 @@ class Discovery:
         self._missing = missing
         self._on_missed = on_missed
         self._on_seen = on_seen
-        self._is_repeated = is_repeated or self._was_last_logged
+        self._is_repeated = is_repeated
         self._failed_resumes: Counter[str] = Counter()
         """Number of consecutive failed attempts to resume, by agent."""
         self._misses: Counter[str] = Counter()
         """By agent: number of misses since it was last reached; an unknown agent's answer counts as several misses."""
         self._dials = asyncio.Semaphore(MAX_DIALS)
-        self._last_logged = ""
-
-    async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
-        """Search for agents until `wanted` returns None or no agents are left.
-
-        Args:
-            wanted: Called before each probe; returns the effort for further probes, or None to stop.
-
-        Returns:
-            Why the search ended early (NoListener if there are no more agents), or None.
-        """
-        ended = await self.probe_all(wanted)
-        known = bool(self._known())
-        is_met = ended.was_met or wanted() is None
-        return conclude([ended], self._path, is_met=is_met, has_known=known, has_found=self.has_found)
 
     async def probe_all(self, wanted: Callable[[], SearchEffort | None]) -> EndedSearch:
         """Probe until `wanted` returns None or no agents are left, and return the ended search, for `conclude`."""
@@ -256,10 +240,6 @@ class Discovery:
         if not self._is_repeated(str(error)):
             doing = "waiting" if isinstance(error, TooManySessions) else "searching for other agents"
             logger.warning("%s, because a listener on '%s' cannot be used: %s", doing, self._path, error)
-
-    def _was_last_logged(self, text: str) -> bool:
-        was_last, self._last_logged = text == self._last_logged, text
-        return was_last
 
     async def dial_agent(self, agent: str) -> WebSocket:
         """Connect to one known agent, to resume its session.
@@ -506,8 +486,12 @@ class FamilyDiscovery:
     async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
         """Search on all hybrid connections at once until `wanted` returns None or no agents are left.
 
+        Args:
+            wanted: Called before each probe; returns the effort for further probes, or None to stop.
+
         Returns:
-            The same as `Discovery.search`. Deleted hybrid connections are an error only if all of them are deleted.
+            Why the search ended early (NoListener if there are no more agents), or None. Deleted hybrid connections are
+            an error only if all of them are deleted.
         """
         known = self._known()
         self._places = {agent: index for agent, index in self._places.items() if agent in known}

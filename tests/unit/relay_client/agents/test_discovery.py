@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import pytest
@@ -16,17 +16,18 @@ from relay_client.agents.discovery import (
     MAX_UNUSABLE,
     THOROUGH_RESUMES,
     Begun,
-    Discovery,
+    FamilyDiscovery,
     SearchEffort,
 )
 from relay_core.errors import ConnectionLost, NoListener, Rejected, RelayDebugError, RelayUnreachable
-from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER
+from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENERS_HEADER, Endpoint
 from relay_core.net.session.secure_channel import WrongTunnelKey
 from relay_core.net.session.transport import TooManySessions
 from relay_core.tunnel.handshake import TUNNEL_HEADER, TunnelHeader, misdirected
 from tests.support.deadline import DEADLINE
 
 THOROUGH, BACKGROUND = SearchEffort(8), SearchEffort(1)
+ENDPOINT = Endpoint("contoso.servicebus.windows.net", 443, "myhc")
 
 
 class Connection:
@@ -91,8 +92,11 @@ class Relay:
         self.known[connection.agent] = connection
         return Begun(connection.agent, is_new=True)
 
-    def discovery(self, **options: Any) -> Discovery:
-        return Discovery(self.connect, self.begin, lambda: self.known, client_id="me", path="myhc", **options)
+    def discovery(self, **options: Any) -> FamilyDiscovery:
+        def connect(_endpoint: Endpoint, headers: Mapping[str, str]) -> Awaitable[Any]:
+            return self.connect(headers)
+
+        return FamilyDiscovery(ENDPOINT, connect, self.begin, lambda: self.known, client_id="me", **options)
 
 
 def names(count: int) -> list[str]:
@@ -106,7 +110,7 @@ async def test_a_selecting_relay_gives_all_its_agents(seed: int) -> None:
     discovery = relay.discovery()
     assert isinstance(await discovery.search(lambda: THOROUGH), NoListener)
     assert set(names(MAX_AGENTS)) == relay.known.keys()
-    assert not discovery.at_random
+    assert not discovery._parts[0].at_random
     assert relay.max_probes <= MAX_PROBES
     assert relay.probes <= 4 * MAX_AGENTS
 
@@ -163,7 +167,7 @@ async def test_a_relay_that_picks_at_random_gets_enough_probes(count: int, seed:
     discovery = relay.discovery()
     assert isinstance(await discovery.search(lambda: THOROUGH), NoListener)
     assert set(names(count)) == relay.known.keys()
-    assert discovery.at_random
+    assert discovery._parts[0].at_random
     assert relay.max_probes <= MAX_PROBES
     assert relay.probes < 700
 
@@ -192,7 +196,7 @@ async def test_an_agent_that_does_not_know_that_its_session_is_over() -> None:
     relay.connecting = {"late"}
     discovery = relay.discovery()
     await discovery.search(lambda: BACKGROUND)
-    assert not discovery.at_random
+    assert not discovery._parts[0].at_random
 
 
 async def test_the_search_stops_when_no_more_agents_are_wanted() -> None:
@@ -381,13 +385,13 @@ async def test_a_successor_is_looked_for_while_an_attempt_hangs(monkeypatch: pyt
     monkeypatch.setattr("relay_client.agents.discovery.SLOW_ATTEMPT", 0.01)
     hanging, searched = asyncio.Event(), asyncio.Event()
 
-    async def connect(_headers: Mapping[str, str]) -> Connection:
+    async def connect(_endpoint: Endpoint, _headers: Mapping[str, str]) -> Connection:
         await hanging.wait()
         raise RelayUnreachable("did not answer within 10 s")
 
     relay = Relay([], selects=True)
-    discovery = Discovery(
-        connect, relay.begin, lambda: {"dead": None}, client_id="me", path="myhc", on_missed=searched.set
+    discovery = FamilyDiscovery(
+        ENDPOINT, connect, relay.begin, lambda: {"dead": None}, client_id="me", on_missed=searched.set
     )
     resuming = asyncio.ensure_future(discovery.dial_agent("dead"))
     await asyncio.wait_for(searched.wait(), DEADLINE)
