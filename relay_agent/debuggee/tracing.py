@@ -240,8 +240,7 @@ def retrace_main_thread() -> None:
 class _Retracer(threading.Thread):
     """Thread that waits until the main thread has lost its trace function, and sets the function again."""
 
-    pydev_do_not_trace = True
-    is_pydev_daemon_thread = True
+    pydev_do_not_trace = is_pydev_daemon_thread = True
     _is_over = False
 
     def run(self) -> None:

@@ -192,8 +192,7 @@ def start_phase(request: Push, respond: Callable[[Pushed], None], *, is_armed: C
 class _PhaseThread(threading.Thread):
     """The thread of a phase; pydevd does not trace, stop or list it."""
 
-    pydev_do_not_trace = True
-    is_pydev_daemon_thread = True
+    pydev_do_not_trace = is_pydev_daemon_thread = True
 
     def __init__(self, request: Push, respond: Callable[[Pushed], None], is_armed: Callable[[], bool]) -> None:
         super().__init__(name="relay-agent push", daemon=True)

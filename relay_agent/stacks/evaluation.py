@@ -153,8 +153,7 @@ def start_evaluation(request: Evaluate) -> Callable[[Callable[[Value], None]], N
 class _Evaluation(threading.Thread):
     """The thread that waits for an evaluation; pydevd does not trace, stop or list it."""
 
-    pydev_do_not_trace = True
-    is_pydev_daemon_thread = True
+    pydev_do_not_trace = is_pydev_daemon_thread = True
 
     def __init__(self, request: Evaluate, respond: Callable[[Value], None]) -> None:
         super().__init__(name="relay-agent evaluation", daemon=True)

@@ -48,8 +48,7 @@ def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
 class _Worker(threading.Thread):
     """Thread that formats values until it is abandoned; pydevd does not trace, stop or list it."""
 
-    pydev_do_not_trace = True
-    is_pydev_daemon_thread = True
+    pydev_do_not_trace = is_pydev_daemon_thread = True
 
     latest: ClassVar[_Worker | None] = None
     """The last worker that was started; while a `__repr__` keeps it alive, no other is started."""

@@ -86,8 +86,7 @@ class Call:
 class _Helper(threading.Thread):
     """A thread that executes one call at a time and is reused for later calls."""
 
-    pydev_do_not_trace = True
-    is_pydev_daemon_thread = True
+    pydev_do_not_trace = is_pydev_daemon_thread = True
 
     idle: ClassVar[list[_Helper]] = []
     """The idle helpers."""

@@ -107,8 +107,7 @@ class _Examination(threading.Thread):
         warnings: See `TracerWatch`.
     """
 
-    pydev_do_not_trace = True
-    is_pydev_daemon_thread = True
+    pydev_do_not_trace = is_pydev_daemon_thread = True
 
     latest: _Examination | None = None
     """The examination for the last editor that attached."""

@@ -352,8 +352,7 @@ def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
 class _HelperThread(threading.Thread):
     """A thread that pydevd does not trace, stop or show; pydevd recognizes such threads by these attributes."""
 
-    pydev_do_not_trace = True
-    is_pydev_daemon_thread = True
+    pydev_do_not_trace = is_pydev_daemon_thread = True
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
