@@ -78,10 +78,10 @@ def _line(message: str, path: str, remote: str, view: JobView) -> str:
         return f"{begin}. hint: check pathMappings in launch.json"
     begin += f". The job was started in {view.cwd}. hint: "
     if name == view.script:
-        return f"{begin}in launch.json, set {mapping_text(folder, '.')}"
+        return f"{begin}in launch.json, set {mapping_text(folder)}"
     if remote and not posixpath.isabs(remote):  # inside the job's directory: a different remoteRoot would not help
         return f"{begin}check that the job's code contains this file, and check localRoot in launch.json"
-    return f"{begin}in launch.json, set {mapping_text('${workspaceFolder}', '.')}"
+    return f"{begin}in launch.json, set {mapping_text('${workspaceFolder}')}"
 
 
 FOLLOWS_CHILDREN = "supportsStartDebuggingRequest"

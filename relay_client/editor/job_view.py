@@ -95,14 +95,14 @@ def map_paths(arguments: Arguments, view: JobView, find_root: FindRoot) -> Mappe
         return Mapped(arguments)
     line = (
         f"the attach configuration has no pathMappings: {local} is mapped to {view.cwd} on {view.host}, where the job "
-        f"was started. hint: to configure this, add {mapping_text(local, '.')}"
+        f"was started. hint: to configure this, add {mapping_text(local)}"
     )
     return Mapped({**arguments, "pathMappings": [{"localRoot": local, "remoteRoot": view.cwd}]}, line)
 
 
-def mapping_text(local: str, remote: str) -> str:
-    """Return the line for launch.json that maps a local directory to a directory on the node."""
-    return f'"pathMappings": {json.dumps([{"localRoot": local, "remoteRoot": remote}], ensure_ascii=False)}'
+def mapping_text(local: str) -> str:
+    """Return the line for launch.json that maps a local directory to the one in which the job was started."""
+    return f'"pathMappings": {json.dumps([{"localRoot": local, "remoteRoot": "."}], ensure_ascii=False)}'
 
 
 def remote_path(local: str, arguments: Arguments, cwd: str) -> str:

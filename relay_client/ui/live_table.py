@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 # Access to the terminal through rich; without rich, the client prints plain text.
 
 
-def rich_console(*, stderr: bool = False) -> Console | None:
-    """Return a rich console for stdout or stderr; None if rich is not installed.
+def rich_console() -> Console | None:
+    """Return a rich console for stderr; None if rich is not installed.
 
     With `NO_COLOR` (https://no-color.org), the console writes neither colours nor bold headings.
     """
@@ -41,7 +41,7 @@ def rich_console(*, stderr: bool = False) -> Console | None:
         from rich.console import Console  # noqa: PLC0415 - on a terminal only
     except ImportError:  # rich is optional
         return None
-    return Console(stderr=stderr, color_system=None if os.environ.get("NO_COLOR") else "auto")
+    return Console(stderr=True, color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 REFRESH_INTERVAL = 1.0
@@ -112,7 +112,7 @@ def _terminal() -> Console | None:
     is_quiet = not logging.getLogger("relay_client").isEnabledFor(logging.INFO)
     if is_quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
-    return rich_console(stderr=True)
+    return rich_console()
 
 
 class ScreenTable:
