@@ -138,9 +138,9 @@ async def carry(
     """
     connection = _WaitingConnection(tunnels, local, record, endpoint, log, allow_terminate=allow_terminate)
     try:
-        log.accepted(record.name)
+        log.happened(record.name, "accepted")
         if not await connection.carry():
-            log.left_early(record.name)
+            log.happened(record.name, "disconnected before an agent was available")
             return
         await endpoint.close()
         log.closed(record.name, record.traffic)
@@ -345,18 +345,15 @@ class PortLog:
         self._last_problem = ""
         """The last logged problem with a forwarded port; "" once a connection to the port has succeeded."""
 
-    def accepted(self, name: str) -> None:
-        """Log that a program has connected."""
-        self._event("%s: accepted", name)
-
     def connected(self, name: str) -> None:
         """Log that the target has answered."""
         self._last_problem = ""
-        self._event("%s: connected to the agent", name)
+        self.happened(name, "connected to the agent")
 
-    def left_early(self, name: str) -> None:
-        """Log that the program disconnected before there was a stream."""
-        self._event("%s: disconnected before an agent was available", name)
+    def happened(self, name: str, what: str) -> None:
+        """Log what has happened to a connection of an editor."""
+        if not self._is_forward:
+            logger.info("%s: %s", name, what)
 
     def closed(self, name: str, traffic: Traffic) -> None:
         """Log the end of a connection and its byte counts."""
@@ -377,10 +374,6 @@ class PortLog:
             self._problem(logging.WARNING, name, f"lost: {error.reason or error.sentence}")
         else:
             self._problem(logging.ERROR, name, str(error))
-
-    def _event(self, text: str, name: str) -> None:
-        if not self._is_forward:
-            logger.info(text, name)
 
     def _problem(self, level: int, name: str, text: str) -> None:
         if not self._is_forward:
