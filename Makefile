@@ -44,9 +44,9 @@ $(DEMO_VENV)/.ready: pyproject.toml
 	@while sleep 1 && kill -0 $$$$ 2>/dev/null; do printf .; done & \
 	trap 'rm -f $(DEMO_VENV).log; exit 130' INT; \
 	{ $(PYTHON) -m venv $(DEMO_VENV) && \
-	$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[client]'; } 2> $(DEMO_VENV).log || \
-	{ cat $(DEMO_VENV).log >&2; exit 1; }; \
-	rm $(DEMO_VENV).log && touch $@ && echo " done" && echo
+	$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[client]' && \
+	touch $@; } 2> $(DEMO_VENV).log || { cat $(DEMO_VENV).log >&2; exit 1; }; \
+	rm $(DEMO_VENV).log && echo " done" && echo
 
 check: lint test-unit
 

@@ -40,6 +40,7 @@ from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, misdirected
+from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 
 NO_TUNNEL = (426, "this agent accepts relay-client connections only")
@@ -64,6 +65,8 @@ class Agent:
         targets: The targets that clients can reach; nothing else on this machine is reachable through the agent.
         tunnel_key: 32 bytes shared with the clients, or None for unencrypted tunnels.
         tls: Defaults to the system's authorities and `RELAY_CA_FILE`.
+        settings: Limits and timers of the tunnels; by default, read from the environment.
+        grace: How long sessions without a connection are kept; by default, read from the environment.
         on_listening: Called each time the control channel is connected.
         on_retry: Called with the reason for each failure to listen that the agent will retry.
         on_failure: Called once, with the reason, if listening becomes impossible; connected clients are still served.
@@ -78,6 +81,8 @@ class Agent:
         *,
         tunnel_key: bytes | None = None,
         tls: ssl.SSLContext | None = None,
+        settings: Settings | None = None,
+        grace: Grace | None = None,
         on_listening: Callable[[], None] = lambda: None,
         on_retry: Callable[[RelayDebugError], None] = lambda _error: None,
         on_failure: Callable[[RelayDebugError], None] = lambda _error: None,
@@ -118,8 +123,8 @@ class Agent:
             on_status=self._status_received,
             on_over=self._update_held_jobs,
             on_contact=self._holders.contact_changed,
-            settings=tunnel_settings(grace=Grace().idle),
-            grace=Grace(in_use=keep_seconds(default=Grace().in_use)),
+            settings=settings or tunnel_settings(grace=Grace().idle),
+            grace=grace or Grace(in_use=keep_seconds(default=Grace().in_use)),
         )
         self._admission = Admission()
         self._beginning: set[str] = set()

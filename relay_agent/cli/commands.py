@@ -25,13 +25,8 @@ Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public n
 
 def _add_port_option(parser: argparse.ArgumentParser) -> None:
     """Add `--port`."""
-    parser.add_argument(
-        "--port",
-        type=argument_type(parse_port),
-        default=DEFAULT_PORT,
-        metavar="PORT",
-        help="logical port of rank 0 (default: %(default)s)",
-    )
+    text = "logical port of rank 0 (default: %(default)s)"
+    parser.add_argument("--port", type=argument_type(parse_port), default=DEFAULT_PORT, metavar="PORT", help=text)
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -121,12 +116,8 @@ def add_node_agent(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("name", help="this agent's name in the directory")
     parser.add_argument("listener", type=int, help="file descriptor of the socket for the node's processes")
     parser.add_argument("lock", type=int, help="file descriptor that holds the agent's lock")
-    parser.add_argument(
-        "running",
-        type=int,
-        nargs="?",
-        help="file descriptor to which an agent that was started detached from the job writes a line when it runs",
-    )
+    text = "file descriptor to which an agent that was started detached from the job writes a line when it runs"
+    parser.add_argument("running", type=int, nargs="?", help=text)
     parser.set_defaults(command=_run_node_agent)
 
 

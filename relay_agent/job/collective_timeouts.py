@@ -64,15 +64,7 @@ _GROUPS = "_new_process_group_helper"
 """Every process group is created by this function, which has no default timeout."""
 _DEFAULT = "_get_default_timeout"
 _SETTER = "_set_pg_timeout"
-_WRAPPED = (
-    _GROUPS,
-    "rendezvous",
-    "_store_based_barrier",
-    _SETTER,
-    "split_group",
-    "barrier",
-    "monitored_barrier",
-)
+_WRAPPED = (_GROUPS, "rendezvous", "_store_based_barrier", _SETTER, "split_group", "barrier", "monitored_barrier")
 """Functions of `C10D` with a `timeout` argument; an older torch may not have all of them."""
 _CHANGING = (_GROUPS, _SETTER, "split_group")
 """Functions that create process groups or change their timeouts."""

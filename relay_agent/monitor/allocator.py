@@ -11,13 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 RESERVED = "reserved_bytes.all.current"
-KEYS = (
-    "allocated_bytes.all.current",
-    RESERVED,
-    "allocated_bytes.all.peak",
-    "num_ooms",
-    "num_alloc_retries",
-)
+KEYS = ("allocated_bytes.all.current", RESERVED, "allocated_bytes.all.peak", "num_ooms", "num_alloc_retries")
 """Keys of `torch.cuda.memory_stats()`, in the order of the fields of `AllocatorUsage`."""
 
 

@@ -299,10 +299,7 @@ class Discovery:
             self._on_missed()
 
     async def _probe_for(self, agent: str, probes: int) -> WebSocket | None:
-        headers = {
-            TUNNEL_HEADER: TunnelHeader(self._client_id, agent).encode(),
-            ALLOWED_LISTENERS_HEADER: agent,
-        }
+        headers = {TUNNEL_HEADER: TunnelHeader(self._client_id, agent).encode(), ALLOWED_LISTENERS_HEADER: agent}
         running: set[asyncio.Task[WebSocket | RelayDebugError | None]] = set()
         async with TaskSet() as tasks:
             while probes or running:

@@ -120,17 +120,13 @@ class AgentSearch:
         self._started_at = -START_INTERVAL
         """When the last search that `start` scheduled began or will begin, by the event loop's clock."""
         self._demands: list[_Demand] = []
-        self._changed = asyncio.Event()
-
-    @property
-    def changed(self) -> asyncio.Event:
+        self.changed = asyncio.Event()
         """The event that is set when an agent is next found, lost, reached again or removed, or announces a change."""
-        return self._changed
 
     def announce_change(self) -> None:
         """Wake all waiting callers; each of them checks whether the change concerns it."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     async def find(self, found: Callable[[], T | None], effort: SearchEffort = THOROUGH) -> T:
         """Search for agents until `found` returns a result, and return it.

@@ -192,7 +192,8 @@ class Tunnels:
         prefetch: bool = True,
         alarm: Callable[[], None] = lambda: None,
     ) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
+        """The hybrid connection."""
         self._credential = credential
         self._tls = tls
         self._identity = TunnelIdentity(Role.CLIENT, tunnel_key) if tunnel_key is not None else None
@@ -241,16 +242,19 @@ class Tunnels:
             RelayDebugError: the destination cannot be reached for any other reason.
         """
         wanted = destination if isinstance(destination, Destination) else Destination(destination)
-        tunnel = self._tunnels[await self._find_agent(wanted)]
+        tunnel = self._tunnels[await self.wait_for(wanted)]
         return tunnel.driver.open(wanted.port, encode(StreamMetadata(user_name())))
 
-    async def wait_for(self, destination: Destination) -> None:
-        """Wait until there is a tunnel to the agent of a destination; raise the same errors as `open`."""
-        await self._find_agent(destination)
+    async def wait_for(self, wanted: Destination) -> AgentId:
+        """Return the agent of a destination, once there is a tunnel to it; raise the same errors as `open`."""
+        try:
+            return await self.search.find(lambda: self.agent_for(wanted))
+        except NoListener as error:
+            raise self.unreachable_error(wanted, error) from None
 
     async def open_for(self, destination: Destination) -> tuple[SessionStream, list[Layer]]:
         """Return a stream for a local program that may be an editor, and the layers for its bytes; raise as `open`."""
-        agent_id = await self._find_agent(destination)
+        agent_id = await self.wait_for(destination)
         prefetch = not destination.is_forward and self._can_prefetch(agent_id)
         driver = self._tunnels[agent_id].driver
         stream = driver.open(destination.port, encode(StreamMetadata(user_name(), prefetch)))
@@ -265,7 +269,7 @@ class Tunnels:
         claim = self.roster.owner(port, time.time())
         if claim is None or claim.target.attachment is None or blocking_holder(claim.target) is not None:
             return False
-        tunnel = self._tunnels[await self._find_agent(Destination(port))]
+        tunnel = self._tunnels[await self.wait_for(Destination(port))]
         tunnel.driver.open(port, encode(StreamMetadata(user_name(), is_release=True))).abort()
         return True
 
@@ -307,24 +311,12 @@ class Tunnels:
         finally:
             del self._handlers[port]
 
-    async def _find_agent(self, wanted: Destination) -> AgentId:
-        """Return the agent of a destination, once there is a tunnel to it."""
-        try:
-            return await self.search.find(lambda: self.agent_for(wanted))
-        except NoListener as error:
-            raise self.unreachable_error(wanted, error) from None
-
     # Agents:
 
     @property
     def roster(self) -> Roster:
         """The agents and what they serve."""
         return self._event_log.roster
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """The hybrid connection."""
-        return self._endpoint
 
     def link(self, agent_id: AgentId) -> LinkStatus | None:
         """Return the status of the tunnel to an agent, or None."""
@@ -419,7 +411,7 @@ class Tunnels:
         tunnel = self._tunnels.get(agent_id := self.roster.route(wanted, time.time()) or AgentId(""))
         if tunnel is not None:
             return disconnected_error(self._event_log.name(agent_id), tunnel.status)
-        return no_agent_error(wanted, self._endpoint.path, self.roster, self.describe()) if self._tunnels else error
+        return no_agent_error(wanted, self.endpoint.path, self.roster, self.describe()) if self._tunnels else error
 
     # Tunnels:
 

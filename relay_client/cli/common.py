@@ -77,13 +77,8 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
     """Add `--folder`."""
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path(),
-        metavar="DIR",
-        help="folder that the editor opens (default: the current directory)",
-    )
+    text = "folder that the editor opens (default: the current directory)"
+    parser.add_argument("--folder", type=Path, default=Path(), metavar="DIR", help=text)
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:
@@ -100,23 +95,14 @@ def add_quiet(parser: argparse.ArgumentParser, *, default: object) -> None:
 
 def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
     """Add `--no-prefetch`."""
-    return parser.add_argument(
-        "--no-prefetch",
-        dest="prefetch",
-        action="store_false",
-        default=default,
-        help="do not prefetch debugger state at stops, and do not answer an attaching editor's requests early",
-    )
+    text = "do not prefetch debugger state at stops, and do not answer an attaching editor's requests early"
+    return parser.add_argument("--no-prefetch", dest="prefetch", action="store_false", default=default, help=text)
 
 
 def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
     """Add `--allow-terminate`."""
-    return parser.add_argument(
-        "--allow-terminate",
-        action="store_true",
-        default=default,
-        help="let an editor terminate the job; by default, Stop and Terminate only detach the debugger",
-    )
+    text = "let an editor terminate the job; by default, Stop and Terminate only detach the debugger"
+    return parser.add_argument("--allow-terminate", action="store_true", default=default, help=text)
 
 
 def add_idle_exit_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:

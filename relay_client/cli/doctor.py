@@ -24,12 +24,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     add_json(parser)
     add_ranks(parser)
-    parser.add_argument(
-        "--ports",
-        default=None,
-        metavar="LIST",
-        help="local ports that launch.json must contain (default: those of the registered processes)",
-    )
+    text = "local ports that launch.json must contain (default: those of the registered processes)"
+    parser.add_argument("--ports", default=None, metavar="LIST", help=text)
     add_folder(parser)
 
 

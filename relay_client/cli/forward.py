@@ -57,27 +57,12 @@ def add_options(parser: argparse.ArgumentParser, *, lists_all: bool = False) -> 
         lists_all: Whether the parser's help also lists the many options that few users need.
     """
     parser.add_argument("--ports", metavar="LIST", help="local ports, such as 5678-5680,5690 (default: 5678)")
-    parser.add_argument(
-        "--all-ranks",
-        type=argument_type(parse_port),
-        metavar="PORT",
-        help="local port for debugging all ranks in one session",
-    )
-    parser.add_argument(
-        "--forward",
-        action="append",
-        default=[],
-        metavar="[NODE/]PORT[:LOCAL]",
-        help="forward a port on a node, such as 6006; repeatable",
-    )
-    parser.add_argument(
-        "--ui",
-        nargs="?",
-        type=argument_type(parse_port),
-        const=0,
-        metavar="PORT",
-        help="show the job on a page in a web browser",
-    )
+    text = "local port for debugging all ranks in one session"
+    parser.add_argument("--all-ranks", type=argument_type(parse_port), metavar="PORT", help=text)
+    text = "forward a port on a node, such as 6006; repeatable"
+    parser.add_argument("--forward", action="append", default=[], metavar="[NODE/]PORT[:LOCAL]", help=text)
+    text = "show the job on a page in a web browser"
+    parser.add_argument("--ui", nargs="?", type=argument_type(parse_port), const=0, metavar="PORT", help=text)
     for each in _rare_options(parser):
         if not lists_all:
             each.help = argparse.SUPPRESS

@@ -46,12 +46,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("editor", choices=EDITORS, help="your editor")
     parser.add_argument("--ports", metavar="LIST", help="local ports for the ranks (default: 5678 plus the rank)")
-    parser.add_argument(
-        "--ranks",
-        default=None,
-        metavar="LIST",
-        help="global ranks, such as 3 or 0-7 (default: one rank for each port, starting at 0)",
-    )
+    text = "global ranks, such as 3 or 0-7 (default: one rank for each port, starting at 0)"
+    parser.add_argument("--ranks", default=None, metavar="LIST", help=text)
     parser.add_argument(
         "--all-ranks",
         type=argument_type(parse_port),

@@ -25,13 +25,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "also let the agent set breakpoints, continue and step, and evaluate expressions that execute code in the job"
     )
     add_flag(parser, "--allow-control", text)
-    parser.add_argument(
-        "--audit-file",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="append a record of each call to this file (default: mcp-audit.jsonl in ~/.local/state/relay-debug)",
-    )
+    text = "append a record of each call to this file (default: mcp-audit.jsonl in ~/.local/state/relay-debug)"
+    parser.add_argument("--audit-file", type=Path, default=None, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

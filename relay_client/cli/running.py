@@ -26,13 +26,8 @@ if TYPE_CHECKING:
 
 def add_client(parser: argparse.ArgumentParser) -> None:
     """Add `--client`."""
-    parser.add_argument(
-        "--client",
-        default="",
-        metavar="NAME",
-        help="use only the relay-client with this id, process id or hybrid connection, as shown by 'relay-client "
-        "status'",
-    )
+    text = "use only the relay-client with this id, process id or hybrid connection, as shown by 'relay-client status'"
+    parser.add_argument("--client", default="", metavar="NAME", help=text)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -281,13 +276,8 @@ def _add_logs(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Shows the last log lines of the running relay-clients, even if their terminals have been closed.",
     )
     add_flag(parser, "--follow", "keep printing new lines until Ctrl-C")
-    parser.add_argument(
-        "--lines",
-        type=argument_type(_parse_count),
-        default=200,
-        metavar="COUNT",
-        help="number of lines to show (default: %(default)s)",
-    )
+    text = "number of lines to show (default: %(default)s)"
+    parser.add_argument("--lines", type=argument_type(_parse_count), default=200, metavar="COUNT", help=text)
 
 
 def _parse_count(text: str) -> int:

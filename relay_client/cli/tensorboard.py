@@ -50,21 +50,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--runs", default=None, metavar="LIST", help="runs to show: all, or a list of run ids, such as run_1,run_2"
     )
     parser.add_argument("--experiment", default=None, metavar="NAME", help="show all runs in this MLflow experiment")
-    parser.add_argument(
-        "--filters",
-        default=DEFAULT_FILTERS,
-        metavar="LIST",
-        help="show only runs in these states: Running, Completed, Failed, Canceled (default: %(default)s)",
-    )
+    text = "show only runs in these states: Running, Completed, Failed, Canceled (default: %(default)s)"
+    parser.add_argument("--filters", default=DEFAULT_FILTERS, metavar="LIST", help=text)
     parser.add_argument(
         "--logdir", default=None, metavar="DIR", help="keep the copies in this directory (default: a temporary one)"
     )
-    parser.add_argument(
-        "--port",
-        default="6006",
-        metavar="[NODE/]PORT[:LOCAL]",
-        help="port to open; with --runs or --experiment, the port of the local TensorBoard (default: %(default)s)",
-    )
+    text = "port to open; with --runs or --experiment, the port of the local TensorBoard (default: %(default)s)"
+    parser.add_argument("--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help=text)
     add_quiet(parser, default=argparse.SUPPRESS)
     parser.set_defaults(keeps_running=True)
     text = "time to wait for an agent that forwards the port, such as 90s, 10m or 2h (default: %(default)s)"

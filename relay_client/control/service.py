@@ -287,7 +287,7 @@ class ControlService:
         closed = tuple(port for port in ports if port in self._on_demand)
         for port in closed:
             await self._close(port)
-        if not count and not closed:
+        if not count:
             count = sum([await self._tunnels.release(target.port) for target in targets])
         if not count and not closed:
             raise self._nothing_to_release(targets[0])

@@ -265,11 +265,7 @@ def _add_reading(server: MCPServer, calls: _Calls, reading: Reading) -> None:
         return await calls.read(reading.compare(expression, ranks, seconds))
 
     @server.tool(annotations=READS)
-    async def wait_for_stop(
-        ranks: Ranks = "all",
-        seconds: Seconds = 20.0,
-        wait_for_all: bool = False,
-    ) -> ToolResult:
+    async def wait_for_stop(ranks: Ranks = "all", seconds: Seconds = 20.0, wait_for_all: bool = False) -> ToolResult:
         """Wait up to `seconds` until any of the ranks is stopped or, with `wait_for_all`, all of them are stopped.
 
         A running rank with `waiting_for` is in a `collective` operation that these stopped ranks have not called yet:

@@ -93,7 +93,8 @@ class RankLink:
         self._has_end = False
         self._is_held = self._is_slow = False
         """Whether the stream accepts no more bytes at the moment, and whether the editor is reading too slowly."""
-        self._is_closed = False
+        self.is_gone = False
+        """Whether the connection is closed."""
 
     # Called by the session:
 
@@ -124,11 +125,6 @@ class RankLink:
 
     # As a LocalSide:
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the connection is closed."""
-        return self._is_closed
-
     def deliver_to(self, handler: LocalHandler) -> None:
         """Pass the unsent bytes to the handler, and from now on all events as they occur."""
         self._handler = handler
@@ -145,7 +141,7 @@ class RankLink:
 
     def write(self, data: bytes) -> None:
         """Pass bytes to the session, in a later iteration of the event loop."""
-        if not self._is_closed:
+        if not self.is_gone:
             self._received.append(data)
             self._deliver.request()
 
@@ -169,7 +165,7 @@ class RankLink:
 
     def abort(self) -> None:
         """Close the connection; the session still receives what has arrived."""
-        self._is_closed = True
+        self.is_gone = True
         self.ended.set()
 
     def _push(self) -> None:

@@ -61,27 +61,22 @@ class JobViews:
     def __init__(self, tunnels: Tunnels, destination: Destination) -> None:
         self._tunnels = tunnels
         self._port = destination.port
-        self._agent: AgentId | None = None
+        self.agent_id: AgentId | None = None
         """The agent of the stream."""
         self._pid: int | None = None
         """The process that the stream leads to; it stays the same if another process takes the port later."""
         self._view = JobView(destination.port, tunnels.endpoint.path)
 
-    @property
-    def agent_id(self) -> AgentId | None:
-        """The agent of the stream."""
-        return self._agent
-
     def connected(self) -> None:
         """Record that a stream to the owner of the port has just been opened."""
         if claim := self._owner():
-            self._agent, self._pid = claim.agent.id, claim.target.pid
+            self.agent_id, self._pid = claim.agent.id, claim.target.pid
 
     def current(self) -> JobView:
         """Return what is currently known, or what was last known about a process that has exited."""
         claim = self._owner()
         is_running = claim is not None and (
-            self._agent is None or (claim.agent.id, claim.target.pid) == (self._agent, self._pid)
+            self.agent_id is None or (claim.agent.id, claim.target.pid) == (self.agent_id, self._pid)
         )
         is_unknown = claim is None and not self._view.label
         self._view = replace(
@@ -89,10 +84,10 @@ class JobViews:
         )
         if claim is not None and is_running:
             self._view = _described(self._view, claim.agent, claim.target)
-        if self._agent is not None and (agent := self._tunnels.roster.agent(self._agent)):
+        if self.agent_id is not None and (agent := self._tunnels.roster.agent(self.agent_id)):
             self._view = replace(
                 self._view,
-                away_reason=self._away_reason(self._agent),
+                away_reason=self._away_reason(self.agent_id),
                 announces_endings=agent.endings is not None,
                 ending=agent.ending(self._port, self._pid),
             )

@@ -54,10 +54,7 @@ class Verb(ABC):
     result: ClassVar[type[Answer]] = Answer
     changes_job: ClassVar[bool] = False
     """Whether it can change what the job does."""
-    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {
-        "ranks": parse_chosen_ranks,
-        "ports": parse_chosen_ports,
-    }
+    checks: ClassVar[Mapping[str, Callable[[str], object]]] = {"ranks": parse_chosen_ranks, "ports": parse_chosen_ports}
     """For each field with a grammar of its own, the function that raises UsageError if the text is invalid."""
     command: ClassVar[Command]
 

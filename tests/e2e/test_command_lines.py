@@ -2,8 +2,6 @@
 
 import signal
 import socket
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -32,26 +30,6 @@ def assert_one_sentence(finished: Finished, program_name: str, status: int, *par
 def good(relay: LocalRelay) -> dict[str, str]:
     """The environment of a client that is set up well."""
     return {"RELAY_CONNECTION_STRING": relay.connection_string("send"), "RELAY_CA_FILE": str(relay.ca_file)}
-
-
-@pytest.mark.parametrize("name", ["agent", "client", "server"])
-def test_ctrl_c_during_the_imports(name: str) -> None:
-    """Ctrl-C ends a program silently before it has imported its modules."""
-    code = f"""
-import signal, sys
-
-class Interrupt:
-    def find_spec(name, path=None, target=None):
-        if name == "argparse":
-            signal.raise_signal(signal.SIGINT)
-
-sys.modules.pop("argparse", None)
-sys.meta_path.insert(0, Interrupt)
-from relay_core.program import start
-start.{name}()
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert (-signal.SIGINT, b"", b"") == (ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def start(port=5678, answers=()):
 def show_agent(client):
     print(client.attaching.listening.wait(3600), client.agent_pid, flush=True)
 def kill_agent(client):
-    client.attaching.report(State.UNREACHABLE)
+    client.attaching._current = State.UNREACHABLE, None  # the successor's report can then be waited for
     os.kill(client.agent_pid, 9)
 """
 LISTEN = START + "client = start(); show_agent(client)\n"
