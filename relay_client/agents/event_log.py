@@ -98,7 +98,7 @@ def _logged_text(event: Event, old: TargetInfo | None, new: TargetInfo | None, n
     if event.state == State.WAITING.value:
         return f"{event.text}: {_how_to_attach(new, now, leads_to)}"
     is_known = event.state == State.RUNNING.value and old.state not in {State.WAITING, State.CRASHED}
-    return "" if is_known else event.text
+    return "" if is_known or event.event in {"stopped", "continued"} else event.text
 
 
 def _peer_timeout(old: TargetInfo, new: TargetInfo, agent: AgentInfo) -> Iterator[AgentEvent]:

@@ -99,6 +99,8 @@ class ControlService:
         """Local ports that were opened for requests."""
         self._last: Status | None = None
         """The state as last sent to subscribers; None while nobody has subscribed."""
+        self._stops: dict[tuple[str | None, int | None], str] = {}
+        """The last event of each rank that has stopped or continued."""
         self._session = Session(tunnels)
         self._own: dict[type[OwnRequest], Callable[[Any, Subscriber], Awaitable[Result]]] = {
             GetStatus: self._status,
@@ -161,10 +163,16 @@ class ControlService:
         """Send the changes since the last call."""
         if not any(set(subscriber.kinds) - {LOG} for subscriber in self.subscribers):
             self._last = None
+            self._stops.clear()
             return
         before, after = self._last, self._snapshot()
         self._last = after
         for event in changes(before, after) if before is not None else ():
+            rank = (event.agent, event.port)
+            if self._stops.get(rank) == event.event == "continued":
+                continue  # its debugger has reported this here, and then disconnected before the node announced it
+            if event.event in {"stopped", "continued"}:
+                self._stops[rank] = event.event
             self._send(event)
 
     def _logged(self, line: LogLine) -> None:

@@ -1,4 +1,4 @@
-"""Derives events, with their texts, from two consecutive records of a node. The log shows the same ones. No I/O."""
+"""Derives events, with their texts, from two consecutive records of a node. The log shows all but stops. No I/O."""
 
 from __future__ import annotations
 
@@ -115,17 +115,44 @@ def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterato
         yield replace(about, event="held", text=f"{name} is held by {new.who}", holder=new.holder)
     elif new.holder is None and known.holder is not None:
         yield replace(about, event="free", text=f"{name} is free: {known.holder} disconnected", holder=known.holder)
-    if new.stop is not None and new.stop != known.stop:
-        yield _stopped(new, new.stop, about)
-    elif new.stop is None and known.stop is not None:
+    stop, last = _stop(new), _stop(known)
+    if stop is None and last is not None:
         yield replace(about, event="continued", text=f"{name} continues")
+    elif stop is not None and stop != last and not _is_known(known, new):
+        yield _stopped(new, stop, about)
+
+
+def _stop(target: Target) -> StopReport | None:
+    """Return where a target is stopped, as its debugger reports here or, if that is elsewhere, as its node announces.
+
+    The announcement is later than the report. A target that is held at a crash is not stopped by being held.
+    """
+    is_crashed = target.kind == Kind.CRASHED.value and target.state != State.CRASHED.value
+    if _is_reported_here(target) or not (is_crashed or target.kind == Kind.STOPPED.value):
+        return target.stop
+    file, _, line = target.place.rpartition(":")
+    uncaught = target.text.partition(": ")[2] if is_crashed else ""
+    number = int(line) if line.isdecimal() else None
+    return StopReport("", target.since or 0.0, file or None, number, uncaught=uncaught or None)
+
+
+def _is_reported_here(target: Target) -> bool:
+    return target.attached_here or target.stop is not None
+
+
+def _is_known(old: Target, new: Target) -> bool:
+    """Return whether a stop is only known from another source than before."""
+    if _is_reported_here(old) == _is_reported_here(new):
+        return False
+    return _is_reported_here(old) or (_stop(old) is not None and old.place == new.place)
 
 
 def _stopped(target: Target, stop: StopReport, about: Event) -> Event:
-    what = f"is stopped{f' at {target.place}' if target.place else ''} ({stop.reason})"
+    what = f"is stopped{f' at {target.place}' if target.place else ''}{f' ({stop.reason})' if stop.reason else ''}"
     text = f"{about.text} {target.clause if stop.uncaught else what}"
+    reason = stop.reason or None
     return replace(
-        about, event="stopped", text=text, reason=stop.reason, file=stop.file, line=stop.line, detail=stop.uncaught
+        about, event="stopped", text=text, reason=reason, file=stop.file, line=stop.line, detail=stop.uncaught
     )
 
 

@@ -106,6 +106,50 @@ def test_a_rank_stops_at_an_uncaught_exception() -> None:
     assert ("stopped", f"rank 3 on host-1 crashed: {why}", why) == (event.event, event.text, event.detail)
 
 
+def announced(place: str, since: float = 11.0, **fields: object) -> Node:
+    """Return a record of a stop that only the node has announced."""
+    text = f"stopped at {place}" if place else "stopped"
+    return with_rank(**{"kind": "stopped", "text": text, "place": place, "since": since, "holder": "bob@vm", **fields})
+
+
+def test_a_rank_is_stopped_by_another_client() -> None:
+    """What its node announces is the same event, for each stop and when its place is known."""
+    held = with_rank(holder="bob@vm")
+    first, placed = announced(""), announced("train.py:41")
+    assert [("stopped", "rank 3 on host-1 is stopped")] == texts(held, first)
+    assert [("stopped", "rank 3 on host-1 is stopped at train.py:41")] == texts(first, placed)
+    (event,) = node_changes(held, placed, 11.0)
+    assert ("train.py", 41, None, None) == (event.file, event.line, event.reason, event.detail)
+    assert [] == texts(placed, placed)
+    assert [("stopped", "rank 3 on host-1 is stopped at train.py:41")] == texts(placed, announced("train.py:41", 12.0))
+    assert [("continued", "rank 3 on host-1 continues")] == texts(placed, held)
+    assert ["connected", "state", "held", "stopped"] == [each.event for each in node_changes(None, placed, 11.0)]
+
+
+def test_a_stop_with_two_sources() -> None:
+    """The report of this relay-client's debugger and the announcement are one event, whichever is first."""
+    stop = StopReport("breakpoint", 11.5, "/home/alice/train.py", 41)
+    running, waiting = with_rank(holder="bob@vm"), announced("train.py:41", attached_here=True)
+    reported = announced("train.py:41", 11.5, stop=stop, attached_here=True)
+    assert [("stopped", "rank 3 on host-1 is stopped at train.py:41 (breakpoint)")] == texts(running, reported)
+    assert [] == texts(reported, announced("train.py:41"))
+    assert [] == texts(announced("train.py:41"), reported)
+    assert [] == texts(with_rank(holder="bob@vm", attached_here=True), waiting)
+    assert ["stopped"] == [event for event, _ in texts(waiting, reported)]
+    assert [("continued", "rank 3 on host-1 continues")] == texts(reported, waiting)
+    assert [] == texts(waiting, announced("train.py:41"))
+
+
+def test_a_crash_under_a_debugger_elsewhere() -> None:
+    """A stop at an exception that no code catches has the exception; a rank that is held at a crash is not stopped."""
+    crash = {"kind": "crashed", "text": "crashed: ValueError: no"}
+    (event,) = node_changes(with_rank(holder="bob@vm"), announced("train.py:41", **crash), 11.0)
+    assert ("stopped", "ValueError: no", "train.py", 41) == (event.event, event.detail, event.file, event.line)
+    assert "rank 3 on host-1 crashed: ValueError: no" == event.text
+    held = announced("train.py:41", **crash, state="crashed", detail="ValueError: no")
+    assert ["state"] == [event for event, _ in texts(with_rank(holder="bob@vm"), held)]
+
+
 class Counted(Target):
     """A target that counts how often somebody asks for its name."""
 

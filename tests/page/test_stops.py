@@ -1,0 +1,86 @@
+"""Facts about the events of a stop, by a debugger of this relay-client or of another one, with real agents."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from relay_client.control.messages import Subscribe
+from relay_client.control.service import Subscriber
+from relay_client.ranks.changes import Event
+from tests.support.deadline import DEADLINE
+from tests.support.many_ranks import until
+from tests.support.page import BASE_PORT, Job, ServedPage, opened, running_job_of, served_page
+from tests.support.relay import LocalRelay
+from tests.support.scripted_ranks import MAIN
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+NAME = "rank 1 on node-0"
+
+
+def announce_debuggers(job: Job) -> None:
+    """Let the agents announce who has attached, as they do for processes with debugpy."""
+    for process in job.nodes[0].processes.values():
+        process.dap_only = True
+
+
+async def subscribed(page: ServedPage) -> asyncio.Queue[Event]:
+    """Return the events about debuggers and stops from now on."""
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    subscriber = Subscriber(events.put_nowait)
+    page.service.subscribers.add(subscriber)
+    await page.service.answer(Subscribe(("held", "free", "stopped", "continued")), subscriber)
+    return events
+
+
+def is_announced(page: ServedPage) -> bool:
+    """Return whether the agent has announced where rank 1 is stopped."""
+    found = (target for agent in page.tunnels.roster for target in agent.targets if target.port == BASE_PORT + 1)
+    return any(target.attachment and target.attachment.stopped_at for target in found)
+
+
+async def test_a_stop_by_another_client(relay: LocalRelay, tab: Page) -> None:
+    """Each stop is one line and one mark on the page, and the rank continues when the other client lets it."""
+    async with (
+        running_job_of(relay, 2, 2) as job,
+        served_page(relay) as page,
+        served_page(relay) as other,
+        AsyncExitStack() as stack,
+    ):
+        announce_debuggers(job)
+        await opened(tab, page, 2)
+        editor = await other.stop(stack, 1)
+        await tab.locator("#recent li", has_text=f"{NAME} is stopped at train.py:10").wait_for()
+        await tab.locator("#lanes .mark-stopped").wait_for()
+        await editor.request("continue", {"threadId": MAIN}, within=DEADLINE)  # it stops again in the next line
+        await editor.request("stackTrace", {"threadId": MAIN, "levels": 1}, within=DEADLINE)
+        await tab.locator("#recent li", has_text=f"{NAME} is stopped at train.py:11").wait_for()
+        await editor.close()
+        await tab.locator("#recent li", has_text=f"{NAME} is free").wait_for()
+        await tab.get_by_text("more: starts and connections").click()
+        assert 1 == await tab.locator("#other-events li", has_text=f"{NAME} continues").count()
+        stops = tab.locator("#recent li", has_text=f"{NAME} is stopped")
+        assert [2, 2] == [await stops.count(), await tab.locator("#lanes .mark-stopped").count()]
+
+
+async def test_a_stop_that_is_reported_here_and_announced(relay: LocalRelay) -> None:
+    """The announcement adds no event, also if the editor resumes the rank and leaves before its node announces that."""
+    async with running_job_of(relay, 2, 2) as job, served_page(relay) as page, AsyncExitStack() as stack:
+        announce_debuggers(job)
+        await asyncio.wait_for(page.service.look_for_agents(), DEADLINE)
+        events = await subscribed(page)
+        editor = await page.stop(stack, 1)
+        await until(lambda: is_announced(page))
+        await editor.request("goto", {"threadId": MAIN, "targetId": 1}, within=DEADLINE)  # it does not stop again
+        await editor.close()
+        found: list[Event] = []
+        while not found or found[-1].event != "free":
+            found.append(await asyncio.wait_for(events.get(), DEADLINE))
+        assert ["stopped", "stopped", "continued"] == [
+            each.event for each in found if each.event in {"stopped", "continued"}
+        ]
+        assert [None, 10] == [each.line for each in found if each.event == "stopped"]
+        assert events.empty()
