@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
+from relay_core.foreign import escape_controls
 from relay_core.value_parsers import format_ranges
 
 
@@ -160,7 +161,8 @@ def _outcome(group: Value, differences: Mapping[Value, Difference] | None, *, is
     if group.error:
         return f"no value: {group.error}"
     if differences is None:
-        return group.text if len(group.text) <= MAX_LINE else f"{group.text[: MAX_LINE - 3]}..."
+        text = escape_controls(group.text)
+        return text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 3]}..."
     if group in differences:
         return describe_difference(differences[group])
     if group.sharded == group.leaves > 0:

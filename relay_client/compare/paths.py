@@ -45,7 +45,7 @@ def parse_path(expression: str) -> tuple[str, Steps]:
     try:
         node = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise _refusal(expression) from None
+        raise UsageError(f"'{expression[:80]}' is not a path", hint=PATH_HINT) from None
     steps: Steps = []
     while not isinstance(node, ast.Name):
         if isinstance(node, ast.Attribute):

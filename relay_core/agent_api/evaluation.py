@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 from relay_core.agent_api.members import Member, count, items
 from relay_core.agent_api.questions import Question
 from relay_core.errors import UsageError
-from relay_core.records import Clean, Wire
+from relay_core.records import MISSING, Clean, Wire
 
 MAX_EXPRESSION = 16 * 1024
 """Maximum number of characters in an expression: a few pages, enough for a pasted function."""
@@ -133,12 +133,17 @@ def _read_parts(value: Any, clean: Clean) -> object:
     return tuple(found[i : i + PART_DIGITS] for i in range(0, min(len(found), MAX_PARTS * PART_DIGITS), PART_DIGITS))
 
 
+def _read_lines(value: object, clean: Clean) -> object:
+    return "\n".join(map(clean, value.split("\n"))) if isinstance(value, str) else MISSING
+
+
 @dataclass(frozen=True)
 class Value:
     """The value of an expression, and the processes in which it has this value."""
 
     members: tuple[Member, ...] = ()
-    text: str = ""
+    text: Annotated[str, Wire(read=_read_lines)] = ""
+    """One or more lines."""
     place: str = ""
     """Where it was evaluated: `step train.py:41`; in a running process, `__main__` or `step train.py (running)`."""
     error: str = ""
@@ -157,7 +162,7 @@ class Value:
     """The first difference from the most common value on its node."""
     sharded: int = 0
     """The number of leaves whose elements were not compared, because the ranks hold different parts of them."""
-    in_full: str = ""
+    in_full: Annotated[str, Wire(read=_read_lines)] = ""
     """The text with all digits, if there is a checksum but no selection."""
 
 

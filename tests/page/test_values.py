@@ -26,6 +26,7 @@ class Trainer:
         self.weights = {"fc": np.ones(64)}
         self.weights["fc"][7] += rank
         self.name = "<img src=x onerror=alert(1)>"
+        self.table = np.arange(6.0).reshape(2, 3)
     @property
     def loss(self):
         pathlib.Path("executed").touch()
@@ -67,12 +68,16 @@ async def test_values(relay: LocalRelay, tab: Page, tmp_path: Path) -> None:
         await tab.goto((await running.line("works once")).split()[-1])
         await tab.locator(".tile").nth(1).wait_for()
         assert await tab.get_by_role("option", name="in the selected rank").is_disabled()
-        await read(tab, "trainer", "Read", "ranks 0-1", "<Trainer object with weights, name>")
+        await read(tab, "trainer", "Read", "ranks 0-1", "<Trainer object with weights, name, table>")
         await read(tab, "trainer.name", "Read", "<img src=x onerror=alert(1)>")
         assert 0 == await tab.locator("img").count()
+        await read(tab, "trainer.table", "Read", "[[0")
+        lines = (await tab.locator("#result pre").inner_text()).splitlines()
+        assert (2, "[3") == (len(lines), lines[1].strip()[:2])
+        await read(tab, "foo(", "Read", "'foo(' is not a path")
         await read(tab, "trainer.loss", "Read", "reading 'loss' of Trainer would execute code")
         await read(tab, "trainer.weights['fc']", "Compare", "element 7: ", "reference value")
-        await read(tab, "trainer", "Compare", "compare one of its attributes: weights, name")
+        await read(tab, "trainer", "Compare", "compare one of its attributes: weights, name, table")
         await tab.get_by_role("button", name="Stacks", exact=True).click()
         await tab.locator("#result", has_text="train.py:").wait_for()
         await read(tab, "trainer.step()", "Read", "'trainer.step()' could execute code in the job")

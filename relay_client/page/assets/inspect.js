@@ -24,13 +24,26 @@ async function report(path, render) {
   at('announcement').textContent = result.textContent.slice(0, 200);
 }
 
+function namesOf({ ranks: found, ports }) {
+  return found.length ? `rank${found.length > 1 ? 's' : ''} ${ranges(found)}` : `port ${ports.join(', ')}`;
+}
+
 function groupOf(group) {
-  const names = group.ranks.length ? `rank${group.ranks.length > 1 ? 's' : ''} ${ranges(group.ranks)}` : `port ${group.ports.join(', ')}`;
   const main = group.threads.find((thread) => thread.main) ?? group.threads[0];
   const lines = (main?.frames ?? []).map((frame) => `${frame.file}:${frame.line} ${frame.function}`).join('\n');
   return make('div', { class: 'group' },
-    make('h3', {}, `${names}: ${group.place || group.error || 'no Python code'}`, lines ? copyButton('Copy', lines) : ''),
+    make('h3', {}, `${namesOf(group)}: ${group.place || group.error || 'no Python code'}`, lines ? copyButton('Copy', lines) : ''),
     pre(lines));
+}
+
+function valuesOf({ data: { groups }, hint }) {
+  const all = groups.flatMap((group) => group.ranks);
+  const isShared = new Set(all).size < all.length; // several jobs have a rank with the same number
+  return [...groups.map((group) => {
+    const names = group.ports.length ? `${namesOf(group)}${isShared ? ` (port ${ranges(group.ports)})` : ''}` : group.text;
+    const where = group.error ? ': no value' : `, evaluated in ${group.place || 'different places'}`;
+    return make('div', { class: 'group' }, make('h3', {}, names + where), make('pre', { class: 'code value', tabindex: '0' }, group.error || group.text));
+  }), hint ? note(`hint: ${hint}`) : ''];
 }
 
 function readValue(event) {
@@ -39,7 +52,7 @@ function readValue(event) {
   const isComparison = event.submitter?.id === 'compare-button';
   const port = at('where').value && selectedRank()[1]?.port;
   if (port && !isComparison) query.set('ports', port);
-  report(`/${isComparison ? 'differences' : 'values'}?${query}`, ({ text }) => [pre(text)]);
+  report(`/${isComparison ? 'differences' : 'values'}?${query}`, isComparison ? ({ text }) => [pre(text)] : valuesOf);
 }
 
 /** Shows which rank is meant by the selected one. */

@@ -5,7 +5,7 @@ export const STATES = {
   abandoned: ['⊘', 'stopped, client gone'],
   stopped: ['‖', 'stopped'],
   waiting: ['…', 'waiting for a debugger'],
-  blocked: ['⧗', 'waiting for other ranks'],
+  blocked: ['◊', 'waiting for other ranks'],
   debugged: ['◉', 'running, attached'],
   running: ['▸', 'running'],
   unknown: ['·', 'state not announced'],

@@ -26,6 +26,13 @@ def test_table():
     )
 
 
+def test_lines():
+    """A value of several lines is one line in the table, and keeps its lines in JSON."""
+    found = [value("tensor([[1.],\n        [2.]])", 0, place="__main__")]
+    assert "rank 0  tensor([[1.],\\n        [2.]])" == show_values(found).splitlines()[0]
+    assert ["tensor([[1.],\n        [2.]])"] == [each["text"] for each in as_objects(found)]
+
+
 def test_hint():
     """There is a hint for a name that a running program lacks, but not for one that a stopped rank lacks."""
     unknown = "NameError: name 'i' is not defined"

@@ -6,7 +6,7 @@ from relay_agent.values.plain import read_plain
 from relay_client.compare.paths import as_plain_read
 from relay_core.agent_api.evaluation import PLAIN_READER
 from relay_core.errors import UsageError
-from tests.unit.relay_client.mcp.test_reading_paths import REFUSED
+from tests.unit.relay_client.mcp.test_reading_paths import NO_EXPRESSION, REFUSED
 
 
 @pytest.mark.parametrize("expression", REFUSED)
@@ -15,6 +15,14 @@ def test_what_could_execute_code(expression: str, completely: bool):
     """Everything but a path is refused, with a hint at what is allowed."""
     with pytest.raises(UsageError, match="could execute code") as caught:
         as_plain_read(expression, completely=completely)
+    assert "names, attributes and constant indices or keys" in caught.value.hint
+
+
+@pytest.mark.parametrize("expression", NO_EXPRESSION)
+def test_what_is_no_expression(expression: str):
+    """Of a text that Python cannot parse, the error states only that it is not a path."""
+    with pytest.raises(UsageError, match="' is not a path") as caught:
+        as_plain_read(expression, completely=False)
     assert "names, attributes and constant indices or keys" in caught.value.hint
 
 
