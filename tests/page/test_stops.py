@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay_client.control.messages import Subscribe
+from relay_client.control.messages import GetStatus, Subscribe
 from relay_client.control.service import Subscriber
+from relay_client.control.state import Status
 from relay_client.ranks.changes import Event
+from relay_client.ranks.record import Node, Target
+from relay_client.ranks.view import StopReport
 from tests.support.deadline import DEADLINE
 from tests.support.many_ranks import until
 from tests.support.page import BASE_PORT, Job, ServedPage, opened, running_job_of, served_page
@@ -16,6 +20,7 @@ from tests.support.relay import LocalRelay
 from tests.support.scripted_ranks import MAIN
 
 if TYPE_CHECKING:
+    import pytest
     from playwright.async_api import Page
 
 NAME = "rank 1 on node-0"
@@ -67,7 +72,7 @@ async def test_a_stop_by_another_client(relay: LocalRelay, tab: Page) -> None:
 
 
 async def test_a_stop_that_is_reported_here_and_announced(relay: LocalRelay) -> None:
-    """The announcement adds no event, also if the editor resumes the rank and leaves before its node announces that."""
+    """The announcement adds no event, neither while the stop lasts nor after it."""
     async with running_job_of(relay, 2, 2) as job, served_page(relay) as page, AsyncExitStack() as stack:
         announce_debuggers(job)
         await asyncio.wait_for(page.service.look_for_agents(), DEADLINE)
@@ -84,3 +89,28 @@ async def test_a_stop_that_is_reported_here_and_announced(relay: LocalRelay) -> 
         ]
         assert [None, 10] == [each.line for each in found if each.event == "stopped"]
         assert events.empty()
+
+
+async def test_a_debugger_that_leaves_before_the_announcement(
+    relay: LocalRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that continues does so once, also if its node announces the stop until the debugger has left."""
+    async with served_page(relay) as page:
+        running = Target(5681, kind="running", text="running", state="running", holder="bob@vm", attached_here=True)
+        stale = replace(running, kind="stopped", text="stopped at train.py:41", place="train.py:41", since=9.0)
+        steps = [
+            running,
+            replace(stale, stop=StopReport("pause", 9.0, "/job/train.py", 41)),
+            stale,
+            replace(stale, attached_here=False),
+            replace(running, holder=None, attached_here=False),
+        ]
+        status = await page.service.answer(GetStatus(), Subscriber(lambda _event: None))
+        assert isinstance(status, Status)
+        states = [replace(status, nodes=(Node("agent-1", "host-1", "connected", targets=(each,)),)) for each in steps]
+        monkeypatch.setattr(page.service, "_snapshot", lambda: states[0])
+        events = await subscribed(page)
+        while len(states) > 1:
+            del states[0]
+            page.tunnels.on_change()
+        assert ["stopped", "continued", "free"] == [events.get_nowait().event for _ in range(events.qsize())]
