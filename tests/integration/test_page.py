@@ -14,10 +14,12 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from relay_client.compare.groups import as_objects
 from relay_client.control.messages import EVENTS
 from relay_client.page import server
 from relay_client.page.server import FILES, PageServer
 from relay_core.agent_api.collectives import ProcessCollectives
+from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.errors import LocalPortInUse
 from tests.support.deadline import DEADLINE
@@ -266,6 +268,7 @@ async def test_fields_of_answers(relay: LocalRelay, page: ServedPage, http: aioh
     assert all(readers[path] in answer for path, answer in answers.items()), answers
     (group,) = answers["/stacks"]["data"][re.search(r"data\.(\w+)", script)[1]]  # type: ignore[index]
     assert set(re.findall(r"\bgroup\.(\w+)", script)) <= group.keys()
+    assert set(re.findall(r"\bvalue\.(\w+)", script)) <= as_objects([Value()])[0].keys()
     assert set(re.findall(r"\bframe\.(\w+)", script)) <= group["threads"][0]["frames"][0].keys()
 
 

@@ -37,12 +37,12 @@ function groupOf(group) {
 }
 
 function valuesOf({ data: { groups }, hint }) {
-  const all = groups.flatMap((group) => group.ranks);
+  const all = groups.flatMap((value) => value.ranks);
   const isShared = new Set(all).size < all.length; // several jobs have a rank with the same number
-  return [...groups.map((group) => {
-    const names = group.ports.length ? `${namesOf(group)}${isShared ? ` (port ${ranges(group.ports)})` : ''}` : group.text;
-    const where = group.error ? ': no value' : `, evaluated in ${group.place || 'different places'}`;
-    return make('div', { class: 'group' }, make('h3', {}, names + where), make('pre', { class: 'code value', tabindex: '0' }, group.error || group.text));
+  return [...groups.map((value) => {
+    const names = value.ports.length ? `${namesOf(value)}${isShared ? ` (port ${ranges(value.ports)})` : ''}` : value.text;
+    const where = value.error ? ': no value' : `, evaluated in ${value.place || 'different places'}`;
+    return make('div', { class: 'group' }, make('h3', {}, names + where), make('pre', { class: 'code value', tabindex: '0' }, value.error || value.text));
   }), hint ? note(`hint: ${hint}`) : ''];
 }
 
