@@ -23,6 +23,8 @@ from relay_core.records import MISSING, Clean, Wire
 
 MAX_EXPRESSION = 16 * 1024
 """Maximum number of characters in an expression: a few pages, enough for a pasted function."""
+MAX_SHOWN = 16 * 1024
+"""Maximum number of characters in the text of a value; processes send at most 2,000."""
 MAX_PARTS = 24
 """Maximum number of checksums in one response: a gigabyte of four-byte elements is searched in seven steps."""
 PATH_READER = "__relay_debug_read_path__"
@@ -134,7 +136,7 @@ def _read_parts(value: Any, clean: Clean) -> object:
 
 
 def _read_lines(value: object, clean: Clean) -> object:
-    return "\n".join(map(clean, value.split("\n"))) if isinstance(value, str) else MISSING
+    return "\n".join(map(clean, value[:MAX_SHOWN].split("\n"))) if isinstance(value, str) else MISSING
 
 
 @dataclass(frozen=True)

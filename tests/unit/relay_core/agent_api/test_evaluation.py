@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from relay_core.agent_api.evaluation import (
     MAX_EXPRESSION,
     MAX_PARTS,
+    MAX_SHOWN,
     PART_DIGITS,
     Difference,
     Evaluate,
@@ -143,3 +144,10 @@ def test_grouping_keeps_all_members(values: list[Value]):
     assert len(found) == len(
         {(v.text, v.place, v.error, v.is_silent, v.digest, v.leaves, v.parts, v.leaf, v.difference) for v in values}
     )
+
+
+def test_lines_of_a_value() -> None:
+    """Each line of a text is cleaned, the line breaks stay, and the length is limited."""
+    found = parse(Value, {"text": "a\nb", "in_full": "c\n" * 100_000}, str.upper)
+    assert found.text == "A\nB"
+    assert found.in_full == ("C\n" * MAX_SHOWN)[:MAX_SHOWN]
