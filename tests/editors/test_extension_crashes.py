@@ -74,7 +74,7 @@ async def test_one_crash(tmp_path: Path) -> None:
         ({"kind": "stopped"}, ["train.py:41 · me@laptop", "rank", "debug-pause"], False),
         (
             {"kind": "running", "text": "running", "is_away": True},
-            ["running · me@laptop", "rank", "circle-outline"],
+            ["running · me@laptop (not connected)", "rank", "circle-outline"],
             True,
         ),
     ],

@@ -47,8 +47,8 @@ class CountingEditor:
         await self.wait(
             self.client.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=DEADLINE)
         )
-        await self.client._send("attach", {"justMyCode": False})
-        await self.wait(self.client.wait_for_event("initialized", within=DEADLINE))
+        async with self.client._sent("attach", {"justMyCode": False}):
+            await self.wait(self.client.wait_for_event("initialized", within=DEADLINE))
 
     async def as_vscode(self) -> None:
         """Set all breakpoints at once, and then let the job continue."""

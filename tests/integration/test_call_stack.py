@@ -44,8 +44,8 @@ async def shown(port: int, script: Path) -> list[tuple[bool, object, list[tuple[
         capabilities = await client.request(
             "initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=DEADLINE
         )
-        await client._send("attach", {"justMyCode": True})
-        await client.wait_for_event("initialized", within=DEADLINE)
+        async with client._sent("attach", {"justMyCode": True}):
+            await client.wait_for_event("initialized", within=DEADLINE)
         await client.set_breakpoints(str(script), [{"line": LINE}], within=DEADLINE)
         await client.request("configurationDone", within=DEADLINE)
         call_stack, found = CallStack(client, capabilities), []

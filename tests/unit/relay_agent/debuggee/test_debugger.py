@@ -80,7 +80,8 @@ async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path, las
             running.process.stdin.write(b"\n")
             assert "held" == await running.line()
             if last_request is not None:
-                await first._send(last_request)
+                async with first._sent(last_request, None):
+                    pass  # nobody waits for the response
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as second:
             attaching = asyncio.ensure_future(second.attach({}, within=DEADLINE))
             assert not (await asyncio.wait([attaching], timeout=0.5))[0]
