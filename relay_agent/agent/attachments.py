@@ -171,7 +171,7 @@ class Attachments:
 
     def __init__(self, on_change: Callable[[], None], tasks: TaskSet | None = None) -> None:
         self._on_change = on_change
-        self._tasks = tasks or TaskSet()
+        self._tasks = tasks if tasks is not None else TaskSet()  # an empty set is false
         self._holders: dict[Target, _Holder] = {}
         self._stop_announcer = StopAnnouncer(self._announce_stops)
 

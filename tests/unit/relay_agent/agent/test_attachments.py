@@ -170,6 +170,27 @@ async def test_the_place_of_a_stop_comes_from_the_process(monkeypatch: pytest.Mo
             assert ["", "", "train.py:7"] == [attachment.stopped_at for attachment in found]
 
 
+async def test_the_question_for_a_place_ends_with_its_owner(monkeypatch: pytest.MonkeyPatch):
+    """The tasks that ask processes are in the given set, which is empty at first and cancels them at its end."""
+    monkeypatch.setattr(module, "ANNOUNCE_DELAY", 0.05)
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    class Silent(PortTarget):
+        async def stopped_at(self):
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+    async with TaskSet() as tasks:
+        attachments = Attachments(lambda: None, tasks)
+        async with attachments.holding(Silent(5678, 1, dap_only=True), Driver(), "ann@a") as stream:
+            stream.stopped(ObservedStop("breakpoint", 1))
+            await asyncio.wait_for(asked.wait(), DEADLINE)
+    assert ended.is_set()
+
+
 async def test_the_latest_stop_is_announced():
     """Of a process and its child, the latest stop counts; the end of a session ends its stop."""
     attachments, driver = Attachments(lambda: None), Driver()
