@@ -7,6 +7,7 @@ job before somebody debugs it.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -100,13 +101,17 @@ def _push(process: Process, body: Body) -> object:
 
 def _question(name: str, _process: Process, body: Body) -> object:
     """Answer a question; if its function returns a function, this happens in another thread."""
-    from pkgutil import resolve_name  # noqa: PLC0415 - needed for such requests only
+    from relay_core.records import encode, parse  # noqa: PLC0415 - needed for such requests only
 
-    from relay_core.records import encode, parse  # noqa: PLC0415
-
-    kind, function = map(resolve_name, FUNCTIONS[name])
+    kind, function = map(resolve, FUNCTIONS[name])
     answer = function(parse(kind, body))
     return (lambda respond: answer(lambda found: respond(encode(found)))) if callable(answer) else encode(answer)
+
+
+def resolve(path: str) -> Any:
+    """Return what a path of `FUNCTIONS` names; without `pkgutil`, because the job may have a file of that name."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 FUNCTIONS: Mapping[str, tuple[str, str]] = {

@@ -180,7 +180,7 @@ class _Timeouts:
 
     def hold(self, *, is_held: bool) -> None:
         """Raise the timeouts because a rank is held, or restore them."""
-        from datetime import timedelta  # noqa: PLC0415 - as above
+        from _datetime import timedelta  # type: ignore[import-not-found]  # noqa: PLC0415 - a job may have datetime.py
 
         self.seconds = DEFAULT_TIMEOUTS if is_held else 0.0
         if is_held:

@@ -80,12 +80,9 @@ def _require_descriptors() -> None:
     Raises:
         ConfigurationError: so few that the job might lack some.
     """
-    try:
-        import resource  # noqa: PLC0415 - Windows has neither the module nor such a limit
-    except ImportError:
-        return
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if limit != resource.RLIM_INFINITY and limit < MIN_DESCRIPTORS:
+    # Not `resource`, because the job may have a file of that name; Windows has neither.
+    limit = os.sysconf("SC_OPEN_MAX") if hasattr(os, "sysconf") else -1  # -1: unlimited
+    if 0 <= limit < MIN_DESCRIPTORS:
         raise ConfigurationError(
             f"this process may open only {limit} files",
             hint=f"raise the limit to {MIN_DESCRIPTORS} or more (ulimit -n)",
