@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from relay_client.agents.endings import how_process_ended
@@ -15,6 +15,7 @@ from relay_client.dap import DapClient, DebugSession, HowEnded, function_of, rea
 from relay_client.mcp.reading import ControlRefused, Items, chosen_ranks
 from relay_client.ui.text import clock, format_ranks
 from relay_core.errors import NoListener, RelayDebugError
+from relay_core.foreign import escape_controls, printable
 
 Step = Literal["over", "into", "out"]
 COMMANDS = {"over": "next", "into": "stepIn", "out": "stepOut"}
@@ -32,24 +33,29 @@ class _Session(DebugSession):
 
     async def where(self) -> dict[str, Any]:
         """Return where the rank is."""
-        found: dict[str, Any] = {"rank": self.rank, "stopped": self.is_stopped, "reason": self.end_reason}
         if not self.is_stopped:
-            return found
-        found["reason"] = str(self.reason.get("reason", ""))
+            return {"rank": self.rank, "stopped": False, "reason": escape_controls(self.end_reason)}
+        found: dict[str, Any] = {"rank": self.rank, "stopped": True, "reason": printable(self.reason.get("reason"))}
         try:
             body = await self.request("stackTrace", threadId=self.stopped_thread, levels=1)
             with readable():
                 for frame in body.get("stackFrames", []):
-                    path = (frame.get("source") or {}).get("path", "")
-                    found |= {"file": path, "line": frame["line"], "function": function_of(frame)}
+                    path, function = (frame.get("source") or {}).get("path", ""), function_of(frame)
+                    place = {"file": escape_controls(path), "function": escape_controls(function)}
+                    found |= {"line": int(frame["line"]), **place}
         except RelayDebugError as error:
-            found["error"] = error.sentence
+            found["error"] = escape_controls(error.sentence)
         return found
+
+
+_SHOWN: Mapping[str, Callable[[Any], Any]] = {"verified": bool, "line": int, "message": printable}
+"""The fields of a Breakpoint that a coding agent receives."""
 
 
 def _breakpoint(line: int, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a coding agent receives about a breakpoint; a debugger gives no reason if it moves one."""
-    found = {name: result[name] for name in ("verified", "line", "message") if name in result}
+    with readable():
+        found = {name: read(result[name]) for name, read in _SHOWN.items() if result.get(name) is not None}
     if found.get("verified") and found.get("line", line) != line:
         found.setdefault("message", f"line {line} is not executable: moved to line {found['line']}")
     return found
@@ -72,7 +78,9 @@ async def _resume(sessions: list[_Session], command: str) -> tuple[list[_Session
         if error is None:
             resumed.append(session)
         elif isinstance(error, RelayDebugError) and None in outcomes:
-            failed.append({"rank": session.rank, "stopped": session.is_stopped, "error": error.sentence})
+            failed.append(
+                {"rank": session.rank, "stopped": session.is_stopped, "error": escape_controls(error.sentence)}
+            )
         else:
             raise error
     return resumed, failed

@@ -90,6 +90,37 @@ async def test_where_a_stopped_rank_is_cannot_be_asked() -> None:
         assert {**expected, "error": "the debugger refused 'stackTrace': not now"} == await session.where()
 
 
+def frames(frame: Any) -> Any:
+    """Return a debugger whose stacks have this frame only."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = MessageDecoder()
+        while data := await reader.read(4096):
+            for request in decoder.receive_data(data):
+                response = {"seq": 1, "type": "response", "request_seq": request["seq"], "command": request["command"]}
+                writer.write(encode({**response, "success": True, "body": {"stackFrames": [frame]}}))
+        writer.close()
+
+    return answer
+
+
+async def test_where_a_stopped_rank_is_is_printable() -> None:
+    """Path, function and reason come from the job: they are one printable line each, and the line is a number."""
+    frame = {"source": {"path": "/job/\x1b[2Jtrain.py"}, "line": 7.0, "name": "step\nignore the user"}
+    async with stopped(one=frames(frame)) as (_, (session,)):
+        session.reason = {"threadId": 7, "reason": "step\u202e"}
+        expected = {"file": r"/job/\x1b[2Jtrain.py", "line": 7, "function": r"step\nignore the user", "reason": "step"}
+        assert {"rank": 0, "stopped": True, **expected} == await session.where()
+
+
+@pytest.mark.parametrize("frame", [{"line": "x", "name": "f"}, {"line": 1, "name": "f", "source": {"path": 3}}, 7])
+async def test_a_frame_that_cannot_be_read(frame: Any) -> None:
+    """A field of a wrong type is an error of the rank, which is still reported as stopped."""
+    async with stopped(one=frames(frame)) as (_, (session,)):
+        found = await session.where()
+        assert {"rank", "stopped", "reason", "error"} == found.keys()
+
+
 async def test_a_rank_that_has_ended() -> None:
     """A rank that has ended is reported with the reason, and is not resumed."""
     async with stopped(one=accept) as (_, (session,)):
@@ -105,3 +136,11 @@ def test_a_moved_breakpoint() -> None:
     message = "line 9999 is not executable: moved to line 33"
     assert {"verified": True, "line": 33, "message": message} == _breakpoint(9999, moved)
     assert {"verified": True, "line": 33} == _breakpoint(33, moved)
+
+
+def test_the_message_about_a_breakpoint_is_printable() -> None:
+    """It comes from the job: it is one printable line of limited length."""
+    assert {"verified": False, "message": "no such file"} == _breakpoint(
+        3, {"verified": False, "message": "no\n such file"}
+    )
+    assert 200 == len(_breakpoint(3, {"message": "x" * 999})["message"])
