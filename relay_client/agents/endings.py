@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from relay_client.agents.tunnels import Tunnels
-from relay_client.ranks.view import END_PATIENCE, exit_code, how_ended, patience_after
+from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, how_ended
 from relay_core.agent_api.announcement import AgentId, Ending
 from relay_core.net.tasks import first_completed
 
@@ -46,7 +46,7 @@ async def _ending(tunnels: Tunnels, process: ProcessKey, patience: float) -> End
         changed, agent = tunnels.search.changed, tunnels.roster.agent(agent_id)
         found = agent.ending(port, pid) if agent is not None else None
         if found is not None and known is None:
-            deadline = loop.time() + patience_after(found)
+            deadline = loop.time() + EXIT_PATIENCE
         known = found or known
         left = deadline - loop.time()
         if agent is None or (known is not None and known.is_final) or left <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relay_client.editor.job_view import JobView
 from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT, debugger_ended_text, ended_text
 from relay_client.editor.notices import Outbox
-from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, patience_after
+from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code
 from relay_core.dap.messages import Request, arguments_of
 from relay_core.layers.layer import EndLocal, Output, ToLocal, ToPeer
 
@@ -102,7 +102,7 @@ class SessionEnd:
         """Hold back `terminated`, or the debugger's EOF."""
         self._held.append(end)
         if isinstance(end, ToLocal):
-            self.deadline = now + patience_after(view.ending)
+            self.deadline = now + (END_PATIENCE if view.ending is None else EXIT_PATIENCE)
         elif self.deadline is None:
             self.deadline = now + END_PATIENCE
 

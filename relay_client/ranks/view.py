@@ -15,12 +15,6 @@ END_PATIENCE = 1.0
 EXIT_PATIENCE = 5.0
 """Seconds to wait for the exit status of a process that has been announced as exiting."""
 
-
-def patience_after(ending: Ending | None) -> float:
-    """Return the seconds to wait for what is still unknown about an end."""
-    return END_PATIENCE if ending is None else EXIT_PATIENCE
-
-
 SIGKILL = 9
 _SIGNALS = {
     **dict(enumerate(("HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL"), start=1)),
