@@ -215,7 +215,8 @@ class RegisteredProcess:
             reply = replace(reply, error=why, is_silent=isinstance(error, NoAnswer | TargetGone))
         if (reading := question.stacks_instead()) is None:
             return reply
-        reason = reply.error.replace(NO_ANSWER, "its helper thread did not answer", 1)
+        is_own = reply.error.startswith(NO_ANSWER)  # and not of the process
+        reason = f"its helper thread did not answer{reply.error.removeprefix(NO_ANSWER)}" if is_own else reply.error
         stacks = await stacks_from_outside(self.pid, reason, self.dump, locals=reading.locals)
         threads = tuple(thread for thread in stacks.threads if thread.main or not reading.main_only)
         return replace(reply, stacks=records.encode(stacks._replace(threads=threads)))

@@ -120,8 +120,11 @@ class Reach:
     def _expired(self, process: RegisteredProcess) -> None:
         if process not in self._waiting:
             return
-        if isinstance(self._last_failure, Unauthorized):
+        if isinstance(self._last_failure, Unauthorized) and not process.has_gone:
             self._start_timer(process)
+            return
+        self._waiting.discard(process)
+        if process.has_gone:
             return
         failure = self._last_failure or RelayDebugError("the relay has not answered yet")
         unreachable: Message = {"unreachable": failure.sentence, "hint": failure.hint}

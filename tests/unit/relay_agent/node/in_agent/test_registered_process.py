@@ -126,6 +126,25 @@ async def test_replies_to_a_question() -> None:
     assert gone.is_silent
 
 
+async def test_the_reason_of_a_process_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why stacks were read from outside is what the process has reported, or that it did not answer."""
+    reasons = []
+
+    async def read_stacks(_pid: int, reason: str, *_dump: object, **_options: object) -> ProcessStacks:
+        reasons.append(reason)
+        return ProcessStacks()
+
+    monkeypatch.setattr("relay_agent.node.in_agent.registered_process.stacks_from_outside", read_stacks)
+    async with connection() as (writer, _):
+        process = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678}})
+        replying = asyncio.ensure_future(process.reply(ReadStacks()))
+        await asyncio.sleep(0)
+        process.answer_received({"answer": 1, "error": "there is no answer"})
+        await replying
+        await process.reply(ReadStacks(seconds=0.001))
+    assert ["there is no answer", "its helper thread did not answer within 0.001 s"] == reasons
+
+
 @pytest.mark.parametrize("is_stopped", [True, False])
 async def test_place_of_a_stop(is_stopped: bool) -> None:
     """It is the innermost frame of the thread that has stopped; without one, or without an answer, it is unknown."""

@@ -78,8 +78,22 @@ async def test_a_process_that_registers_during_an_outage_is_informed() -> None:
         async with process(table, 5679) as two:
             assert {"notice": "the relay cannot be reached, retrying: connection refused"} == await two.message()
             assert {"unreachable": "connection refused", "hint": "check the network"} == await two.message()
+            assert set() == reach._waiting
             reach.listening()
             assert {"listening": True} == await one.message() == await two.message()
+
+
+async def test_a_process_that_has_left_is_forgotten() -> None:
+    """Its time limit does not make the relay unreachable for the others."""
+    table = ProcessTable()
+    async with process(table) as one, process(table, 5679):
+        left, remaining = table.targets()[1], table.targets()[0]
+        reach = Reach(table, timeout=3600)
+        left.left()
+        reach._expired(left)
+        assert {remaining} == reach._waiting
+        reach.listening()
+        assert {"listening": True} == await one.message()
 
 
 async def test_a_refused_identity_is_not_an_unreachable_relay() -> None:
