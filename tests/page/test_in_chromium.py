@@ -218,6 +218,28 @@ async def test_the_first_crash(relay: LocalRelay, tab: Page) -> None:
         )
 
 
+async def test_crashes_that_name_processes(relay: LocalRelay, tab: Page) -> None:
+    """Two crashes that differ in the process that their reason names are two lines, with the whole reason."""
+    async with running_job_of(relay, 2, 2) as job, served_page(relay) as page:
+        await opened(tab, page, 2)
+        for rank in range(2):
+            job.change(rank, state="crashed", detail=f"RuntimeError: worker (pid {70 + rank}) died")
+        await tab.locator("#crashes li").nth(1).wait_for()
+        texts = await tab.locator("#crashes span").all_inner_texts()
+        expected = (f"rank {rank} on node-0 crashed: RuntimeError: worker (pid {70 + rank}) died" for rank in range(2))
+        assert sorted(texts) == list(expected)
+
+
+async def test_ranks_that_end_are_one_line(relay: LocalRelay, tab: Page) -> None:
+    """They differ in their process ids only."""
+    async with running_job_of(relay, 2, 2) as job, served_page(relay) as page:
+        await opened(tab, page, 2)
+        job.end(0, 3)
+        await tab.locator("#recent span", has_text="rank 0 on node-0 (pid 4000) ended with status 3").wait_for()
+        job.end(1, 3)
+        await tab.locator("#recent span", has_text="ranks 0-1 ended with status 3").wait_for()
+
+
 async def test_relay_client_exits(relay: LocalRelay, tab: Page) -> None:
     """The page states that relay-client has exited and when its states were true; they are grey and count no time."""
     async with AsyncExitStack() as stack:

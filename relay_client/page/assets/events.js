@@ -49,7 +49,7 @@ export function facts(events) {
 function clauseOf(event) {
   const subject = event.port === undefined ? event.host : `${labelOf(event)} on ${event.host}`;
   const start = event.text.indexOf(subject);
-  return start < 0 ? event.text : event.text.slice(start + subject.length).replace(/ \(pid \d+\)/, '').replace(/^( \(port \d+\)|\)?:)/, '').trim();
+  return start < 0 ? event.text : event.text.slice(start + subject.length).replace(/^( \(port \d+\)|\)?:)/, '').replace(` (pid ${event.pid})`, '').trim();
 }
 
 /** Returns the events that are shown as one line each: those with the same clause, or only such that follow each other. */
