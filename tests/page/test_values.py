@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.page import opened, running_job_of, served_page
 from tests.support.ports import consecutive_ports
 from tests.support.programs import program
 from tests.support.relay import HC, LocalRelay
@@ -45,6 +46,25 @@ async def read(tab: Page, path: str, button: str, *expected: str) -> None:
     await tab.get_by_role("button", name=button, exact=True).click()
     for text in expected:
         await tab.locator("#result", has_text=text).wait_for()
+
+
+async def test_names_of_ranks_in_several_jobs(relay: LocalRelay, tab: Page) -> None:
+    """Only ranks that several jobs have are shown with their ports; a process without a rank is named by its port."""
+    found = {(0, 0): (5678, 6678), (1, 2): (5679, 5680), (3,): (5681,), (3, 4): (6681, 6682), (): (6006,)}
+    groups = [{"ranks": ranks, "ports": ports, "place": "step", "text": "1"} for ranks, ports in found.items()]
+    async with running_job_of(relay, 2, 2), served_page(relay) as page:
+        await opened(tab, page, 2)
+        await tab.route("**/values?*", lambda route: route.fulfill(json={"data": {"groups": groups}}))
+        await read(tab, "x", "Read", "port 6006")
+        expected = [
+            "rank 0 (ports 5678,6678)",
+            "ranks 1-2",
+            "rank 3 (port 5681)",
+            "ranks 3-4 (ports 6681-6682)",
+            "port 6006",
+        ]
+        shown = await tab.locator("#result h3").all_inner_texts()
+        assert [f"{names}, evaluated in step" for names in expected] == shown
 
 
 @pytest.mark.job

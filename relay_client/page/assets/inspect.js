@@ -25,7 +25,7 @@ async function report(path, render) {
 }
 
 function namesOf({ ranks: found, ports }) {
-  return found.length ? `rank${found.length > 1 ? 's' : ''} ${ranges(found)}` : `port ${ports.join(', ')}`;
+  return found.length ? `rank${new Set(found).size > 1 ? 's' : ''} ${ranges(found)}` : `port ${ports.join(', ')}`;
 }
 
 function groupOf(group) {
@@ -38,9 +38,10 @@ function groupOf(group) {
 
 function valuesOf({ data: { groups }, hint }) {
   const all = groups.flatMap((value) => value.ranks);
-  const isShared = new Set(all).size < all.length; // several jobs have a rank with the same number
+  const isShared = (rank) => all.indexOf(rank) !== all.lastIndexOf(rank); // several jobs have a rank with this number
   return [...groups.map((value) => {
-    const names = value.ports.length ? `${namesOf(value)}${isShared ? ` (port ${ranges(value.ports)})` : ''}` : value.text;
+    const ports = value.ranks.some(isShared) ? ` (port${value.ports.length > 1 ? 's' : ''} ${ranges(value.ports)})` : '';
+    const names = value.ports.length ? namesOf(value) + ports : value.text;
     const where = value.error ? ': no value' : `, evaluated in ${value.place || 'different places'}`;
     return make('div', { class: 'group' }, make('h3', {}, names + where), make('pre', { class: 'code value', tabindex: '0' }, value.error || value.text));
   }), hint ? note(`hint: ${hint}`) : ''];
