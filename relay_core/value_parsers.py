@@ -141,7 +141,7 @@ def parse_ranges(text: str, *, what: str, example: str) -> list[range]:
             raise UsageError(f"invalid {what}: '{text[:80]}'", hint=f"use {example}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            hint = f"use {last}-{first}" if first - last < MAX_REVERSED else f"use a second number above {first}"
+            hint = f"use {last}-{first}" if first - last < MAX_REVERSED else f"use a second number of at least {first}"
             raise UsageError(f"invalid {what}: '{part.strip()}' is in reverse order", hint=hint)
         ranges.append(range(first, last + 1))
     return ranges

@@ -36,7 +36,7 @@ def test_a_range_that_starts_above_its_end() -> None:
 
 def test_a_range_that_lacks_a_digit() -> None:
     """The hint does not turn round a range of thousands of numbers."""
-    with pytest.raises(UsageError, match=r"'5678-567' is in reverse order. hint: use a second number above 5678"):
+    with pytest.raises(UsageError, match=r"'5678-567' is in reverse order. hint: use a second number of at least 5678"):
         parse("5678-567")
 
 
