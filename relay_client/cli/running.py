@@ -221,11 +221,13 @@ def _run_release(arguments: argparse.Namespace) -> int:
     try:
         return _run_with_clients(arguments, release)
     except NoClient as error:
-        chosen = f"--port {port}" if rank is None else f"{rank}"
+        from relay_client.ports.rank_port import chosen
+
+        which = chosen(rank, port)
         raise NoClient(
             error.sentence,
-            hint=f"{error.hint}; then repeat 'relay-client release {chosen}'. Or run 'relay-client --hc NAME pdb "
-            f"{chosen}', and then enter q",
+            hint=f"{error.hint}; then repeat 'relay-client release {which}'. Or run 'relay-client --hc NAME pdb "
+            f"{which}', and then enter q",
         ) from None
 
 

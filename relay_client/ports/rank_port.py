@@ -119,7 +119,7 @@ def how_to_attach(claim: Claim, port: int) -> str:
     return f"{name} {verb} {state}; {how}"
 
 
-def chosen(rank: int | None, port: int) -> str:
+def chosen(rank: int | None, port: int | None) -> str:
     """Return the arguments that select a target on the command line: `3`, or `--port 5678` if it has no rank."""
     return f"--port {port}" if rank is None else str(rank)
 
