@@ -138,6 +138,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
     from relay_core.compat import TIMEOUT_ERRORS, timeout
 
     targets: list[Target] = []
+    obstacle = ""
 
     def missing() -> list[int]:
         return missing_ranks(ranks, targets, state)
@@ -147,6 +148,8 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
         return not missing()
 
     def describe(why: RelayDebugError) -> str:
+        nonlocal obstacle
+        obstacle = "" if isinstance(why, NoListener) else f": {why.sentence}"
         return waiting_text(missing(), targets, state, why)
 
     def show_waiting(why: RelayDebugError) -> None:
@@ -165,7 +168,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
         except TIMEOUT_ERRORS:
             verb = "register" if state == ANY else f"become '{state}'"
             raise TimedOut(
-                f"{format_ranks(missing())} did not {verb} within {within:g} s",
+                f"{format_ranks(missing())} did not {verb} within {within:g} s{obstacle}",
                 hint="run 'relay-client targets' to see what is registered",
             ) from None
 

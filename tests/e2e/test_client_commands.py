@@ -150,6 +150,16 @@ async def test_wait_names_the_ranks_that_did_not_come(relay: LocalRelay, env: di
     assert "relay-client: error: ranks 0,2-3 did not register within 2 s. hint: " in finished.stderr
 
 
+async def test_wait_without_a_relay(relay: LocalRelay, env: dict[str, str]) -> None:
+    """The sentence at the end of the time has the reason."""
+    address = f"localhost:{relay.server.port}", f"localhost:{free_port()}"
+    nowhere = {**env, "RELAY_CONNECTION_STRING": env["RELAY_CONNECTION_STRING"].replace(*address)}
+    finished = await run("relay_client", "wait", "--ranks", "0", "--timeout", "2", env=nowhere)
+    last = finished.stderr.splitlines()[-1]
+    assert 14 == finished.status
+    assert f"relay-client: error: rank 0 did not register within 2 s: cannot connect to {address[1]}" in last
+
+
 async def test_wait_that_is_stopped_is_no_success(env: dict[str, str]) -> None:
     """A script must not take Ctrl-C for "all there"."""
     async with program("relay_client", "wait", "--ranks", "0", env=env) as waiting:
