@@ -139,10 +139,10 @@ async def test_the_reason_of_a_process_stays_as_it_is(monkeypatch: pytest.Monkey
         process = RegisteredProcess(writer, os.getpid(), {"register": {"port": 5678}})
         replying = asyncio.ensure_future(process.reply(ReadStacks()))
         await asyncio.sleep(0)
-        process.answer_received({"answer": 1, "error": "there is no answer"})
+        process.answer_received({"answer": 1, "error": "torch gave no answer"})
         await replying
         await process.reply(ReadStacks(seconds=0.001))
-    assert ["there is no answer", "its helper thread did not answer within 0.001 s"] == reasons
+    assert ["torch gave no answer", "its helper thread did not answer within 0.001 s"] == reasons
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
