@@ -12,6 +12,7 @@ nothing in this module exits, prints or removes arguments.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -79,17 +80,35 @@ def misspelt_arguments(argv: Sequence[str] | None = None) -> dict[str, str]:
 def misspelt_switch(argv: Sequence[str] | None = None) -> str:
     """Return the argument that was probably meant as `--is-debug`; "" if there is none.
 
-    There can be one only if `argv` has another debugging argument, but not `--is-debug`; one with the value false has
-    no effect either way.
+    There is none if `argv` has `--is-debug`; one with the value false has no effect either way. If `argv` has no other
+    debugging argument, only a typing error counts: `--is_debug` may be the job's own.
     """
     given = [text.partition("=") for text in (sys.argv[1:] if argv is None else argv)]
     names = [name for name, *_ in given]
-    if _SWITCH in names or _NAMES.isdisjoint(names):
+    if _SWITCH in names:
         return ""
-    for (name, is_set, value), following in zip(given, [*names[1:], "true"], strict=True):
-        if name.startswith("--is") and closest(name[2:].replace("_", "-"), [_SWITCH[2:]]):
+    is_meant = _has_typing_error if _NAMES.isdisjoint(names) else _is_similar
+    for (name, is_set, value), following in zip(given, [*names, "true"][1:], strict=True):
+        if name.startswith("--is") and is_meant(name.replace("_", "-")):
             return "" if read_flag(value if is_set else following) is False else name
     return ""
+
+
+def _is_similar(name: str) -> bool:
+    return closest(name[2:], [_SWITCH[2:]]) is not None
+
+
+def _has_typing_error(name: str) -> bool:
+    """Whether a name is the switch with one letter too many, missing or wrong, or with two letters swapped.
+
+    Jobs that are not debugged get here, so nothing is imported: `difflib` may be a file of the job.
+    """
+    same = len([*itertools.takewhile(lambda pair: pair[0] == pair[1], zip(name, _SWITCH, strict=False))])
+    rest, expected = name[same:], _SWITCH[same:]
+    differs = name.replace("-", "") != _SWITCH.replace("-", "")
+    return differs and (
+        rest == expected[1:] or rest[1:] in {expected, expected[1:]} or rest[1::-1] + rest[2:] == expected
+    )
 
 
 class JoinAction(argparse.Action):

@@ -209,11 +209,12 @@ async def test_misspelt_arguments(arguments, warnings, tmp_path):
         ("--is_debug false --debug-port 5678", False),
         ("--is_debug true --is-debug false --debug-port 5678", False),
         ("--is_debug true --debug", False),
+        ("--is-debgu true --debug", True),
         ("--debug --debug-port 5678", False),
     ],
 )
 def test_misspelt_switch(arguments, is_meant, capfd):
-    """With other debugging arguments, one that was probably meant as `--is-debug` is not ignored silently."""
+    """One that was probably meant as `--is-debug`, by other debugging arguments or as a typing error, is reported."""
     assert not start_remote_debugging_from_args(arguments.split())
     name = arguments.split()[0].partition("=")[0]
     warning = f"relay-agent: warning: unknown argument {name}; did you mean --is-debug?\n"

@@ -3,9 +3,11 @@ from __future__ import annotations
 import argparse
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay_agent import add_debug_arguments
-from relay_agent.settings.arguments import parse_step_arguments
+from relay_agent.settings.arguments import misspelt_switch, parse_step_arguments
 from relay_agent.settings.model import DebugSettings
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
@@ -158,3 +160,30 @@ def test_add_debug_arguments():
     assert parser.parse_args(["--is-debug"]).is_debug is True
     assert parser.parse_args([]).is_debug is False
     assert "remote debugging" in parser.format_help()
+
+
+ORDINARY = (
+    "--batch-size --lr --epochs --seed --config --local-rank --local_rank --resume --output_dir --verbose -v --help",
+    "--deepspeed --fp16 --gradient_accumulation_steps --do_train --model_name_or_path --gpus --num_workers --iters",
+    "--is-train --is_training --is-test --is-main --is-master --is-causal --is-decoder --is-dev --is-dense",
+    "--debug --no-debug --use-debug --in-debug --debug-mode --debugging --is- --is --iso --issue --isolate --i -- -",
+    "--is_debug --isdebug --is-debugging --is-debugging-off --is-debugger --is-debug-mode --no-is-debug",
+)
+"""Options of training scripts, some of which resemble the switch."""
+
+
+@given(st.lists(st.sampled_from(" ".join((*ORDINARY, "true 1 3e-4 data/")).split())), st.booleans())
+def test_ordinary_options_are_no_misspelling(argv, takes_values):
+    """Without another debugging argument, nothing is taken for `--is-debug`."""
+    assert "" == misspelt_switch([f"{word}=true" for word in argv] if takes_values else argv)
+
+
+@given(st.integers(4, 9), st.sampled_from("abcdefgz"), st.sampled_from(["wrong", "more", "less", "swapped"]))
+def test_typing_errors(place, letter, kind):
+    """One letter of `--is-debug` that is wrong, too many or missing, or two swapped ones, are noticed among others."""
+    before, after = "--is-debug"[:place], "--is-debug"[place:]
+    ends = {"wrong": letter + after[1:], "more": letter + after, "less": after[1:], "swapped": after[1::-1] + after[2:]}
+    name = before + ends[kind]
+    is_own = name.replace("-", "") == "isdebug"
+    assert ("" if is_own else name) == misspelt_switch(["--epochs", "3", name, "true"])
+    assert "" == misspelt_switch([name, "false"])
