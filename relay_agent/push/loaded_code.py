@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from relay_agent.job.paths import start_directory
 from relay_agent.push.new_file import qualified_codes
+from relay_agent.stacks.in_process import with_callers
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
 
@@ -144,13 +145,10 @@ def running_codes(
     wanted = {id(code) for code in codes}
     found = []
     for ident, top in sys._current_frames().items():  # noqa: SLF001 - its documented name
-        frame: FrameType | None = top
-        while frame is not None:
+        for frame in with_callers(top):
             if id(frame.f_code) in wanted and frame is not without:
-                found.append(
-                    Running(frame.f_code, f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}")
-                )
-            frame = frame.f_back
+                where = f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"
+                found.append(Running(frame.f_code, where))
     for each in gc.get_objects():
         suspended = _suspended(each)
         if suspended is not None and id(suspended.f_code) in wanted:
