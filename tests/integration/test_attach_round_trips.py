@@ -47,8 +47,8 @@ class CountingEditor:
         await self.wait(
             self.client.request("initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=DEADLINE)
         )
-        async with self.client._sent("attach", {"justMyCode": False}):
-            await self.wait(self.client.wait_for_event("initialized", within=DEADLINE))
+        self._attaching = asyncio.ensure_future(self.client.request("attach", {"justMyCode": False}, within=DEADLINE))
+        await self.wait(self.client.wait_for_event("initialized", within=DEADLINE))
 
     async def as_vscode(self) -> None:
         """Set all breakpoints at once, and then let the job continue."""
@@ -71,6 +71,7 @@ class CountingEditor:
     async def _until_stopped(self) -> None:
         await self.wait(self.client.request("configurationDone", within=DEADLINE))
         await self.wait(self.client.wait_for_event("stopped", within=DEADLINE))
+        await self._attaching
 
 
 @contextlib.asynccontextmanager

@@ -1,5 +1,6 @@
 """Facts about the call stack that VS Code shows at stops whose responses were prefetched."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -44,10 +45,11 @@ async def shown(port: int, script: Path) -> list[tuple[bool, object, list[tuple[
         capabilities = await client.request(
             "initialize", {"clientID": "vscode", "adapterID": "debugpy"}, within=DEADLINE
         )
-        async with client._sent("attach", {"justMyCode": True}):
-            await client.wait_for_event("initialized", within=DEADLINE)
+        attaching = asyncio.ensure_future(client.request("attach", {"justMyCode": True}, within=DEADLINE))
+        await client.wait_for_event("initialized", within=DEADLINE)
         await client.set_breakpoints(str(script), [{"line": LINE}], within=DEADLINE)
         await client.request("configurationDone", within=DEADLINE)
+        await attaching
         call_stack, found = CallStack(client, capabilities), []
         for _ in range(STEPS):
             thread = (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]

@@ -8,6 +8,7 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
+from relay_core.errors import ConnectionLost
 from tests.support.armed import REARMED, adapter_ports, armed
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import job, run_job
@@ -80,8 +81,8 @@ async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path, las
             running.process.stdin.write(b"\n")
             assert "held" == await running.line()
             if last_request is not None:
-                async with first._sent(last_request, None):
-                    pass  # nobody waits for the response
+                asking = asyncio.ensure_future(first.request(last_request, within=DEADLINE))
+                assert not (await asyncio.wait([asking], timeout=0))[0]  # it has been sent
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as second:
             attaching = asyncio.ensure_future(second.attach({}, within=DEADLINE))
             assert not (await asyncio.wait([attaching], timeout=0.5))[0]
@@ -89,6 +90,9 @@ async def test_debugger_that_attaches_while_another_one_is_leaving(tmp_path, las
             await attaching
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as third:
             await third.attach({}, within=DEADLINE)
+        if last_request is not None:
+            with pytest.raises(ConnectionLost):
+                await asking
 
 
 def endless(directory: Path) -> Path:
