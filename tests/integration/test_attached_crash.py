@@ -34,6 +34,7 @@ def train():
     raise ValueError("odd")
 
 """
+HELD = "crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port"
 IN_MAIN_THREAD = "train()\n"
 IN_OTHER_THREAD = "threading.Thread(target=train).start()\nwait_for('end')\n"
 
@@ -51,6 +52,23 @@ class Crashing:
     def may(self, what: str) -> None:
         """Let the job `crash` or `end`."""
         (self.directory / what).touch()
+
+    async def agent_killed(self) -> None:
+        """Kill the agent of the node; the job then holds the crash, because its user has not detached."""
+        for agent in agents_on(self.directory / "node"):
+            agent.kill()
+        await self.job.line(HELD)
+
+    async def looked_and_left(self) -> None:
+        """Attach to the crash that is held, and detach from it."""
+        async with looking(self.port) as (dap, _):
+            await leave(dap)
+
+    async def ended(self, status: int) -> Finished:
+        """Wait until the job has ended, with this status."""
+        finished = await asyncio.wait_for(self.job.finish(), DEADLINE)
+        assert status == finished.status
+        return finished
 
     async def wait(self, state: str) -> Finished:
         """Run `relay-client wait` for its rank."""
@@ -125,7 +143,7 @@ async def test_a_crash_that_somebody_looks_at_is_a_crash(
     async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
         if not attached_before:
             found.may("crash")
-            await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
+            await found.job.line(HELD)
         async with await DapClient.connect("127.0.0.1", found.port, within=DEADLINE) as dap:
             await dap.attach({}, exceptions=[], within=DEADLINE)
             if attached_before:
@@ -138,7 +156,7 @@ async def test_a_crash_that_somebody_looks_at_is_a_crash(
             assert ("crashed", "ValueError: odd") == (target["state"], target["detail"])
             assert "@" in str(target["holder"])
             await leave(dap)
-        assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
+        await found.ended(1)
 
 
 async def test_a_user_leaves_at_the_exception(relay: LocalRelay, tmp_path: Path) -> None:
@@ -146,34 +164,27 @@ async def test_a_user_leaves_at_the_exception(relay: LocalRelay, tmp_path: Path)
     async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
         async with stopping_at_exceptions(found) as dap:
             await leave(dap)
-        finished = await asyncio.wait_for(found.job.finish(), DEADLINE)
-        assert (1, 0) == (finished.status, finished.stderr.count("held for up to"))
+        assert 0 == (await found.ended(1)).stderr.count("held for up to")
 
 
 async def test_the_agent_is_killed_while_a_user_is_at_the_exception(relay: LocalRelay, tmp_path: Path) -> None:
     """The user has not detached: the crash is held."""
     async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
         async with stopping_at_exceptions(found):
-            for agent in agents_on(tmp_path / "node"):
-                agent.kill()
-            await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
-        async with looking(found.port) as (dap, _):
-            await leave(dap)
-        assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
+            await found.agent_killed()
+        await found.looked_and_left()
+        await found.ended(1)
 
 
 async def test_the_agent_is_killed_while_somebody_looks_at_a_crash(relay: LocalRelay, tmp_path: Path) -> None:
     """The crash is held again, with its traceback, and the next agent announces it."""
     async with crashing(relay, tmp_path, IN_MAIN_THREAD) as found:
         found.may("crash")
-        await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
+        await found.job.line(HELD)
         async with looking(found.port):
-            for agent in agents_on(tmp_path / "node"):
-                agent.kill()
-            await found.job.line("crashed: ValueError: odd; held for up to 120 s; a debugger can attach on port")
-        async with looking(found.port) as (dap, _):
-            await leave(dap)
-        assert 1 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
+            await found.agent_killed()
+        await found.looked_and_left()
+        await found.ended(1)
 
 
 async def test_a_job_that_continues_after_a_crash_is_running(relay: LocalRelay, tmp_path: Path) -> None:
@@ -187,4 +198,4 @@ async def test_a_job_that_continues_after_a_crash_is_running(relay: LocalRelay, 
             assert (await found.until(State.RUNNING)).attachment is not None
             await leave(dap)
         found.may("end")
-        assert 0 == (await asyncio.wait_for(found.job.finish(), DEADLINE)).status
+        await found.ended(0)
