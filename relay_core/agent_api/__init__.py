@@ -7,13 +7,14 @@
     requests       `Wake`, `Listen`, ..., and their responses      client -> agent   name in OPEN, then DATA
     questions      `Question`, in DATA, and `NodeReplies`          both ways         DATA
 
-Each class has `encode()` and `parse()` and is used by both sides. The package performs no I/O.
+Each class is used by both sides. `relay_core.records` encodes and parses it, except where it has a method `encode` or
+`parse` of its own. The package performs no I/O.
 
 Compatibility between versions:
 
 - A reader ignores unknown fields and does not pass them on.
-- A field that is missing, has the wrong type or is out of range is read as its default. `parse` raises no
-  exception; if a required field is missing, such as the port of a target, it returns None.
+- A field that is missing, has the wrong type or is out of range is read as its default. Parsing raises no exception; a
+  record without a required field, such as a target without a port, counts as missing.
 - New fields may be added at any time. The name and the meaning of a field never change without a higher `VERSION`.
 - An agent announces its version. A client with a lower version uses the fields that it knows, and logs a line.
 
