@@ -29,7 +29,6 @@ import atexit
 import contextlib
 import functools
 import os
-import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -78,8 +77,6 @@ SHORT_LIFE = 10.0
 PROMPT_RESTARTS = 8
 """Number of consecutive short-lived agents that are replaced without delay; the delay then increases."""
 MAX_RESTART_DELAY = 15.0
-_random = random.SystemRandom()
-"""Not the generator of the `random` module: the job may have seeded that, and expect the same numbers in each run."""
 
 
 class NodeClient:
@@ -222,7 +219,8 @@ class NodeClient:
                     return
                 failed = 0 if has_listened else failed + 1
                 short = short + 1 if time.monotonic() - joined < SHORT_LIFE else 0
-                time.sleep(_random.uniform(0, self._max_delay(short)))
+                # Without `random`: the job may have seeded its generator, or have a file of that name.
+                time.sleep(self._max_delay(short) * os.urandom(1)[0] / 255)
             self._give_up(RelayDebugError("the node's agent process exited repeatedly"))
         except RelayDebugError as error:
             self._give_up(error)

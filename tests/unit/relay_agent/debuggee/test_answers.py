@@ -8,7 +8,7 @@ from relay_agent.debuggee.answers import ANSWERS, FUNCTIONS, resolve
 from relay_core.agent_api.push import Push
 from relay_core.agent_api.requests import QUESTIONS
 
-NAMES = ("pkgutil", "datetime", "resource")
+NAMES = ("pkgutil", "datetime", "random", "resource")
 ASK = """
 import sys
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ for name in sys.argv[2:]:
     sys.modules.pop(name, None)
 sys.path.insert(0, sys.argv[1])
 from relay_agent.debuggee.answers import ANSWERS
+from relay_agent.node.in_job import client
 from relay_agent.node.in_job.connect import _require_descriptors
 process = SimpleNamespace(settings=SimpleNamespace(timeouts=None))
 ANSWERS["env"](process, {})
