@@ -28,6 +28,7 @@ from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
 from relay_agent.job import gevent_originals
 from relay_agent.job.gevent_originals import GEVENT_VARIABLE, socket, threading
 from relay_agent.job.import_hook import after_import
+from relay_agent.stacks.in_process import with_callers
 
 EVENTLET = "debugpy does not work with eventlet"
 EVENTLET_WAY_OUT = (
@@ -159,9 +160,8 @@ def _make_thread_daemon() -> None:
 
 def _clear(frame: Any) -> None:
     _settrace(None)
-    while frame is not None:
-        frame.f_trace = None
-        frame = frame.f_back
+    for each in with_callers(frame):
+        each.f_trace = None
 
 
 def silence_hint() -> None:

@@ -23,6 +23,7 @@ from relay_agent.push.new_file import NewFile
 from relay_agent.push.old_file import OldFile
 from relay_agent.push.sources import pushed_source, replace_source
 from relay_agent.push.swap import Swap
+from relay_agent.stacks.in_process import with_callers
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.push import LEASE, Phase, Push, Pushed, State
 from relay_core.agent_api.requests import FileDigest
@@ -153,11 +154,7 @@ class Hold:
 
     def _is_inside(self, frame: FrameType | None) -> bool:
         """Return whether one of the functions is already being executed: its old code would call new code."""
-        while frame is not None:
-            if id(frame.f_code) in self._functions:
-                return True
-            frame = frame.f_back
-        return False
+        return any(id(each.f_code) in self._functions for each in with_callers(frame))
 
     def _hold(self, frame: FrameType, name: str) -> None:
         with self._changed:
