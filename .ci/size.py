@@ -1,11 +1,15 @@
 """Prints the lines of code of the packages and of the largest folders, without blank lines, comments and docstrings.
 
+Below them it prints how many there are of each kind of mechanism, so that a second one for the same job is noticed.
+
 python .ci/size.py [COMMIT]     also prints the change since a commit, by default since the last release if there is one
 """
 
 from __future__ import annotations
 
+import functools
 import io
+import re
 import subprocess
 import sys
 import tokenize
@@ -18,6 +22,17 @@ LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     *(tokenize.ENCODING, tokenize.ENDMARKER),
 }
+MECHANISMS = {
+    "questions": r"^class \w+\(Question\)",
+    "requests to agents": r"^class \w+\(AgentRequest\)",
+    "verbs": r"^class \w+\(Verb\)",
+    "layers": r"^class \w+\(Layer\)",
+    "debug sessions": r"^class \w*Session\w*\(DebugSession\)|^class (?:Editor|Job)Session\b",
+    "state enumerations": r"^class \w+\([\w, .]*Enum\)",
+    "option actions": r"^class \w+\(argparse\.Action\)",
+    "threads": r"^class \w+\(threading\.Thread\)",
+}
+"""What counts as one of each kind, as a pattern over the lines of the packages."""
 
 
 def main() -> int:
@@ -33,13 +48,30 @@ def main() -> int:
     print("\nlargest folders")
     for name, lines in rooms.most_common(LARGEST):
         print(f"{name:20} {lines:7,}{change(lines - of(before, name), since)}")
+    found = texts("HEAD")
+    earlier = texts(since[0]) if since else found
+    print("\nmechanisms")
+    for name, pattern in MECHANISMS.items():
+        count = len(re.findall(pattern, found, re.MULTILINE))
+        print(f"{name:20} {count:7,}{change(count - len(re.findall(pattern, earlier, re.MULTILINE)), since)}")
     return 0
+
+
+def texts(commit: str) -> str:
+    """Return the text of all files of the packages in a commit."""
+    return "\n".join(contents(commit).values())
 
 
 def sizes(commit: str) -> dict[str, int]:
     """Return the lines of code of each file in a commit."""
+    return {file: code_lines(text) for file, text in contents(commit).items()}
+
+
+@functools.cache
+def contents(commit: str) -> dict[str, str]:
+    """Return the text of each file of the packages in a commit."""
     files = git("ls-tree", "-r", "--name-only", commit, *PACKAGES).split()
-    return {file: code_lines(git("show", f"{commit}:{file}")) for file in files if file.endswith(".py")}
+    return {file: git("show", f"{commit}:{file}") for file in files if file.endswith(".py")}
 
 
 def of(found: dict[str, int], folder: str) -> int:

@@ -68,7 +68,7 @@ class SearchSchedule:
     def __init__(self, random: Callable[[], float], now: float) -> None:
         self._random = random
         self._agents = 0
-        """Number of reachable agents at the last call of `left`."""
+        """Number of reachable agents at the last call of `remaining`."""
         self._changed_at = self._searched_at = now
         self._factor = 1.0
 
@@ -77,7 +77,7 @@ class SearchSchedule:
         self._searched_at = now
         self._factor = 1 + JITTER * (2 * self._random() - 1)
 
-    def left(self, agents: int, now: float) -> float:
+    def remaining(self, agents: int, now: float) -> float:
         """Return the seconds until the next search begins; 0 or less if the search is due.
 
         Args:
@@ -248,7 +248,7 @@ class AgentSearch:
                     reported = _report(error, reported)
             effort = BACKGROUND
             schedule.searched(now())
-            while (left := schedule.left(roster.reachable, now())) > 0:
+            while (left := schedule.remaining(roster.reachable, now())) > 0:
                 await first_completed(self.changed.wait(), timeout=left)
 
     async def _search_apart(self, delay: float) -> None:
