@@ -1,4 +1,4 @@
-"""Responses to the requests of clients."""
+"""Reads a client's request from its stream, has it executed, and sends the response or the reason of its failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ Answer = Callable[[Any], Awaitable[Response | None]]
 
 
 async def respond_on_stream(answer: Answer, request: Request, stream: SessionStream, user: str) -> None:
-    """Send the response to a request as one JSON object, and close the stream.
+    """Execute a request, send its response or a `Failure` as one JSON object, and close the stream.
+
+    The rest of a `Question` is read from the stream first. If `answer` returns None, nothing is sent or closed.
 
     Args:
         answer: Executes the request.

@@ -1,4 +1,7 @@
-"""Which runs TensorBoard shows: `--runs all` or `--runs a,b`, `--experiment X`, `--filters Running,Completed`."""
+"""Which runs TensorBoard shows: `--runs all` or `--runs a,b`, `--experiment X`, `--filters Running,Completed`.
+
+Also the names of the folders for their copies.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class Selection:
         return self.statuses - {STATUSES["running"]}
 
     def includes(self, run: str) -> bool:
-        """Whether a running job with this run id is chosen; an experiment has its own list of runs."""
+        """Whether `runs` chooses a running job with this run id; of an experiment, MLflow lists the runs."""
         return not self.runs or run in self.runs
 
 
@@ -43,7 +46,7 @@ def parse_selection(runs: str | None, experiment: str | None, filters: str) -> S
     """Return the selection of these options.
 
     Raises:
-        UsageError: a filter is unknown, or no run is named.
+        UsageError: a filter is unknown, no run is named, or `all` or an experiment is combined with ids of runs.
     """
     names = [name.strip() for name in (runs or ALL).split(",") if name.strip()]
     if not names or (ALL in names and len(names) > 1):
@@ -60,6 +63,7 @@ def parse_selection(runs: str | None, experiment: str | None, filters: str) -> S
 
 
 def folder_name(text: str) -> str:
-    """Return a text as a folder name that is valid on every system."""
-    name = "".join(char if char.isalnum() or char in "-_." else "_" for char in text)[:100].strip(".")
+    """Return a text as the name of a folder of at most 100 bytes, without characters that a system does not allow."""
+    name = "".join(char if char.isalnum() or char in "-_." else "_" for char in text)
+    name = name.encode(errors="ignore")[:100].decode(errors="ignore").strip(".")
     return name or "run"

@@ -150,7 +150,7 @@ def download_ended(run: str, name: str, directory: Path) -> int:
         RelayDebugError: the server cannot be queried.
     """
     client = _client()
-    folder = directory / folder_name(f"{name}_{run}" if name else run)
+    folder = directory / "_".join(map(folder_name, [name, run] if name else [run]))
     with _explained(f"the files of run {run} cannot be downloaded"):
         paths = list(_event_files(client, run, None))
         for path in paths:

@@ -7,14 +7,15 @@ to `Listen` is sent when the debugger has connected, and its stream stays open u
     wake/5678        `Wake(5678)`         `Ready`: debugpy is listening
     digest/5678/a.py `Digest(5678, "a.py")`
                                            `FileDigest` of a file in the directory in which the target was started
-    a question       a `Question`, in the data of the stream
+    env, stacks, ... a `Question`, whose fields are in the data of the stream
                                            `relay_core.agent_api.questions.NodeReplies`
     event_files      `EventFilesRequest`  `relay_core.agent_api.event_files.EventFiles`
     event_data/0/0/a/events.out.tfevents.1
                      `EventDataRequest`   `relay_core.agent_api.event_files.EventData`
     listen/5678      `Listen(5678)`       `Ready`, then streams that the agent opens to port 5678 of the client
 
-Any response may be a `Failure` instead.
+Any response may be a `Failure` instead. `stream_name` and `parse_request` convert between a request and the name of its
+stream.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class FileDigest:
-    """The digest of a file's content without line endings, because editors and git change these."""
+    """The digest of a file's content with each CRLF as LF, because editors and git change line endings."""
 
     sha256: str = ""
     """Hexadecimal; "" if the file does not exist or is too large."""

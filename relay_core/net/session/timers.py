@@ -1,11 +1,11 @@
-"""The tunnel's timers and the limit on sessions, read from environment variables.
+"""The settings of a tunnel that environment variables change: its timers, and the limit on sessions.
 
     RELAY_PING_AFTER  time without data after which the peer is pinged (default: 10s)
     RELAY_DEAD_AFTER  time without data after which a connection is dropped and replaced (default: 25s)
     RELAY_KEEP        how long a session without a connection is kept (default: 3h on the client; on the agent 30m while
                       a debugger is attached, 2m otherwise)
 
-Each is a duration of at most a day, such as 90, 90s or 10m.
+Each is a duration of at most a day, such as 90, 90s or 10m; RELAY_DEAD_AFTER must be longer than RELAY_PING_AFTER.
 
     RELAY_MAX_SESSIONS   how many clients an agent serves, including those that have lost their connection (default: 32)
 """
@@ -21,20 +21,21 @@ from relay_core.tunnel.limits import Settings
 from relay_core.value_parsers import parse_duration
 
 MAX_SECONDS = 24 * 3600.0
-"""Sessions are kept for at most a day, because a paused job still costs money."""
+"""No duration is longer than a day; a session is not kept longer, because a paused job still costs money."""
 MAX_DIGITS = 4
 """Maximum number of digits of the limit on sessions."""
 
 
 def tunnel_settings(environ: Mapping[str, str] | None = None, *, grace: float) -> Settings:
-    """Return the settings of a tunnel.
+    """Return the default settings of a tunnel, changed by the environment variables.
 
     Args:
         environ: Defaults to the environment of this process.
         grace: Seconds that a session without a connection is kept if `RELAY_KEEP` is not set.
 
     Raises:
-        ConfigurationError: a variable is not a duration of at most a day, or not a valid number of sessions.
+        ConfigurationError: a variable is not a duration of at most a day or not a valid number of sessions, or
+            RELAY_DEAD_AFTER is not longer than RELAY_PING_AFTER.
     """
     environ = os.environ if environ is None else environ
     defaults = Settings()

@@ -1,13 +1,15 @@
-"""Explains why a connection could not be opened: one sentence and one hint for each cause, and none for all of them.
+"""Replaces the errors of opening a connection with this project's errors, and chooses the proxy for a server.
 
-The causes lie in this machine's settings, in its network, in a proxy on the way, in TLS or in the server, and the
-`websockets` package, asyncio and ssl report them with exceptions of their own.
+The causes are this machine's settings, its network, a proxy, TLS or the server; the `websockets` package, asyncio and
+ssl report them with exceptions of their own. Each cause has its own sentence and hint.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -40,6 +42,10 @@ from relay_core.untrusted_certificates import untrusted_certificate
 
 OPEN_TIMEOUT = 10.0
 """Seconds; some gateways never answer an upgrade request."""
+CONNECT_FAILED = "Connect call failed"
+"""How asyncio's text for an address begins, in place of the system's reason."""
+ERRNO = re.compile(r"\[Errno (\d+)\]")
+"""The system's reasons in asyncio's text about several addresses."""
 
 
 class HandshakeRefused(Exception):
@@ -123,7 +129,12 @@ def proxy_for(url: str) -> ProxyAddress | None:
 def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
     host: str, timeout: float, *, may_use_proxy: bool = False
 ) -> Iterator[None]:
-    """Replace exceptions from `websockets`, asyncio and ssl, so that users see only this project's sentences."""
+    """Replace exceptions from `websockets`, asyncio and ssl, so that users see only this project's sentences.
+
+    Raises:
+        HandshakeRefused: The server answered the upgrade request with a status other than 101.
+        RelayDebugError: Any other error.
+    """
     # The order matters: certificate, TLS, time-out and name errors are all subclasses of OSError.
     try:
         yield
@@ -276,4 +287,8 @@ def _os_reason(error: OSError) -> str:
     if isinstance(error, ConnectionResetError):
         # One text, because a peer that closes connections before TLS causes either error, and each new text is logged.
         return "the connection was closed"
-    return (error.strerror or type(error).__name__).lower()
+    text = error.strerror or ""
+    if not text or text.startswith(CONNECT_FAILED):  # asyncio's text contains the addresses instead of the reason
+        codes = [error.errno] if error.errno else map(int, ERRNO.findall(str(error)))
+        text = " and ".join(dict.fromkeys(map(os.strerror, codes)))
+    return (text or type(error).__name__).lower()

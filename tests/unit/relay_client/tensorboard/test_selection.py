@@ -42,7 +42,11 @@ def test_mistakes(runs: str, experiment: str | None, filters: str, sentence: str
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("pear_1", "pear_1"), ("../etc", "_etc"), ("..", "run"), ("a b:c", "a_b_c"), ("", "run")]
+    ("text", "expected"),
+    [
+        *[("pear_1", "pear_1"), ("../etc", "_etc"), ("..", "run"), ("a b:c", "a_b_c"), ("", "run")],
+        ("\N{HANGUL SYLLABLE GA}" * 100, "\N{HANGUL SYLLABLE GA}" * 33),  # a name may have 255 bytes
+    ],
 )
 def test_folders(text: str, expected: str) -> None:
     """The id of a run becomes a folder inside of the directory."""

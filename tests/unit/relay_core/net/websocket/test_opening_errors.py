@@ -1,12 +1,14 @@
 """Facts about the errors for what stands between this machine and a relay; each answer comes from a real proxy port."""
 
 import asyncio
+import errno
 
 import pytest
 
+from relay_core.errors import RelayUnreachable
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.websocket.handshake import open_websocket
-from relay_core.net.websocket.opening_errors import ProxyRefused, proxy_for
+from relay_core.net.websocket.opening_errors import ProxyRefused, opening_mapped, proxy_for
 from tests.support.streams import local_server
 
 HOST = "contoso.servicebus.windows.net"
@@ -106,3 +108,21 @@ def test_proxies_as_curl_reads_them(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert proxy == str(proxy_for(f"wss://{host}/x"))
+
+
+UNREACHABLE = "Connect call failed ('192.0.2.1', 443)"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENETUNREACH, UNREACHABLE),
+        OSError(f"Multiple exceptions: [Errno {errno.ENETUNREACH}] {UNREACHABLE}, [Errno {errno.ENETUNREACH}] ..."),
+    ],
+)
+def test_the_systems_reason(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    """Where asyncio's text has the addresses instead of the reason, the system's reason is shown, once."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    with pytest.raises(RelayUnreachable) as caught, opening_mapped(HOST, 10):
+        raise error
+    assert f"cannot connect to {HOST}: network is unreachable" == caught.value.sentence
