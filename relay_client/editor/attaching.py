@@ -1,4 +1,4 @@
-"""How an editor attaches: path mappings, child processes, who holds the job, and breakpoints that were not set."""
+"""How an editor attaches: path mappings, children, who holds the job, unset breakpoints, and files that differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXCLUDED = "excluded by filters"
 
 
 class UnsetBreakpoints:
-    """The breakpoints of one editor's session."""
+    """Finds out which files of an editor's session have breakpoints that the debugger could not set."""
 
     def __init__(self) -> None:
         self._files: dict[int, str] = {}
@@ -48,8 +48,11 @@ class UnsetBreakpoints:
         path = self._files.pop(response["request_seq"], None)
         if path is None or path in self._shown:
             return ""
-        found = (response.get("body") or {}).get("breakpoints")
-        messages = [_message(each) for each in found] if isinstance(found, list) else []
+        match response.get("body"):
+            case {"breakpoints": list(found)}:
+                messages = [_message(each) for each in found]
+            case _:
+                messages = []
         line = next((line for message in messages if (line := _line(message, path, mapped.get(path, ""), view))), "")
         if line:
             self._shown.add(path)
@@ -84,6 +87,8 @@ def _line(message: str, path: str, remote: str, view: JobView) -> str:
     return f"{begin}in launch.json, set {mapping_text('${workspaceFolder}')}"
 
 
+# The `attach` request, and the files in which the editor has set breakpoints.
+
 FOLLOWS_CHILDREN = "supportsStartDebuggingRequest"
 """The capability of an editor that opens a session for each child process that the debugger offers."""
 OnSource = Callable[[str, str], None]
@@ -97,7 +102,7 @@ class Attaching:
 
     Args:
         outbox: The messages for the editor.
-        find_root: Finds the job's script on this machine.
+        find_root: Returns the local directory that contains the job's script.
         on_source: Called with each file that has breakpoints, and again after the job's code has been replaced.
     """
 
@@ -123,7 +128,7 @@ class Attaching:
         return self._request is not None and "subProcessId" in arguments_of(self._request)
 
     def requested(self, request: Request, initialize: Arguments, view: JobView) -> Request:
-        """Return the `attach` to send to the debugger, and show which settings were added."""
+        """Return the `attach` to send to the debugger; show added mappings, and that children cannot be followed."""
         self.sent = arguments_of(request)
         arguments, line = map_paths(self.sent, view, self._find_root)
         if line:
@@ -138,7 +143,7 @@ class Attaching:
         return self._request
 
     def breakpoints_requested(self, request: Request, view: JobView) -> None:
-        """Record a `setBreakpoints` request."""
+        """Record a `setBreakpoints` request, and have its file compared with the job's if that is new."""
         path = self._breakpoints.requested(request)
         if not path or path in self._sources or self._request is None:
             return
@@ -175,4 +180,4 @@ class Attaching:
 
 def _is_refusal(response: Response) -> bool:
     """True if the debugger has refused the `attach` because another debugger is attached."""
-    return response.get("success") is False and HELD in response.get("message", "")
+    return response.get("success") is False and HELD in str(response.get("message"))

@@ -2,7 +2,7 @@
 
     WAITING    no debugger has answered `initialize`: lines in the debug console show what is awaited, and why
     ANSWERED   the debugger has answered; lines show when the tunnel is interrupted and restored
-    CONCLUDED  the editor has received `terminated`, with the reason before it
+    CONCLUDED  the editor has received the reason for the end, with `terminated` or in a failed `initialize`
 
 Only the messages listed below are changed; the bytes of a program that does not use DAP pass unchanged. The local
 program is the editor, or debugpy's adapter next to an editor that is listening. The adapter passes events on only after
@@ -11,6 +11,9 @@ beginning.
 
     initialize                  answered with a failure if the job cannot be reached and waiting cannot help
     attach, setBreakpoints      `attaching`: mappings, children, who holds the job, breakpoints that are not set
+    setBreakpoints              formats in the messages of logpoints become expressions (`compare.console`)
+    evaluate                    `@stats x` becomes an expression; other commands with @ are passed to `on_question`
+    pause                       passed on; a line is shown if it has no effect in time
     disconnect, terminate       `ending`: only detach by default; answered here if no debugger is connected
     stopped                     the message of an exception moves to where it does not hide the name of the session
     terminated                  `ending`: delayed until the agent has announced how the job has ended, which it does
@@ -54,9 +57,9 @@ class EditorSession(Layer):
         now: When the connection was accepted.
         allow_terminate: Whether the editor may terminate the job.
         listens: Whether the editor is listening and the job has connected to its adapter.
-        find_root: Finds the job's script on this machine.
+        find_root: Returns the local directory that contains the job's script.
         on_source: Called with each file that has breakpoints, and again after the job's code has been replaced.
-        on_question: Called with each command from the debug console, such as `@all x`, which asks all ranks.
+        on_question: Called with each command from the debug console that the job does not answer, such as `@all x`.
     """
 
     longest_local = longest_peer = MAX_PARSED
@@ -96,12 +99,12 @@ class EditorSession(Layer):
 
     @property
     def is_editor(self) -> bool:
-        """True if the local program has sent a DAP request."""
+        """True if the local program has sent `initialize`."""
         return self._initialize is not None
 
     @property
     def has_left(self) -> bool:
-        """True if the editor has requested the end of the session."""
+        """True if the editor has requested the end of the session, or has closed its connection."""
         return self._disconnect_guard.has_begun
 
     @property

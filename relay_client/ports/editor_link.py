@@ -3,8 +3,9 @@
     waiting_connection.py   an editor has connected to a local port, and may wait for its target
     listening_editors.py    the job has connected to an editor that listens
 
-Both carry the bytes of the editor through its session (`relay_client.editor`). This module informs the session of
-changes, compares the sources and values that the session requests, and writes the session's last messages.
+Both carry the bytes of the editor through its session (`relay_client.editor`). This module creates the snapshots of the
+job for the session (`JobViews`), finds the job's script on this machine, compares source files, has the ranks answer
+the commands of the debug console, and writes the session's last messages.
 """
 
 from __future__ import annotations
@@ -138,6 +139,8 @@ def find_local_root(folder: str, script: str) -> str:
     if not script:
         return ""
     relative = Path(script) if script.endswith(".py") else Path(*script.split("."))
+    if not relative.name:  # the job runs a directory, as in `python .`
+        return ""
     for root in ([Path(folder)] if folder else []) + [Path.cwd()]:
         if any((root / each).exists() for each in (relative, relative.with_suffix(".py"))):
             return str(root)

@@ -27,7 +27,7 @@ from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import NotForwarded, Tunnels
 from relay_client.ports.all_ranks import JobConnection
 from relay_client.ports.connection_records import Connections
-from relay_client.ports.listening_editors import Editor, ReverseForwarder, editor_on, program_on
+from relay_client.ports.listening_editors import Listener, ReverseForwarder, listener_on, program_on
 from relay_client.ports.local_port import LocalPort, PortLock, PortLocked, PortOwner, debugger_ports
 from relay_client.ports.waiting_connection import PortLog, carry
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
@@ -252,14 +252,14 @@ class Forwarder:
             LocalPortInUse: the program is not a debugger, or another user owns it, or its user cannot be determined.
         """
         try:
-            editor = editor_on(port)
+            listener = listener_on(port)
         except OSError as error:
             raise _in_use(port, f"a program whose user cannot be determined ({error.strerror})") from None
-        if editor is Editor.FOREIGN:
+        if listener is Listener.FOREIGN:
             raise _in_use(port, "another user")
         program = program_on(port)
         by = f" by {program}" if program else ""
-        if editor is Editor.OWN:
+        if listener is Listener.OWN:
             logger.info("port %d is in use%s: the job will connect to this listening editor", port, by)
         elif self._trust_unknown:
             logger.warning("port %d is in use%s: the job will connect to it", port, by or " by an unknown program")

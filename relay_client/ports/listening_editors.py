@@ -1,4 +1,4 @@
-"""Reverse connections: an editor listens on a local port, and the job connects to it."""
+"""Reverse connections: an editor listens on a local port, and the job connects to it. Also: whose program listens."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import enum
 import json
 import logging
+import re
 import socket
 from pathlib import Path
 from typing import NoReturn
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 PROC = Path("/proc")
 DEBUGPY = "debugpy"
-"""Part of the command line of debugpy's adapter, with which every editor listens."""
+"""The package in the command line of debugpy's adapter, with which every editor listens."""
 
 
 def program_on(port: int) -> str:
@@ -64,6 +65,11 @@ def _has_one(pid: int, sockets: set[str]) -> bool:
         return False
 
 
+def _is_debugpy(text: str) -> bool:
+    """Whether the package is one of the words, or one of the folders of a path."""
+    return DEBUGPY in re.split(r"[\s./]", text)
+
+
 def _name(pid: int) -> str:
     """Return the program and its script or module; other arguments may be secrets."""
     with contextlib.suppress(OSError):
@@ -74,7 +80,7 @@ def _name(pid: int) -> str:
             case [script, *_] if script[:1] not in {"", "-"}:
                 words = [Path(program).name, str(Path(*Path(script).parts[-2:]))]
             case _:
-                words = [Path(program).name, *([DEBUGPY] if any(DEBUGPY in each for each in arguments) else [])]
+                words = [Path(program).name, *([DEBUGPY] if any(map(_is_debugpy, arguments)) else [])]
         return printable(" ".join(words))
     return ""
 
@@ -127,7 +133,7 @@ async def carry_to_editor(
         endpoint.abort()
 
 
-# Reverse connections: an editor listens on a local port, and the job connects to it.
+# The local ports on which editors listen.
 #
 # With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds that the port is in use, asks
 # the port's agent to make the job connect, and carries each stream that the agent then opens to the editor. The editor
@@ -157,11 +163,12 @@ REQUEST_INTERVAL = 2.0
 REFUSED_INTERVAL = 15.0
 """Seconds to wait after a refused request; the cause rarely disappears unless the job changes."""
 DIAL_TIMEOUT = 5.0
+"""Seconds until a listening editor has accepted a connection."""
 MAX_REFUSAL = 16 * 1024
 """Maximum number of bytes in the agent's response if the job cannot connect."""
 
 
-class Editor(enum.Enum):
+class Listener(enum.Enum):
     """What is known about the program that is listening on a local port."""
 
     OWN = "of this user"
@@ -237,16 +244,16 @@ class ReverseForwarder:
             self._waiting.waiting(reason)
 
     def _is_editor_listening(self) -> bool:
-        if not is_in_use(self._port):
-            return False
         try:
-            editor = editor_on(self._port)
+            if not is_in_use(self._port):
+                return False
+            listener = listener_on(self._port)
         except OSError as error:
             self._log_once(f"cannot determine which user's program is listening: {error.strerror}")
             return False
-        is_trusted = editor is Editor.OWN or (editor is not Editor.FOREIGN and self._trust_unknown)
-        if not is_trusted and editor is not Editor.UNKNOWN:
-            whose = "another user's program" if editor is Editor.FOREIGN else program_on(self._port)
+        is_trusted = listener is Listener.OWN or (listener is not Listener.FOREIGN and self._trust_unknown)
+        if not is_trusted and listener is not Listener.UNKNOWN:
+            whose = "another user's program" if listener is Listener.FOREIGN else program_on(self._port)
             self._log_once(f"{whose} is listening, so the job will not connect to it")
         return is_trusted
 
@@ -281,7 +288,7 @@ class ReverseForwarder:
             refused = failure is not None
         except ConnectionLost as lost:
             why = lost.reason or lost.sentence
-        except ValueError:
+        except (ValueError, RecursionError):
             why = "the agent sent an invalid response"
         if why:
             self._log_once(f"the job cannot connect to the editor: {why}")
@@ -349,7 +356,7 @@ def is_in_use(port: int) -> bool:
     return False
 
 
-def editor_on(port: int) -> Editor:
+def listener_on(port: int) -> Listener:
     """Return whose program is listening on a local port.
 
     Raises:
@@ -360,8 +367,8 @@ def editor_on(port: int) -> Editor:
     except OwnersNotShown:
         owners = set()
     if not owners:
-        return Editor.UNKNOWN
+        return Listener.UNKNOWN
     if owners != {own_user()}:
-        return Editor.FOREIGN
+        return Listener.FOREIGN
     program = program_on(port)
-    return Editor.OWN if DEBUGPY in program or not program else Editor.OTHER
+    return Listener.OWN if _is_debugpy(program) or not program else Listener.OTHER

@@ -81,3 +81,22 @@ def test_the_attach_of_a_child_process() -> None:
     request = {"seq": 2, "type": "request", "command": "attach", "arguments": {"subProcessId": 17}}
     attach.requested(request, {}, JOB)
     assert attach.is_child
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"request_seq": 2, "command": "attach", "success": False, "message": None},
+        {"request_seq": 3, "command": "setBreakpoints", "success": True, "body": [1]},
+        {"request_seq": 3, "command": "setBreakpoints", "success": True, "body": {"breakpoints": [1]}},
+    ],
+)
+def test_a_response_of_another_shape(response: dict[str, Any]) -> None:
+    """It passes unchanged, whatever the debugger has put into it."""
+    attach = attaching()
+    attach.requested({"seq": 2, "type": "request", "command": "attach", "arguments": {}}, {}, JOB)
+    breakpoints = {"source": {"path": "/job/train.py"}, "breakpoints": [{"line": 1}]}
+    attach.breakpoints_requested(
+        {"seq": 3, "type": "request", "command": "setBreakpoints", "arguments": breakpoints}, JOB
+    )
+    assert not attach.responded({"seq": 9, "type": "response", **response}, JOB)  # type: ignore[typeddict-item]

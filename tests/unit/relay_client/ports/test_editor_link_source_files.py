@@ -102,7 +102,7 @@ def test_the_current_directory_comes_second(here: Path, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("script", ["absent.py", ""])
+@pytest.mark.parametrize("script", ["absent.py", "", ".", ".."])
 def test_code_that_is_not_here(folder: Path, script: str) -> None:
     """Nothing is guessed."""
     assert "" == find_local_root(str(folder), script)

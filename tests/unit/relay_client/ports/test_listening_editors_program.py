@@ -3,8 +3,11 @@
 import asyncio
 import re
 import sys
+from pathlib import Path
 
-from relay_client.ports.listening_editors import program_on
+import pytest
+
+from relay_client.ports.listening_editors import Listener, listener_on, program_on
 from tests.support.ports import free_port
 
 
@@ -21,6 +24,25 @@ async def test_the_program_of_a_port() -> None:
         port = int(re.findall(rb"port (\d+)", await server.stdout.readline())[0])
         name = program_on(port)
         assert re.fullmatch(rf"python\S* -m http.server \(pid {server.pid}\)", name), name
+    finally:
+        server.kill()
+        await server.wait()
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"), [("debugpy/adapter.py", Listener.OWN), ("debugpy-notes/server.py", Listener.OTHER)]
+)
+async def test_what_is_taken_for_a_listening_editor(tmp_path: Path, script: str, expected: Listener) -> None:
+    """Only a program of the package debugpy is, not one in a folder with a similar name."""
+    path = tmp_path / script
+    path.parent.mkdir()
+    path.write_text("import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1]); input()")
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-u", str(path)), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert server.stdout is not None
+        assert expected is listener_on(int(await server.stdout.readline()))
     finally:
         server.kill()
         await server.wait()
