@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from relay_client.control.messages import GetStatus, Subscribe
 from relay_client.control.service import Subscriber
 from relay_client.control.state import Status
@@ -20,7 +22,6 @@ from tests.support.relay import LocalRelay
 from tests.support.scripted_ranks import MAIN
 
 if TYPE_CHECKING:
-    import pytest
     from playwright.async_api import Page
 
 NAME = "rank 1 on node-0"
@@ -114,3 +115,21 @@ async def test_a_debugger_that_leaves_before_the_announcement(
             del states[0]
             page.tunnels.on_change()
         assert ["stopped", "continued", "free"] == [events.get_nowait().event for _ in range(events.qsize())]
+
+
+TEXT = "rank 0 on a crashed: ValueError: no"
+MODEL = {"reason": "exception", "file": "/job/model.py", "line": 99}
+CRASH = {"event": "stopped", "detail": "ValueError: no", "text": TEXT} | MODEL
+STOP = {"event": "stopped", "reason": "breakpoint", "file": "/job/train.py", "line": 10, "text": "rank 0 on a is at 10"}
+
+
+@pytest.mark.parametrize(
+    ("stop", "expected"), [(STOP, ["rank 0 on a is at 10", TEXT]), (STOP | MODEL, [f"{TEXT} (model.py:99)"])]
+)
+async def test_a_crash_after_a_stop(relay: LocalRelay, tab: Page, stop: dict[str, object], expected: list[str]) -> None:
+    """A crash elsewhere is a fact of its own, with its own place; one at the stop belongs to it."""
+    events = [each | {"agent": "a", "port": 5678, "time": number} for number, each in enumerate([stop, CRASH])]
+    async with running_job_of(relay, 1, 1), served_page(relay) as page:
+        await opened(tab, page, 1)
+        found = await tab.evaluate("async events => (await import('./events.js')).facts(events)", events)
+    assert expected == [each["text"] for each in found]

@@ -1,12 +1,13 @@
-// The events: the crashes, the others that concern a person, and in a folded list the rest. Events that differ only in their
-// ranks are one line.
+// The events: the crashes, the others that concern a person, and in a folded list the rest; also their merging for the
+// timeline, their limit, and what a screen reader reads. Crashes that differ only in their ranks are one line, other events
+// only if they follow each other.
 
 import { clock, make, plural, ranges, showItems } from './elements.js';
 import { at, labelOf, view } from './view.js';
 
-const MAX_ROWS = 200; // of the newest lines
+const MAX_ROWS = 200; // of the first crashes, and of the newest other lines
 const MAX_RANKS = 60; // characters for the numbers of the ranks in a line
-const REPEATED = 60_000; // milliseconds in which a screen reader does not read the same again
+const REPEATED = 60_000; // milliseconds since the last repetition in which a screen reader does not read the same again
 const CONCERNING = ['held', 'free', 'stopped', 'ended', 'lost', 'resumed'];
 
 /** Returns whether an event is a crash: a rank is held at an uncaught exception, by its agent or by a debugger. */
@@ -31,9 +32,10 @@ export function facts(events) {
     const { index, crash } = halts.get(key) ?? {};
     const before = found[index];
     const isUpdate = event.event === 'stopped' && before && (crash || !before.file);
-    const isReason = isCrash(event) && before && !crash;
+    const isSame = event.file ? event.file === before?.file && event.line === before.line : ['exception', undefined].includes(before?.reason);
+    const isReason = isCrash(event) && before && !crash && (isSame || !before.file);
     if (isUpdate || isReason) {
-      const merged = isReason ? combined(event, before) : crash ? combined(crash, event) : event;
+      const merged = isReason ? combined(event, event.file ? event : before) : crash ? combined(crash, event) : event;
       found[index] = { ...merged, time: before.time, number: before.number };
       halts.set(key, { index, crash: isReason ? event : crash });
       continue;
@@ -78,7 +80,7 @@ function textOf({ clause, events }) {
   if (last.port === undefined) return `${plural(count, 'node')}: ${clause}`;
   const numbers = last.rank === undefined ? '' : ranges(events.map(({ rank }) => rank));
   const names = numbers && numbers.length <= MAX_RANKS ? `ranks ${numbers}` : plural(count, last.rank === undefined ? 'port' : 'rank');
-  return `${names} ${clause.replace(/^is /, 'are ').replace(/^has /, 'have ').replace(/^was /, 'were ')}`;
+  return `${names} ${clause.replace(/^is /, 'are ').replace(/^has /, 'have ').replace(/^was /, 'were ').replace(/^continues$/, 'continue')}`;
 }
 
 function showGroups(element, groups, timeOf) {

@@ -1,4 +1,5 @@
-// The page: follows relay-client, draws each update, and reacts to clicks.
+// The page: follows relay-client, draws the latest state at most once a second, redraws times at intervals, and reacts to
+// clicks. Resources and the input of the timeline are prepared here; every other part has a file of its own.
 
 import { Refused, follow, openSession } from './connection.js';
 import { clock, make, plural, show } from './elements.js';
