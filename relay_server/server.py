@@ -13,7 +13,6 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +22,7 @@ from relay_core.hyco.address import Endpoint
 from relay_core.net.memory import keep_freed_memory
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import TlsMachine, TlsTransport
-from relay_server.access import Authorizer, JwtVerifier, SasVerifier, TokenVerifier
+from relay_server.access import Authorizer
 from relay_server.config import certificates
 from relay_server.config.model import RelayConfig, is_loopback
 from relay_server.connection.request_reader import Handshake
@@ -41,18 +40,16 @@ class RelayServer:
 
     Args:
         config: The relay's configuration.
-        verifiers: Further token verifiers, tried after those for shared access signatures and configured JWT issuers.
 
     Raises:
         ConfigurationError: The public key of a JWT issuer is invalid.
     """
 
-    def __init__(self, config: RelayConfig, *, verifiers: Sequence[TokenVerifier] = ()) -> None:
+    def __init__(self, config: RelayConfig) -> None:
         self.config = config
         self.ca_file: Path | None = None
         """Certificate of the private CA, once started; None if the user supplied the server certificate."""
-        self._verifiers = tuple(verifiers)
-        self._gateway = Gateway(config, authorizer=self._authorizer(config), public_address=lambda: self.public_address)
+        self._gateway = Gateway(config, authorizer=_authorizer(config), public_address=lambda: self.public_address)
         self._acceptor: Acceptor | None = None
         limits = config.limits
         # Agents' rendezvous have their own budget; otherwise, whoever opens the most connections would displace them.
@@ -108,14 +105,10 @@ class RelayServer:
         Raises:
             ConfigurationError: The certificate or the public key of an issuer is invalid. Nothing has changed.
         """
-        authorizer = self._authorizer(config)
+        authorizer = _authorizer(config)
         self._use_certificate(config)
         self.config = config
         self._gateway.replace_rules(config.hybrid_connections, authorizer)
-
-    def _authorizer(self, config: RelayConfig) -> Authorizer:
-        sas = SasVerifier(hosts=config.hosts, rules=config.rules)
-        return Authorizer([sas, JwtVerifier(config.jwt_issuers), *self._verifiers])
 
     def _use_certificate(self, config: RelayConfig) -> None:
         """Read the certificate for TLS handshakes from now on."""
@@ -260,6 +253,10 @@ class RelayServer:
         while self._connections:
             self._all_gone.clear()
             await self._all_gone.wait()
+
+
+def _authorizer(config: RelayConfig) -> Authorizer:
+    return Authorizer(hosts=config.hosts, rules=config.rules, issuers=config.jwt_issuers)
 
 
 def _bind_error(error: OSError, host: str, port: int) -> Exception:
