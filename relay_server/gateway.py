@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.hyco.http import Request
 from relay_server.access import Authorizer, Grant
-from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig, Right
+from relay_server.config.model import HybridConnection, RelayConfig, Right
 from relay_server.connection.request_reader import Handshake, HttpSender
 from relay_server.connection.tcp import Connection, Handler, source_of
 from relay_server.metrics import Counters, EntityCounters, EntityMetrics
@@ -102,7 +102,6 @@ class Gateway:
         """Connections whose next request has not arrived, the oldest first."""
         self._listener_sources: Counter[str] = Counter()
         """Number of listeners, by address."""
-        self._delays = config.delays or DelayProfile()
         self._authorizer = authorizer
         self._public_address = public_address
         self._http = HttpGateway(
@@ -178,8 +177,6 @@ class Gateway:
             return None
         finally:
             self._idle.pop(connection, None)
-        if self._delays.lane:
-            await asyncio.sleep(2 * self._delays.lane * self._delays.handshake_round_trips)
         if not is_hybrid(head):
             return await self._serve_http(head, handshake)
         request = HybridRequest.parse(head)
@@ -238,8 +235,6 @@ class Gateway:
             await self._connect(request, handshake)
 
     async def _authorize(self, request: RelayRequest, right: Right) -> tuple[HybridConnection, Grant]:
-        if self._delays.authorization:
-            await asyncio.sleep(self._delays.authorization)
         return self._check(request, right, request.token)
 
     def _check(self, request: RelayRequest, right: Right, token: str | None) -> tuple[HybridConnection, Grant]:
@@ -294,7 +289,6 @@ class Gateway:
         candidates = self.matchmaker.candidates(hybrid_connection, request)
         limits = self._config.limits
         with self.matchmaker.pending(hybrid_connection, request, handshake) as pending:
-            await self.matchmaker.delay()
             message = request.accept_message(
                 public=self._public_address(),
                 identity=pending.id,
@@ -302,7 +296,6 @@ class Gateway:
                 remote=handshake.connection.remote,
             )
             timed_out = accept_timed_out(limits.accept_timeout_status)
-            await self.matchmaker.hold(pending, limits.accept_timeout, timed_out)
             outcome = await self.matchmaker.offer(candidates, message, pending, limits.accept_timeout, timed_out)
         if isinstance(outcome, Rejection):
             self.counters.of(hybrid_connection.path).rejected += 1
@@ -458,7 +451,6 @@ class HttpGateway:
         limits = self._config.limits
         with self._matchmaker.pending(hybrid_connection, request, handshake) as pending:
             body = await exchange.small_body()
-            await self._matchmaker.delay()
             messages = self._request_messages(hybrid_connection, request, pending)
             control, complete = _send_request(self._matchmaker.candidates(hybrid_connection, request), messages, body)
             if complete:

@@ -26,7 +26,7 @@ from relay_server.access import Authorizer
 from relay_server.config import certificates
 from relay_server.config.model import RelayConfig, is_loopback
 from relay_server.connection.request_reader import Handshake
-from relay_server.connection.tcp import READ_BYTES, Acceptor, Connection, DelayedConnection, Slots, source_of
+from relay_server.connection.tcp import READ_BYTES, Acceptor, Connection, Slots, source_of
 from relay_server.gateway import Gateway
 from relay_server.metrics import EntityMetrics, Metrics, total
 
@@ -186,15 +186,9 @@ class RelayServer:
         """Return a snapshot of each hybrid connection, by path; OTHER_ENTITIES stands for the rest."""
         return self._gateway.metrics()
 
-    def _make_connection(self) -> Connection:
-        delays = self.config.delays
-        if delays is not None and delays.lane:
-            return DelayedConnection(self._buffer, self._connected, self._disconnected, lane=delays.lane)
-        return Connection(self._buffer, self._connected, self._disconnected)
-
     def _accepted(self, accepted: socket.socket, host: str, port: int) -> None:
         """Start the TLS handshake of a new connection, which counts as unauthenticated from now on."""
-        connection = self._make_connection()
+        connection = Connection(self._buffer, self._connected, self._disconnected)
         connection.remote = (host, port)
         unowned = [accepted]
         task = self._tasks.spawn(self._shake_hands(unowned, connection), name=f"TLS handshake {host}")

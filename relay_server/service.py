@@ -20,7 +20,7 @@ from relay_core.program import run
 from relay_core.program.run import raise_descriptor_limit
 from relay_server.config.certificates import files_of, write_private
 from relay_server.config.file import load
-from relay_server.config.model import DelayProfile, RelayConfig
+from relay_server.config.model import RelayConfig
 from relay_server.management import Management
 from relay_server.server import RelayServer
 
@@ -135,7 +135,6 @@ def _keep_fixed_settings(config: RelayConfig, current: RelayConfig) -> RelayConf
 # SIGHUP, or a change to one of the relay's files, reloads the configuration.
 
 FORCED = 130
-DELAY_PROFILES = {"azure": DelayProfile.azure, "azure-tail": DelayProfile.azure_tail}
 
 
 def serve_until_stopped(
@@ -143,7 +142,6 @@ def serve_until_stopped(
     *,
     port: int | None = None,
     ready_file: Path | None = None,
-    delay_profile: str | None = None,
     ignore_selection: bool = False,
 ) -> int:
     """Serve until a signal; return the exit status.
@@ -153,7 +151,6 @@ def serve_until_stopped(
         port: Overrides the port in the configuration.
         ready_file: File to which JSON with `port`, `address` and `ca_file` is written once the relay accepts
             connections; removed at the end.
-        delay_profile: A name in DELAY_PROFILES, or None.
         ignore_selection: Ignore the listener selection headers, whatever the configuration.
 
     Raises:
@@ -164,8 +161,6 @@ def serve_until_stopped(
     def adjust(config: RelayConfig) -> RelayConfig:
         if port is not None:
             config = replace(config, port=port)
-        if delay_profile is not None:
-            config = replace(config, delays=DELAY_PROFILES[delay_profile]())
         if ignore_selection:
             config = replace(config, honour_listener_selection=False)
         return config

@@ -8,7 +8,6 @@ import ipaddress
 import logging
 import socket
 import sys
-from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -204,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_open and self._close_timer is None:
             self.resume_reading()  # to receive the peer's close_notify
             self._close_timer = self._loop.call_later(CLOSE_LIMIT, self.abort)
-            self._shut()
+            self._transport.close()
 
     def abort(self) -> None:
         """Drop the connection now."""
@@ -228,7 +227,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass the received bytes to the handler."""
-        self._deliver(self._buffer[:nbytes])
+        # TLS continues to read while closing; that data is dropped.
+        if self.handler is not None and self._close_timer is None:
+            self.handler.received(self._buffer[:nbytes])
 
     def pause_writing(self) -> None:
         """Report to the handler that the write buffer is full."""
@@ -244,19 +245,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - handlers need no reason
         """Report to the handler, once, that the connection is closed."""
-        self._lose()
-
-    # Overridden by DelayedConnection:
-
-    def _shut(self) -> None:
-        self._transport.close()
-
-    def _deliver(self, data: memoryview) -> None:
-        # TLS continues to read while closing; that data is dropped.
-        if self.handler is not None and self._close_timer is None:
-            self.handler.received(data)
-
-    def _lose(self) -> None:
         self._ended = True
         self._transport.close()  # Python 3.10 warns about transports that were not closed explicitly
         if self._close_timer is not None:
@@ -266,49 +254,6 @@ class Connection(asyncio.BufferedProtocol):
         if self.handler is not None:
             self.handler.lost()
         self._gone(self)
-
-
-# Simulated latency for measurements: a connection that delays bytes in both directions.
-#
-# Order and throughput do not change. Only relays with a DelayProfile use this class, so it does not slow down other
-# relays.
-
-
-class DelayedConnection(Connection):
-    """A connection with a one-way latency of `lane` seconds in each direction; `abort` is not delayed."""
-
-    def __init__(
-        self, buffer: memoryview, made: Callable[[Connection], None], gone: Callable[[Connection], None], *, lane: float
-    ) -> None:
-        super().__init__(buffer, made, gone)
-        self._lane = lane
-        self._outgoing: deque[Callable[[], None]] = deque()
-        self._incoming: deque[Callable[[], None]] = deque()
-
-    def write(self, data: bytes) -> None:
-        """Send bytes after the delay."""
-        write = super().write
-        self._later(self._outgoing, lambda: write(data))
-
-    def _shut(self) -> None:
-        shut = super()._shut
-        self._later(self._outgoing, shut)
-
-    def _deliver(self, data: memoryview) -> None:
-        deliver, kept = super()._deliver, bytes(data)
-        self._later(self._incoming, lambda: deliver(memoryview(kept)))
-
-    def _lose(self) -> None:
-        self._later(self._incoming, super()._lose)
-
-    def _later(self, lane: deque[Callable[[], None]], action: Callable[[], None]) -> None:
-        # Timers that are due at the same moment run in any order, so a timer runs the oldest action, not its own.
-        lane.append(action)
-        self._loop.call_later(self._lane, self._next, lane)
-
-    @staticmethod
-    def _next(lane: deque[Callable[[], None]]) -> None:
-        lane.popleft()()
 
 
 # Accepts TCP connections. Unlike asyncio's servers, it knows a connection's address before the TLS handshake.

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ async def local_relay(
     hybrid_connections: tuple[str, ...] = (HC,),
     size: int = 1,
     limits: Limits | None = None,
+    make: Callable[[RelayConfig], RelayServer] = RelayServer,
     **fields: Any,
 ) -> AsyncIterator[LocalRelay]:
     """Run a relay on a free port, with a family of `size` hybrid connections; `fields` are those of RelayConfig."""
@@ -77,6 +78,6 @@ async def local_relay(
         limits=limits or Limits(),
         **fields,
     )
-    async with RelayServer(config) as server:
+    async with make(config) as server:
         assert server.ca_file is not None
         yield LocalRelay(server, client_tls(str(server.ca_file)), server.ca_file, listen_key, send_key, size)
