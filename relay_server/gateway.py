@@ -24,7 +24,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.hyco.http import Request
@@ -104,13 +104,6 @@ class Gateway:
         """Number of listeners, by address."""
         self._authorizer = authorizer
         self._public_address = public_address
-        self._http = HttpGateway(
-            config,
-            matchmaker=self.matchmaker,
-            authorize=self._authorize,
-            public_address=public_address,
-            counters=self.counters,
-        )
 
     def has_listener(self, source: str) -> bool:
         """Return True if a listener is connected from this address."""
@@ -196,7 +189,7 @@ class Gateway:
         try:
             request = HttpRequest.parse(head)
             tracking, path, counters = request.tracking, request.path, self._counters_of(request)
-            following = await self._http.serve(request, handshake)
+            following = await self._answer_http(request, handshake)
         except Refusal as refusal:
             system = f"{self._config.namespace}:{path}"
             linger = LINGER if head.has_body else 0.0
@@ -230,12 +223,15 @@ class Gateway:
         if action in {"accept", "request"}:
             self._accept(request, handshake, accept)
         elif action == "listen":
-            await self._listen(request, handshake, accept)
+            self._listen(request, handshake, accept)
         else:
             await self._connect(request, handshake)
 
-    async def _authorize(self, request: RelayRequest, right: Right) -> tuple[HybridConnection, Grant]:
-        return self._check(request, right, request.token)
+    def _authorize(self, request: RelayRequest, handshake: Handshake, right: Right) -> tuple[HybridConnection, Grant]:
+        """Check a request's token; its connection then no longer counts as unauthenticated."""
+        found = self._check(request, right, request.token)
+        handshake.connection.prove()
+        return found
 
     def _check(self, request: RelayRequest, right: Right, token: str | None) -> tuple[HybridConnection, Grant]:
         """Check a token against the current rules, which may have changed since a listener connected."""
@@ -248,13 +244,12 @@ class Gateway:
 
     # Listen:
 
-    async def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
-        hybrid_connection, grant = await self._authorize(request, Right.LISTEN)
-        handshake.connection.prove()
+    def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
+        hybrid_connection, grant = self._authorize(request, handshake, Right.LISTEN)
         listener_id = guid_of(request.parameters.get("sb-hc-id")) or new_guid()
         replaced = self.matchmaker.registry.check_room(hybrid_connection, listener_id)
         connection = handshake.connection
-        if not connection.is_open:  # the token check may have taken a while, and the client may have disconnected
+        if not connection.is_open:  # the client has disconnected
             return
         if replaced is not None:
             replaced.close(1011, "Replaced by a newer connection from the same listener")
@@ -284,8 +279,7 @@ class Gateway:
     # Connect:
 
     async def _connect(self, request: HybridRequest, handshake: Handshake) -> None:
-        hybrid_connection, _ = await self._authorize(request, Right.SEND)
-        handshake.connection.prove()
+        hybrid_connection, _ = self._authorize(request, handshake, Right.SEND)
         candidates = self.matchmaker.candidates(hybrid_connection, request)
         limits = self._config.limits
         with self.matchmaker.pending(hybrid_connection, request, handshake) as pending:
@@ -367,77 +361,27 @@ class Gateway:
         pair.counters.bytes_to_senders += to_sender
         logger.info("relayed %d bytes to the listener and %d bytes back", to_listener, to_sender)
 
-    # Metrics:
+    # HTTP requests that are not under `/$hc/`; the body is read after the checks:
 
-    def _path_of(self, request: RelayRequest) -> str | None:
-        """Return the path of the requested hybrid connection; None if it is not configured."""
-        connection = self.matchmaker.registry.find(request.segments)
-        return None if connection is None else connection.path
-
-    def _counters_of(self, request: RelayRequest) -> Counters:
-        return self.counters.of(self._path_of(request))
-
-    def metrics(self) -> dict[str, EntityMetrics]:
-        """Return a snapshot of each hybrid connection, by its label in EntityCounters."""
-        for connection in self.matchmaker.registry.connections:  # each metric exists before the first request
-            self.counters.of(connection.path)
-        return self.counters.snapshot(
-            (pair.counters, pair.sender.bytes_received, pair.listener.bytes_received) for pair in self.pairs
-        )
-
-
-# Serves HTTP requests that are not under `/$hc/`: they are relayed to a listener.
-#
-# The order of checks is that of `relay_server.gateway`: token, existence of the hybrid connection, listeners. The body
-# is read after these checks.
-
-
-class HttpGateway:
-    """Relays HTTP requests.
-
-    Args:
-        config: The relay's configuration.
-        matchmaker: Listeners and waiting senders.
-        authorize: Checks a request's token and returns the hybrid connection; raises Refusal.
-        public_address: Returns the `host:port` to which listeners connect for a rendezvous.
-        counters: The counters of each hybrid connection, to which this object adds.
-    """
-
-    def __init__(
-        self,
-        config: RelayConfig,
-        *,
-        matchmaker: Matchmaker,
-        authorize: Callable[[RelayRequest, Right], Awaitable[tuple[HybridConnection, Grant]]],
-        public_address: Callable[[], str],
-        counters: EntityCounters,
-    ) -> None:
-        self._config = config
-        self._matchmaker = matchmaker
-        self._authorize = authorize
-        self._public_address = public_address
-        self._counters = counters
-
-    async def serve(self, request: HttpRequest, handshake: Handshake) -> Handshake | None:
+    async def _answer_http(self, request: HttpRequest, handshake: Handshake) -> Handshake | None:
         """Relay a request; return the handler for the next one if the client may send one.
 
         Raises:
             Refusal: The request is to be answered with an error.
         """
-        hybrid_connection, _ = await self._authorize(request, Right.SEND)
-        handshake.connection.prove()
-        self._matchmaker.candidates(hybrid_connection, request)  # raises if there are none, before the body is read
+        hybrid_connection, _ = self._authorize(request, handshake, Right.SEND)
+        self.matchmaker.candidates(hybrid_connection, request)  # raises if there are none, before the body is read
         sender = HttpSender(handshake, request.head)
         exchange = HttpExchange(request, sender, host=self._config.namespace, limits=self._config.limits)
         try:
-            await self._relay(hybrid_connection, request, handshake, exchange)
+            await self._exchange(hybrid_connection, request, handshake, exchange)
         except Refusal:
             if not exchange.responded:
                 raise
             handshake.connection.abort()  # the only way to show that the response is incomplete
             return None
         finally:
-            counters = self._counters.of(hybrid_connection.path)
+            counters = self.counters.of(hybrid_connection.path)
             counters.bytes_to_listeners += exchange.bytes_to_listener
             counters.bytes_to_senders += exchange.bytes_to_sender
         if exchange.responded and exchange.keeps_alive:
@@ -445,30 +389,30 @@ class HttpGateway:
         handshake.connection.close()
         return None
 
-    async def _relay(
+    async def _exchange(
         self, hybrid_connection: HybridConnection, request: HttpRequest, handshake: Handshake, exchange: HttpExchange
     ) -> None:
         limits = self._config.limits
-        with self._matchmaker.pending(hybrid_connection, request, handshake) as pending:
+        with self.matchmaker.pending(hybrid_connection, request, handshake) as pending:
             body = await exchange.small_body()
             messages = self._request_messages(hybrid_connection, request, pending)
-            control, complete = _send_request(self._matchmaker.candidates(hybrid_connection, request), messages, body)
+            control, complete = _send_request(self.matchmaker.candidates(hybrid_connection, request), messages, body)
             if complete:
                 control.expect_response(pending)
                 exchange.bytes_to_listener += len(body or b"")
             try:
                 limit = limits.http_timeout if complete else limits.accept_timeout
-                outcome = await self._matchmaker.outcome(pending, limit, response_timed_out())
+                outcome = await self.matchmaker.outcome(pending, limit, response_timed_out())
             finally:
                 control.forget_request(pending)
         if isinstance(outcome, Rejection):
-            self._counters.of(hybrid_connection.path).rejected += 1
+            self.counters.of(hybrid_connection.path).rejected += 1
             _reject(pending, outcome)
         elif isinstance(outcome, ControlResponse):
             await exchange.respond(outcome.response, outcome.body)
         elif isinstance(outcome, HttpRendezvous):
             await exchange.relay(outcome, None if complete else messages)
-        self._counters.of(hybrid_connection.path).http_requests += exchange.responded
+        self.counters.of(hybrid_connection.path).http_requests += exchange.responded
 
     def _request_messages(
         self, hybrid_connection: HybridConnection, request: HttpRequest, pending: PendingSender
@@ -487,6 +431,24 @@ class HttpGateway:
             )
 
         return RequestMessages(Request(address).encode(), full)
+
+    # Metrics:
+
+    def _path_of(self, request: RelayRequest) -> str | None:
+        """Return the path of the requested hybrid connection; None if it is not configured."""
+        connection = self.matchmaker.registry.find(request.segments)
+        return None if connection is None else connection.path
+
+    def _counters_of(self, request: RelayRequest) -> Counters:
+        return self.counters.of(self._path_of(request))
+
+    def metrics(self) -> dict[str, EntityMetrics]:
+        """Return a snapshot of each hybrid connection, by its label in EntityCounters."""
+        for connection in self.matchmaker.registry.connections:  # each metric exists before the first request
+            self.counters.of(connection.path)
+        return self.counters.snapshot(
+            (pair.counters, pair.sender.bytes_received, pair.listener.bytes_received) for pair in self.pairs
+        )
 
 
 def _reject(pending: PendingSender, rejection: Rejection) -> None:

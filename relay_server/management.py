@@ -244,7 +244,7 @@ class Management:
             return _response(403, TEXT, FOREIGN_HOST.encode())
         if head.method not in {"GET", "HEAD"}:
             return _response(405, TEXT, b"only GET and HEAD are supported\n")
-        response = self._find(head.target.partition("?")[0])
+        response = self._find(head.path)
         return response.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if head.method == "HEAD" else response
 
     def _find(self, path: str) -> bytes:

@@ -9,7 +9,7 @@ import logging
 import shlex
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,7 +183,10 @@ async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]
     reloader = Reloader(server, config_file, adjust)
     loop.add_signal_handler(signal.SIGHUP, reloader.request)
     try:
-        async with _management(server):
+        async with contextlib.AsyncExitStack() as until_stopped:
+            if (settings := server.config.management) is not None:
+                management = await until_stopped.enter_async_context(Management(server, settings))
+                logger.info("serving the management port on http://%s:%d", settings.bind, management.port)
             _report_ready(server, ready_file)
             async with TaskSet() as tasks:
                 tasks.spawn(reloader.run(), name="reload")
@@ -196,18 +199,6 @@ async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]
     finally:
         await server.kill()
         _remove_ready_file(ready_file)
-
-
-@contextlib.asynccontextmanager
-async def _management(server: RelayServer) -> AsyncIterator[None]:
-    """Serve the management port, if there is one, until the shutdown is complete."""
-    settings = server.config.management
-    if settings is None:
-        yield
-        return
-    async with Management(server, settings) as management:
-        logger.info("serving the management port on http://%s:%d", settings.bind, management.port)
-        yield
 
 
 async def _stop(server: RelayServer, force: asyncio.Event) -> int:

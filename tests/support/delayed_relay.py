@@ -20,6 +20,7 @@ from relay_server import cli, service
 from relay_server.config.model import RelayConfig
 from relay_server.connection.tcp import Connection
 from relay_server.protocol.refusals import Refusal
+from relay_server.protocol.requests import HybridRequest
 from relay_server.relaying.rendezvous import PendingSender
 from relay_server.server import RelayServer
 
@@ -116,14 +117,18 @@ class DelayedRelay(RelayServer):
         # The request itself arrives after one more lane.
         first_response = delays.lane * (2 * delays.handshake_round_trips + 1)
         gateway.serve = _after(lambda *_: asyncio.sleep(first_response), gateway.serve)
-        gateway._listen = _after(lambda *_: asyncio.sleep(delays.authorization), gateway._listen)
-        gateway._connect = _after(lambda *_: asyncio.sleep(delays.authorization), gateway._connect)
+        gateway._dispatch = _after(self._authorize, gateway._dispatch)
         matchmaker.offer = _after(self._choose_listener, matchmaker.offer)
 
     def _connected(self, connection: Connection) -> None:
         if self._delays.lane:
             DelayedConnection.slow_down(connection, self._delays.lane)
         super()._connected(connection)
+
+    async def _authorize(self, request: HybridRequest, _handshake: object) -> None:
+        """Wait as long as the service takes to check a token."""
+        if request.action in {"listen", "connect"}:
+            await asyncio.sleep(self._delays.authorization)
 
     async def _choose_listener(
         self, _candidates: object, _message: str, pending: PendingSender, limit: float, timed_out: Refusal
