@@ -26,7 +26,7 @@ from relay_client.cli.common import (
     run_controlled,
     run_with_tunnels,
 )
-from relay_client.cli.running import only_client, running
+from relay_client.cli.running import only_client
 from relay_client.ui.text import format_ranks, parse_ranks
 from relay_client.verbs.targets import table_rows
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, UsageError
@@ -95,13 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if has_attached is not False:
         return status if has_attached else INTERRUPTED
 
-    def show(attached: Attached) -> None:
-        if arguments.json:
-            _print_json(attached)
-
-    return run_with_tunnels(
-        arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments, show), closing=CLOSING_PORTS
-    )
+    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments), closing=CLOSING_PORTS)
 
 
 # Through a relay-client that is running:
@@ -113,7 +107,9 @@ async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence
     Raises:
         RelayDebugError: the relay-client cannot open a port.
     """
-    async with running(lambda _about: True) as found:
+    from relay_client.control.client import running_clients
+
+    async with running_clients() as found:
         if not found:
             return False
         is_wanted = await _filter(arguments)
@@ -208,16 +204,13 @@ def _print_json(attached: Attached, client: ClientId | None = None) -> None:
 # Without a running relay-client:
 
 
-async def _attach_all(
-    tunnels: Tunnels, ranks: Sequence[int], arguments: argparse.Namespace, show: Callable[[Attached], None]
-) -> None:
+async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], arguments: argparse.Namespace) -> None:
     """Open a local port for each rank once it has registered, until cancelled.
 
     Args:
         tunnels: The client's tunnels, not yet entered.
         ranks: Global ranks.
-        arguments: The parsed command line: `port`, `allow_terminate` and `idle_exit`.
-        show: Called with each open port.
+        arguments: The parsed command line.
 
     Raises:
         UsageError: a rank exists in several jobs.
@@ -234,15 +227,13 @@ async def _attach_all(
         async with tunnels, forwarder:
             tunnels.keep_searching()
             async with live_table(partial(table_rows, tunnels)):
-                await run_together(*(_attach(tunnels, forwarder, rank, arguments.port, show) for rank in ranks))
+                await run_together(*(_attach(tunnels, forwarder, rank, arguments) for rank in ranks))
 
     await run_controlled("attach", tunnels, forwarder, attach_all(), idle_exit=arguments.idle_exit)
 
 
-async def _attach(
-    tunnels: Tunnels, forwarder: Forwarder, rank: int, port: int | None, show: Callable[[Attached], None]
-) -> None:
-    """Forward the port of one rank until cancelled.
+async def _attach(tunnels: Tunnels, forwarder: Forwarder, rank: int, arguments: argparse.Namespace) -> None:
+    """Forward the port of one rank until cancelled; print the port with `--json`.
 
     Raises:
         RelayDebugError: the rank cannot be debugged, or its local port cannot be opened.
@@ -270,9 +261,10 @@ async def _attach(
     )
     claim = single_claim(claims)
     target, host = claim.target, claim.agent.host
-    local = await open_rank_port(forwarder, claim, port)
+    local = await open_rank_port(forwarder, claim, arguments.port)
     await wake(tunnels, claim)
     logger.info("%s (%s:%d)", how_to_attach(claim, local.port), LOCAL_HOST, local.port)
-    holder = blocking_holder(target)
-    show(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host, holder=holder))
+    if arguments.json:
+        holder = blocking_holder(target)
+        _print_json(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host, holder=holder))
     await asyncio.Event().wait()

@@ -130,9 +130,7 @@ async def find_client(arguments: argparse.Namespace, stack: contextlib.AsyncExit
     """
     from relay_client.control.client import running_clients
 
-    found = await running_clients()
-    for client in found:
-        stack.push_async_callback(client.close)
+    found = await stack.enter_async_context(running_clients())
     if arguments.client:
         chosen = only_client(clients_named(found, arguments.client))
     elif found:
