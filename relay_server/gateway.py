@@ -57,7 +57,6 @@ from relay_server.relaying.control import ControlChannel
 from relay_server.relaying.http_exchange import HttpExchange, RequestMessages
 from relay_server.relaying.matchmaking import Matchmaker
 from relay_server.relaying.rendezvous import (
-    SECRET_PARAMETER,
     ControlResponse,
     HttpRendezvous,
     PendingSender,
@@ -286,7 +285,7 @@ class Gateway:
             message = request.accept_message(
                 public=self._public_address(),
                 identity=pending.id,
-                secret=(SECRET_PARAMETER, pending.secret),
+                secret=pending.secret,
                 remote=handshake.connection.remote,
             )
             timed_out = accept_timed_out(limits.accept_timeout_status)
@@ -299,9 +298,8 @@ class Gateway:
     # Accept and reject:
 
     def _accept(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
-        secret = request.parameters.get(SECRET_PARAMETER, "")
-        rejection = request.rejection(after=f"{SECRET_PARAMETER}={secret}")
-        pending = self.matchmaker.rendezvous.take(request.parameters.get("sb-hc-id"), secret)
+        rejection = request.rejection()
+        pending = self.matchmaker.rendezvous.take(request.parameters.get("sb-hc-id"), request.secret)
         if pending is None or pending.outcome.done() or not pending.handshake.connection.is_open:
             raise bad_request("The rendezvous is unknown, has ended, or was already used")
         is_http = isinstance(pending.request, HttpRequest)
@@ -417,8 +415,7 @@ class Gateway:
     def _request_messages(
         self, hybrid_connection: HybridConnection, request: HttpRequest, pending: PendingSender
     ) -> RequestMessages:
-        secret = SECRET_PARAMETER, pending.secret
-        address = request.address("request", public=self._public_address(), identity=pending.id, secret=secret)
+        address = request.address("request", public=self._public_address(), identity=pending.id, secret=pending.secret)
 
         def full(has_body: bool) -> str:
             return request.message(

@@ -155,11 +155,6 @@ class RelayServer:
         for connection in list(self._connections):
             connection.abort()
 
-    def recycle_listeners(self) -> None:
-        """Close every control channel with 1011, as Azure does every 24 hours; relayed connections stay open."""
-        for control in self._gateway.matchmaker.registry.listeners:
-            control.recycle()
-
     @property
     def is_serving(self) -> bool:
         """True while the server accepts connections."""

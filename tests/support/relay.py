@@ -55,6 +55,12 @@ class LocalRelay:
         return path
 
 
+def recycle_listeners(server: RelayServer) -> None:
+    """Close every control channel with 1011, as Azure does every 24 hours; relayed connections stay open."""
+    for control in server._gateway.matchmaker.registry.listeners:
+        control.recycle()
+
+
 @contextlib.asynccontextmanager
 async def local_relay(
     tls_directory: Path,
