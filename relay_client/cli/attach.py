@@ -24,6 +24,7 @@ from relay_client.cli.common import (
     add_prefetch_option,
     add_quiet,
     run_controlled,
+    run_for_result,
     run_with_tunnels,
 )
 from relay_client.cli.running import only_client
@@ -83,15 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         ranks = parse_ranks(",".join(texts))
     if arguments.port is not None and len(ranks) > 1:
         raise UsageError("--port requires a single rank", hint="omit it, or attach to one rank")
-    from relay_core.program.run import run_until_stopped
-
-    has_attached: bool | None = None  # None after Ctrl-C
-
-    async def attach() -> None:
-        nonlocal has_attached
-        has_attached = await _attach_through_running(arguments, ranks)
-
-    status = run_until_stopped(attach())
+    has_attached, status = run_for_result(_attach_through_running(arguments, ranks))
     if has_attached is not False:
         return status if has_attached else INTERRUPTED
 

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay_core.errors import UsageError
 from relay_core.program.options import access_settings, add_access_options, argument_type
@@ -24,6 +24,8 @@ CLOSING_PORTS = "closing the local ports and the tunnels"
 """What a command that forwards ports does when it is interrupted."""
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 Container = argparse._ActionsContainer  # noqa: SLF001 - as above
@@ -131,6 +133,29 @@ def parse_positive_duration(text: str) -> float:
 def quiet_logging(arguments: argparse.Namespace) -> None:
     """Log only warnings, for commands that print a result and exit."""
     logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+
+
+def run_quietly(arguments: argparse.Namespace, coroutine: Coroutine[Any, Any, None]) -> int:
+    """Run a coroutine that prints its results, with a log of warnings only, until it completes or is interrupted."""
+    from relay_core.program.run import run_until_stopped
+
+    quiet_logging(arguments)
+    return run_until_stopped(coroutine)
+
+
+def run_for_result(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
+    """Run a coroutine, and return its result, or None if it was interrupted, and the exit status."""
+    from relay_core.program.run import run_until_stopped
+
+    result: T | None = None
+
+    async def run() -> None:
+        nonlocal result
+        result = await coroutine
+
+    with contextlib.closing(coroutine):
+        status = run_until_stopped(run())
+    return result, status
 
 
 def run_with_tunnels(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relay_client.cli.common import Commands, add_command, add_flag, add_json, add_port, quiet_logging
+from relay_client.cli.common import Commands, add_command, add_flag, add_json, add_port, run_quietly
 from relay_client.ui.text import format_ranks
 from relay_core.errors import ConnectionLost, NoClient, NoListener, RelayDebugError, UsageError
 from relay_core.program.options import argument_type
@@ -47,14 +47,12 @@ def _run_with_clients(
         NoClient: no running relay-client matches.
     """
     from relay_client.control.client import running_clients
-    from relay_core.program.run import run_until_stopped
 
     async def run() -> None:
         async with running_clients() as clients:
             await command(clients_named(clients, arguments.client))
 
-    quiet_logging(arguments)
-    return run_until_stopped(run())
+    return run_quietly(arguments, run())
 
 
 async def answers(clients: Sequence[ControlClient], request: Request) -> list[Any]:
