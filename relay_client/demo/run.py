@@ -14,6 +14,7 @@ from pathlib import Path
 from relay_client.demo.chaos import CutProxy
 from relay_client.demo.environment import DemoEnvironment, Sample, expect, find_sample
 from relay_client.demo.walkthrough import run_walkthrough
+from relay_client.editor_setup.entries import DEFAULT_PORT
 from relay_client.editor_setup.vscode import attach_configuration
 from relay_core.errors import RelayDebugError
 from relay_core.net.tasks import TaskSet, first_completed
@@ -25,8 +26,6 @@ WAIT, LONG_WAIT = 60.0, 3600.0
 """Seconds for which the job waits for a debugger, in the walkthrough and with `--hold`."""
 CUT_INTERVAL = 10.0
 """Seconds between cuts with `--hold --chaos`."""
-PREFERRED_PORT = 5678
-"""The port in the sample's launch.json."""
 
 
 def run_demo(*, hold: bool = False, chaos: bool = False, verbose: bool = False) -> int:
@@ -58,7 +57,7 @@ async def _run_in_directory(
     sample: Sample, report: Callable[[str], None], *, hold: bool, chaos: bool, verbose: bool
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="relay-demo-", ignore_cleanup_errors=True) as directory:
-        epochs, wait, port = (LONG_EPOCHS, LONG_WAIT, PREFERRED_PORT) if hold else (EPOCHS, WAIT, 0)
+        epochs, wait, port = (LONG_EPOCHS, LONG_WAIT, DEFAULT_PORT) if hold else (EPOCHS, WAIT, 0)
         running = DemoEnvironment(sample, Path(directory), epochs=epochs, wait=wait, port=port, chaos=chaos)
         running.report = report
 

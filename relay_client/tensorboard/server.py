@@ -99,10 +99,7 @@ class LiveFiles:
 
 
 def _size(copy: Path) -> int:
-    try:
-        return copy.stat().st_size
-    except FileNotFoundError:
-        return 0
+    return copy.stat().st_size if copy.exists() else 0
 
 
 def _write(copy: Path, data: bytes, offset: int) -> None:
