@@ -189,14 +189,13 @@ class RelayServer:
         task = self._tasks.spawn(self._shake_hands(unowned, connection), name=f"TLS handshake {host}")
         source = source_of(host)
         budget = self._unauthenticated_agents if self._gateway.has_listener(source) else self._unauthenticated_others
-        slot = budget.add(source, lambda: connection.abort() if task.done() else task.cancel())
-        connection.slot = slot
+        connection.leave_budget = budget.add(source, lambda: connection.abort() if task.done() else task.cancel())
 
         def clean_up(ended: asyncio.Task[bool]) -> None:
             for left in unowned:  # it was cancelled before its first step
                 left.close()
             if ended.cancelled() or not ended.result():
-                slot.leave()
+                connection.leave_budget()
 
         task.add_done_callback(clean_up)
 

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 from relay_client.cli.common import (
     CLOSING_PORTS,
     Commands,
-    add_allow_terminate_option,
     add_command,
-    add_idle_exit_option,
     add_json,
     add_port,
-    add_prefetch_option,
+    add_port_options,
     add_quiet,
     run_controlled,
     run_for_result,
@@ -62,10 +60,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     add_port(parser, "local port (default: the rank's logical port)")
     add_json(parser)
-    add_prefetch_option(parser, default=argparse.SUPPRESS)
-    add_allow_terminate_option(parser, default=argparse.SUPPRESS)
-    add_idle_exit_option(parser, default=argparse.SUPPRESS)
-    add_quiet(parser, default=argparse.SUPPRESS)
+    add_port_options(parser)
+    add_quiet(parser)
     parser.set_defaults(keeps_running=True)
 
 

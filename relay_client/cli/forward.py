@@ -8,15 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import (
-    CLOSING_PORTS,
-    PROGRAM,
-    add_allow_terminate_option,
-    add_idle_exit_option,
-    add_prefetch_option,
-    run_controlled,
-    run_with_tunnels,
-)
+from relay_client.cli.common import CLOSING_PORTS, PROGRAM, add_port_options, run_controlled, run_with_tunnels
 from relay_client.cli.running import print_own_events
 from relay_client.ui.text import CHECK_PORTS, format_ports
 from relay_client.verbs.targets import table_rows
@@ -89,9 +81,7 @@ def _rare_options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
         help="exit immediately with status 0 if one of your running relay-clients has opened some of the requested "
         "ports; it then opens the others, too",
     )
-    yield add_prefetch_option(parser, default=True)
-    yield add_allow_terminate_option(parser, default=False)
-    yield add_idle_exit_option(parser, default=None)
+    yield from add_port_options(parser)
     yield parser.add_argument(
         "--json", action="store_true", help="print events as JSON lines on stdout, as 'relay-client events' does"
     )

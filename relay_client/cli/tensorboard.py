@@ -57,7 +57,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     text = "port to open; with --runs or --experiment, the port of the local TensorBoard (default: %(default)s)"
     parser.add_argument("--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help=text)
-    add_quiet(parser, default=argparse.SUPPRESS)
+    add_quiet(parser)
     parser.set_defaults(keeps_running=True)
     text = "time to wait for an agent that forwards the port, such as 90s, 10m or 2h (default: %(default)s)"
     add_timeout(parser, text)
