@@ -167,9 +167,4 @@ def _status(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from relay_server.service import serve_until_stopped
 
-    return serve_until_stopped(
-        arguments.config,
-        port=arguments.port,
-        ready_file=arguments.ready_file,
-        ignore_selection=arguments.ignore_listener_selection,
-    )
+    return serve_until_stopped(arguments)

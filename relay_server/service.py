@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -137,21 +138,11 @@ def _keep_fixed_settings(config: RelayConfig, current: RelayConfig) -> RelayConf
 FORCED = 130
 
 
-def serve_until_stopped(
-    config_file: Path,
-    *,
-    port: int | None = None,
-    ready_file: Path | None = None,
-    ignore_selection: bool = False,
-) -> int:
+def serve_until_stopped(options: argparse.Namespace) -> int:
     """Serve until a signal; return the exit status.
 
     Args:
-        config_file: Configuration in TOML.
-        port: Overrides the port in the configuration.
-        ready_file: File to which JSON with `port`, `address` and `ca_file` is written once the relay accepts
-            connections; removed at the end.
-        ignore_selection: Ignore the listener selection headers, whatever the configuration.
+        options: The options of `relay-server serve`; those that are given take precedence over the configuration.
 
     Raises:
         ConfigurationError: The configuration or the certificate is invalid, or the ready file cannot be written.
@@ -159,13 +150,13 @@ def serve_until_stopped(
     """
 
     def adjust(config: RelayConfig) -> RelayConfig:
-        if port is not None:
-            config = replace(config, port=port)
-        if ignore_selection:
+        if options.port is not None:
+            config = replace(config, port=options.port)
+        if options.ignore_listener_selection:
             config = replace(config, honour_listener_selection=False)
         return config
 
-    return run.run(_serve(config_file, adjust, ready_file))
+    return run.run(_serve(options.config, adjust, options.ready_file))
 
 
 async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig], ready_file: Path | None) -> int:

@@ -72,10 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     with named("--port"):
         (local,) = parse_forwards([arguments.port])
 
-    async def forward(tunnels: Tunnels) -> None:
-        await _forward_and_print_url(tunnels, local, arguments.timeout)
-
-    return run_with_tunnels(arguments, forward, closing=CLOSING_PORTS)
+    return run_with_tunnels(
+        arguments, lambda tunnels: _forward_and_print_url(tunnels, local, arguments.timeout), closing=CLOSING_PORTS
+    )
 
 
 def _show_runs(arguments: argparse.Namespace) -> int:
