@@ -213,29 +213,19 @@ class DapClient:
             if first["type"] == "response":  # an error: debugpy reports success only after configurationDone
                 _body_of("attach", first)
             try:
-                return await self._configure(attach, breakpoints, exceptions, pause=pause, within=within)
+                results = {
+                    path: await self.set_breakpoints(path, here, within=within) for path, here in breakpoints.items()
+                }
+                if exceptions is not None:
+                    await self.request("setExceptionBreakpoints", {"filters": list(exceptions)}, within=within)
+                if pause:
+                    await self.request("pause", {"threadId": 1}, within=within)  # all threads, whatever the id
+                await self.request("configurationDone", within=within)
+                await self._response_to("attach", attach, within)
             except ConnectionLost:
                 if (response := self._responses[attach]) is not None:
                     _body_of("attach", response)  # raises the reason for which the session has ended
                 raise
-
-    async def _configure(
-        self,
-        attach: int,
-        breakpoints: Mapping[str, Sequence[Body]],
-        exceptions: Sequence[str] | None,
-        *,
-        pause: bool,
-        within: float,
-    ) -> dict[str, list[Body]]:
-        """Set breakpoints and exceptions, and wait for the response to `attach`, whose number is given."""
-        results = {path: await self.set_breakpoints(path, here, within=within) for path, here in breakpoints.items()}
-        if exceptions is not None:
-            await self.request("setExceptionBreakpoints", {"filters": list(exceptions)}, within=within)
-        if pause:
-            await self.request("pause", {"threadId": 1}, within=within)  # debugpy pauses all threads, whatever the id
-        await self.request("configurationDone", within=within)
-        await self._response_to("attach", attach, within)
         return results
 
     async def set_breakpoints(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -21,11 +21,6 @@ from relay_server.protocol.refusals import Refusal, malformed_token, missing_rig
 if TYPE_CHECKING:
     from jwt.types import Options  # used only as a type, which the oldest supported PyJWT does not have
 
-
-# Authorization of requests: tokens and the rules of a namespace and its hybrid connections.
-#
-# The first verifier that recognises the kind of a token checks it. The verifier for shared access signatures is here,
-# the one for JWTs in `relay_server.access`.
 
 MAX_TOKEN_CHARS = 16 * 1024
 """Maximum size of a token, far above that of real tokens (JWTs: 2-8 KiB); limits the time for hashing a token."""
@@ -50,91 +45,37 @@ ANONYMOUS = Grant(expires_at=math.inf, rule="anonymous")
 """The grant of a sender that needs no token."""
 
 
-class TokenVerifier(Protocol):
-    """Checks one kind of token."""
-
-    def recognises(self, token: str) -> bool:
-        """Return True if the text looks like a token of this kind."""
-
-    def verify(self, token: str, *, right: Right, path: str, connection: HybridConnection | None, now: float) -> Grant:
-        """Verify a token.
-
-        Args:
-            token: Text from the client.
-            right: The required right.
-            path: The requested path: the name of the hybrid connection and, for a sender, the rest of its path.
-            connection: The hybrid connection, or None if it does not exist.
-            now: Unix seconds.
-
-        Raises:
-            Refusal: The token is invalid or does not grant the right.
-        """
-
-
-class SasVerifier:
-    """Verifies shared access signatures.
+class Authorizer:
+    """Authorizes requests with and without a token: a shared access signature, or a JWT of a configured issuer.
 
     Args:
-        hosts: Host names that are accepted as audience.
+        hosts: Host names that are accepted as audience of a shared access signature.
         rules: The rules of the namespace.
+        issuers: The accepted issuers of JWTs.
+
+    Raises:
+        ConfigurationError: The public key of an issuer cannot be read or is invalid.
     """
 
-    def __init__(self, *, hosts: Sequence[str], rules: Sequence[Rule]) -> None:
+    def __init__(self, *, hosts: Sequence[str], rules: Sequence[Rule], issuers: Sequence[JwtIssuer] = ()) -> None:
         self._hosts = tuple(hosts)
         self._rules = tuple(rules)
-
-    def recognises(self, token: str) -> bool:
-        """Return True if the text starts like a shared access signature."""
-        return token.lower().startswith("sharedaccesssignature")
-
-    def verify(self, token: str, *, right: Right, path: str, connection: HybridConnection | None, now: float) -> Grant:
-        """Check signature, expiry, audience and right, in this order; the first failure is reported."""
-        try:
-            parsed = SasToken.parse(token)
-        except ProtocolError:
-            raise malformed_token() from None
-        entity_rules = connection.rules if connection is not None else ()
-        rule = self._signer(parsed, (*entity_rules, *self._rules))
-        if rule is None:
-            raise unauthorized("InvalidSignature", "The token has an invalid signature")
-        if parsed.expires_at <= now:
-            raise unauthorized("ExpiredToken", "The token is expired")
-        target = connection.path if connection is not None else path
-        if not any(parsed.covers(host=host, path=target) for host in self._hosts):
-            raise unauthorized("InvalidAudience", "The token's audience does not match the endpoint")
-        if not rule.allows(right):
-            raise missing_right(right.value)
-        return Grant(expires_at=float(parsed.expires_at), rule=rule.name)
-
-    def _signer(self, token: SasToken, rules: Iterable[Rule]) -> Rule | None:
-        """Return the first rule with a key that verifies the signature; those of the hybrid connection come first."""
-        named = [rule for rule in rules if rule.name.lower() == token.key_name.lower()]
-        for rule in named:
-            for key in rule.keys:
-                if token.is_signed_with(key):
-                    return rule
-        if not named:
-            token.is_signed_with(_DECOY_KEY)
-        return None
-
-
-class Authorizer:
-    """Authorizes requests with and without a token.
-
-    Args:
-        verifiers: Token verifiers in order; the first one that recognises a token decides.
-    """
-
-    def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
-        self._verifiers = tuple(verifiers)
+        self._issuers = tuple((issuer, _load_key(issuer)) for issuer in issuers)
 
     def check(
         self, token: str | None, *, right: Right, path: str, connection: HybridConnection | None, now: float
     ) -> Grant:
         """Check a request's token; a sender needs none if the hybrid connection does not require authorization.
 
+        Args:
+            token: Text from the client, or None.
+            right: The required right.
+            path: The requested path: the name of the hybrid connection and, for a sender, the rest of its path.
+            connection: The hybrid connection, or None if it does not exist.
+            now: Unix seconds.
+
         Raises:
-            Refusal: 401.
+            Refusal: 401, the token is missing or invalid, or does not grant the right.
         """
         # An unknown hybrid connection requires a token, so that clients without one cannot discover which ones exist.
         if right is Right.SEND and connection is not None and not connection.requires_client_authorization:
@@ -144,56 +85,39 @@ class Authorizer:
         if len(token) > MAX_TOKEN_CHARS or not token.isascii():
             raise malformed_token()
         bare = token[len(_BEARER) :] if token.lower().startswith(_BEARER) else token
-        for verifier in self._verifiers:
-            if verifier.recognises(bare):
-                return verifier.verify(bare, right=right, path=path, connection=connection, now=now)
+        if bare.lower().startswith("sharedaccesssignature"):
+            return self._check_signature(bare, right, path, connection, now)
+        # A JWT has three parts, of which the first starts with base64url of `{"`.
+        if self._issuers and bare.startswith("ey") and bare.count(".") == 2:
+            return self._check_jwt(bare, right, now)
         raise malformed_token()
 
-
-# Verification of JWTs, which clients with an Entra identity send instead of shared access signatures.
-#
-#     base64url({"alg": "RS256", ...}) . base64url({"iss", "aud", "exp", "nbf", "roles", "sub"}) . base64url(signature)
-#
-# PyJWT verifies format, signature, issuer and audience. Only RS256 with a configured key is accepted: the header's
-# `alg` cannot select another algorithm, and its `kid`, `jku` and `x5c` are not used. Times are compared here, because
-# verifiers get `now` as an argument and PyJWT reads the clock. Messages never contain any part of a token.
-
-CLOCK_SKEW = 60.0
-"""Seconds by which an issuer's clock may be ahead of this machine's; expired tokens are refused without tolerance."""
-MIN_KEY_BITS = 2048
-_ALGORITHMS = ["RS256"]
-_OPTIONS: Options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
-"""Checks of PyJWT that are disabled, because they read the clock."""
-_END_OF_TIME = 1e12
-
-
-class JwtVerifier:
-    """Verifies the JWTs of configured issuers.
-
-    Args:
-        issuers: The accepted issuers.
-
-    Raises:
-        ConfigurationError: A public key cannot be read or is invalid.
-    """
-
-    def __init__(self, issuers: Sequence[JwtIssuer]) -> None:
-        self._issuers = tuple((issuer, _load_key(issuer)) for issuer in issuers)
-
-    def recognises(self, token: str) -> bool:
-        """Return True if the text looks like a JWT: three parts, of which the first starts with base64url of `{"`."""
-        return bool(self._issuers) and token.startswith("ey") and token.count(".") == 2
-
-    def verify(
-        self,
-        token: str,
-        *,
-        right: Right,
-        path: str,  # noqa: ARG002 - roles are valid for the whole namespace
-        connection: HybridConnection | None,  # noqa: ARG002
-        now: float,
+    def _check_signature(
+        self, token: str, right: Right, path: str, connection: HybridConnection | None, now: float
     ) -> Grant:
-        """Check format, signature, issuer, audience, time and right, in this order; the first failure is reported."""
+        """Check signature, expiry, audience and right, in this order; the first failure is reported."""
+        try:
+            parsed = SasToken.parse(token)
+        except ProtocolError:
+            raise malformed_token() from None
+        entity_rules = connection.rules if connection is not None else ()
+        rule = _signer(parsed, (*entity_rules, *self._rules))
+        if rule is None:
+            raise unauthorized("InvalidSignature", "The token has an invalid signature")
+        if parsed.expires_at <= now:
+            raise unauthorized("ExpiredToken", "The token is expired")
+        target = connection.path if connection is not None else path
+        if not any(parsed.covers(host=host, path=target) for host in self._hosts):
+            raise _wrong_audience()
+        if not rule.allows(right):
+            raise missing_right(right.value)
+        return Grant(expires_at=float(parsed.expires_at), rule=rule.name)
+
+    def _check_jwt(self, token: str, right: Right, now: float) -> Grant:
+        """Check format, signature, issuer, audience, time and right, in this order; the first failure is reported.
+
+        The right is valid for the whole namespace, because a JWT has roles for all of it.
+        """
         issuer, claims = self._verified(token)
         expires_at = _seconds(claims, "exp")
         if expires_at <= now:
@@ -213,6 +137,35 @@ class JwtVerifier:
             except (jwt.InvalidSignatureError, jwt.InvalidIssuerError):
                 continue  # another entry with the same issuer may have a newer key
         raise unauthorized("InvalidSignature", "The token has an invalid signature")
+
+
+def _signer(token: SasToken, rules: Iterable[Rule]) -> Rule | None:
+    """Return the first rule with a key that verifies the signature; those of the hybrid connection come first."""
+    named = [rule for rule in rules if rule.name.lower() == token.key_name.lower()]
+    for rule in named:
+        for key in rule.keys:
+            if token.is_signed_with(key):
+                return rule
+    if not named:
+        token.is_signed_with(_DECOY_KEY)
+    return None
+
+
+# Verification of JWTs, which clients with an Entra identity send instead of shared access signatures.
+#
+#     base64url({"alg": "RS256", ...}) . base64url({"iss", "aud", "exp", "nbf", "roles", "sub"}) . base64url(signature)
+#
+# PyJWT verifies format, signature, issuer and audience. Only RS256 with a configured key is accepted: the header's
+# `alg` cannot select another algorithm, and its `kid`, `jku` and `x5c` are not used. Times are compared here, because
+# PyJWT reads the clock and `Authorizer` gets `now` as an argument. Messages never contain any part of a token.
+
+CLOCK_SKEW = 60.0
+"""Seconds by which an issuer's clock may be ahead of this machine's; expired tokens are refused without tolerance."""
+MIN_KEY_BITS = 2048
+_ALGORITHMS = ["RS256"]
+_OPTIONS: Options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
+"""Checks of PyJWT that are disabled, because they read the clock."""
+_END_OF_TIME = 1e12
 
 
 def _decode(token: str, issuer: JwtIssuer, key: rsa.RSAPublicKey) -> Mapping[str, Any]:

@@ -113,11 +113,6 @@ def make_parser() -> argparse.ArgumentParser:
         help="write the port, address and ca_file to this file, as JSON, once the relay is serving",
     )
     serve.add_argument(
-        "--delay-profile",
-        choices=["azure", "azure-tail"],
-        help="simulate a cloud service's latencies, for measurements; azure-tail adds slow and unanswered connects",
-    )
-    serve.add_argument(
         "--ignore-listener-selection",
         action="store_true",
         help="select a listener at random for every sender, ignoring the headers Microsoft-Relay-AllowedListeners and "
@@ -172,10 +167,4 @@ def _status(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from relay_server.service import serve_until_stopped
 
-    return serve_until_stopped(
-        arguments.config,
-        port=arguments.port,
-        ready_file=arguments.ready_file,
-        delay_profile=arguments.delay_profile,
-        ignore_selection=arguments.ignore_listener_selection,
-    )
+    return serve_until_stopped(arguments)

@@ -24,12 +24,12 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.hyco.http import Request
 from relay_server.access import Authorizer, Grant
-from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig, Right
+from relay_server.config.model import HybridConnection, RelayConfig, Right
 from relay_server.connection.request_reader import Handshake, HttpSender
 from relay_server.connection.tcp import Connection, Handler, source_of
 from relay_server.metrics import Counters, EntityCounters, EntityMetrics
@@ -57,7 +57,6 @@ from relay_server.relaying.control import ControlChannel
 from relay_server.relaying.http_exchange import HttpExchange, RequestMessages
 from relay_server.relaying.matchmaking import Matchmaker
 from relay_server.relaying.rendezvous import (
-    SECRET_PARAMETER,
     ControlResponse,
     HttpRendezvous,
     PendingSender,
@@ -102,16 +101,8 @@ class Gateway:
         """Connections whose next request has not arrived, the oldest first."""
         self._listener_sources: Counter[str] = Counter()
         """Number of listeners, by address."""
-        self._delays = config.delays or DelayProfile()
         self._authorizer = authorizer
         self._public_address = public_address
-        self._http = HttpGateway(
-            config,
-            matchmaker=self.matchmaker,
-            authorize=self._authorize,
-            public_address=public_address,
-            counters=self.counters,
-        )
 
     def has_listener(self, source: str) -> bool:
         """Return True if a listener is connected from this address."""
@@ -178,8 +169,6 @@ class Gateway:
             return None
         finally:
             self._idle.pop(connection, None)
-        if self._delays.lane:
-            await asyncio.sleep(2 * self._delays.lane * self._delays.handshake_round_trips)
         if not is_hybrid(head):
             return await self._serve_http(head, handshake)
         request = HybridRequest.parse(head)
@@ -199,7 +188,7 @@ class Gateway:
         try:
             request = HttpRequest.parse(head)
             tracking, path, counters = request.tracking, request.path, self._counters_of(request)
-            following = await self._http.serve(request, handshake)
+            following = await self._answer_http(request, handshake)
         except Refusal as refusal:
             system = f"{self._config.namespace}:{path}"
             linger = LINGER if head.has_body else 0.0
@@ -233,14 +222,15 @@ class Gateway:
         if action in {"accept", "request"}:
             self._accept(request, handshake, accept)
         elif action == "listen":
-            await self._listen(request, handshake, accept)
+            self._listen(request, handshake, accept)
         else:
             await self._connect(request, handshake)
 
-    async def _authorize(self, request: RelayRequest, right: Right) -> tuple[HybridConnection, Grant]:
-        if self._delays.authorization:
-            await asyncio.sleep(self._delays.authorization)
-        return self._check(request, right, request.token)
+    def _authorize(self, request: RelayRequest, handshake: Handshake, right: Right) -> tuple[HybridConnection, Grant]:
+        """Check a request's token; its connection then no longer counts as unauthenticated."""
+        found = self._check(request, right, request.token)
+        handshake.connection.prove()
+        return found
 
     def _check(self, request: RelayRequest, right: Right, token: str | None) -> tuple[HybridConnection, Grant]:
         """Check a token against the current rules, which may have changed since a listener connected."""
@@ -253,13 +243,12 @@ class Gateway:
 
     # Listen:
 
-    async def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
-        hybrid_connection, grant = await self._authorize(request, Right.LISTEN)
-        handshake.connection.prove()
+    def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
+        hybrid_connection, grant = self._authorize(request, handshake, Right.LISTEN)
         listener_id = guid_of(request.parameters.get("sb-hc-id")) or new_guid()
         replaced = self.matchmaker.registry.check_room(hybrid_connection, listener_id)
         connection = handshake.connection
-        if not connection.is_open:  # the token check may have taken a while, and the client may have disconnected
+        if not connection.is_open:  # the client has disconnected
             return
         if replaced is not None:
             replaced.close(1011, "Replaced by a newer connection from the same listener")
@@ -289,20 +278,17 @@ class Gateway:
     # Connect:
 
     async def _connect(self, request: HybridRequest, handshake: Handshake) -> None:
-        hybrid_connection, _ = await self._authorize(request, Right.SEND)
-        handshake.connection.prove()
+        hybrid_connection, _ = self._authorize(request, handshake, Right.SEND)
         candidates = self.matchmaker.candidates(hybrid_connection, request)
         limits = self._config.limits
         with self.matchmaker.pending(hybrid_connection, request, handshake) as pending:
-            await self.matchmaker.delay()
             message = request.accept_message(
                 public=self._public_address(),
                 identity=pending.id,
-                secret=(SECRET_PARAMETER, pending.secret),
+                secret=pending.secret,
                 remote=handshake.connection.remote,
             )
             timed_out = accept_timed_out(limits.accept_timeout_status)
-            await self.matchmaker.hold(pending, limits.accept_timeout, timed_out)
             outcome = await self.matchmaker.offer(candidates, message, pending, limits.accept_timeout, timed_out)
         if isinstance(outcome, Rejection):
             self.counters.of(hybrid_connection.path).rejected += 1
@@ -312,9 +298,8 @@ class Gateway:
     # Accept and reject:
 
     def _accept(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
-        secret = request.parameters.get(SECRET_PARAMETER, "")
-        rejection = request.rejection(after=f"{SECRET_PARAMETER}={secret}")
-        pending = self.matchmaker.rendezvous.take(request.parameters.get("sb-hc-id"), secret)
+        rejection = request.rejection()
+        pending = self.matchmaker.rendezvous.take(request.parameters.get("sb-hc-id"), request.secret)
         if pending is None or pending.outcome.done() or not pending.handshake.connection.is_open:
             raise bad_request("The rendezvous is unknown, has ended, or was already used")
         is_http = isinstance(pending.request, HttpRequest)
@@ -374,6 +359,76 @@ class Gateway:
         pair.counters.bytes_to_senders += to_sender
         logger.info("relayed %d bytes to the listener and %d bytes back", to_listener, to_sender)
 
+    # HTTP requests that are not under `/$hc/`; the body is read after the checks:
+
+    async def _answer_http(self, request: HttpRequest, handshake: Handshake) -> Handshake | None:
+        """Relay a request; return the handler for the next one if the client may send one.
+
+        Raises:
+            Refusal: The request is to be answered with an error.
+        """
+        hybrid_connection, _ = self._authorize(request, handshake, Right.SEND)
+        self.matchmaker.candidates(hybrid_connection, request)  # raises if there are none, before the body is read
+        sender = HttpSender(handshake, request.head)
+        exchange = HttpExchange(request, sender, host=self._config.namespace, limits=self._config.limits)
+        try:
+            await self._exchange(hybrid_connection, request, handshake, exchange)
+        except Refusal:
+            if not exchange.responded:
+                raise
+            handshake.connection.abort()  # the only way to show that the response is incomplete
+            return None
+        finally:
+            counters = self.counters.of(hybrid_connection.path)
+            counters.bytes_to_listeners += exchange.bytes_to_listener
+            counters.bytes_to_senders += exchange.bytes_to_sender
+        if exchange.responded and exchange.keeps_alive:
+            return sender.next_handshake()
+        handshake.connection.close()
+        return None
+
+    async def _exchange(
+        self, hybrid_connection: HybridConnection, request: HttpRequest, handshake: Handshake, exchange: HttpExchange
+    ) -> None:
+        limits = self._config.limits
+        with self.matchmaker.pending(hybrid_connection, request, handshake) as pending:
+            body = await exchange.small_body()
+            messages = self._request_messages(hybrid_connection, request, pending)
+            control, complete = _send_request(self.matchmaker.candidates(hybrid_connection, request), messages, body)
+            if complete:
+                control.expect_response(pending)
+                exchange.bytes_to_listener += len(body or b"")
+            try:
+                limit = limits.http_timeout if complete else limits.accept_timeout
+                outcome = await self.matchmaker.outcome(pending, limit, response_timed_out())
+            finally:
+                control.forget_request(pending)
+        if isinstance(outcome, Rejection):
+            self.counters.of(hybrid_connection.path).rejected += 1
+            _reject(pending, outcome)
+        elif isinstance(outcome, ControlResponse):
+            await exchange.respond(outcome.response, outcome.body)
+        elif isinstance(outcome, HttpRendezvous):
+            await exchange.relay(outcome, None if complete else messages)
+        self.counters.of(hybrid_connection.path).http_requests += exchange.responded
+
+    def _request_messages(
+        self, hybrid_connection: HybridConnection, request: HttpRequest, pending: PendingSender
+    ) -> RequestMessages:
+        address = request.address("request", public=self._public_address(), identity=pending.id, secret=pending.secret)
+
+        def full(has_body: bool) -> str:
+            return request.message(
+                address=address,
+                identity=pending.id,
+                host=self._config.namespace,
+                remote=pending.handshake.connection.remote,
+                has_body=has_body,
+                needs_token=hybrid_connection.requires_client_authorization,
+            )
+
+        return RequestMessages(Request(address).encode(), full)
+
     # Metrics:
 
     def _path_of(self, request: RelayRequest) -> str | None:
@@ -391,110 +446,6 @@ class Gateway:
         return self.counters.snapshot(
             (pair.counters, pair.sender.bytes_received, pair.listener.bytes_received) for pair in self.pairs
         )
-
-
-# Serves HTTP requests that are not under `/$hc/`: they are relayed to a listener.
-#
-# The order of checks is that of `relay_server.gateway`: token, existence of the hybrid connection, listeners. The body
-# is read after these checks.
-
-
-class HttpGateway:
-    """Relays HTTP requests.
-
-    Args:
-        config: The relay's configuration.
-        matchmaker: Listeners and waiting senders.
-        authorize: Checks a request's token and returns the hybrid connection; raises Refusal.
-        public_address: Returns the `host:port` to which listeners connect for a rendezvous.
-        counters: The counters of each hybrid connection, to which this object adds.
-    """
-
-    def __init__(
-        self,
-        config: RelayConfig,
-        *,
-        matchmaker: Matchmaker,
-        authorize: Callable[[RelayRequest, Right], Awaitable[tuple[HybridConnection, Grant]]],
-        public_address: Callable[[], str],
-        counters: EntityCounters,
-    ) -> None:
-        self._config = config
-        self._matchmaker = matchmaker
-        self._authorize = authorize
-        self._public_address = public_address
-        self._counters = counters
-
-    async def serve(self, request: HttpRequest, handshake: Handshake) -> Handshake | None:
-        """Relay a request; return the handler for the next one if the client may send one.
-
-        Raises:
-            Refusal: The request is to be answered with an error.
-        """
-        hybrid_connection, _ = await self._authorize(request, Right.SEND)
-        handshake.connection.prove()
-        self._matchmaker.candidates(hybrid_connection, request)  # raises if there are none, before the body is read
-        sender = HttpSender(handshake, request.head)
-        exchange = HttpExchange(request, sender, host=self._config.namespace, limits=self._config.limits)
-        try:
-            await self._relay(hybrid_connection, request, handshake, exchange)
-        except Refusal:
-            if not exchange.responded:
-                raise
-            handshake.connection.abort()  # the only way to show that the response is incomplete
-            return None
-        finally:
-            counters = self._counters.of(hybrid_connection.path)
-            counters.bytes_to_listeners += exchange.bytes_to_listener
-            counters.bytes_to_senders += exchange.bytes_to_sender
-        if exchange.responded and exchange.keeps_alive:
-            return sender.next_handshake()
-        handshake.connection.close()
-        return None
-
-    async def _relay(
-        self, hybrid_connection: HybridConnection, request: HttpRequest, handshake: Handshake, exchange: HttpExchange
-    ) -> None:
-        limits = self._config.limits
-        with self._matchmaker.pending(hybrid_connection, request, handshake) as pending:
-            body = await exchange.small_body()
-            await self._matchmaker.delay()
-            messages = self._request_messages(hybrid_connection, request, pending)
-            control, complete = _send_request(self._matchmaker.candidates(hybrid_connection, request), messages, body)
-            if complete:
-                control.expect_response(pending)
-                exchange.bytes_to_listener += len(body or b"")
-            try:
-                limit = limits.http_timeout if complete else limits.accept_timeout
-                outcome = await self._matchmaker.outcome(pending, limit, response_timed_out())
-            finally:
-                control.forget_request(pending)
-        if isinstance(outcome, Rejection):
-            self._counters.of(hybrid_connection.path).rejected += 1
-            _reject(pending, outcome)
-        elif isinstance(outcome, ControlResponse):
-            await exchange.respond(outcome.response, outcome.body)
-        elif isinstance(outcome, HttpRendezvous):
-            await exchange.relay(outcome, None if complete else messages)
-        self._counters.of(hybrid_connection.path).http_requests += exchange.responded
-
-    def _request_messages(
-        self, hybrid_connection: HybridConnection, request: HttpRequest, pending: PendingSender
-    ) -> RequestMessages:
-        secret = SECRET_PARAMETER, pending.secret
-        address = request.address("request", public=self._public_address(), identity=pending.id, secret=secret)
-
-        def full(has_body: bool) -> str:
-            return request.message(
-                address=address,
-                identity=pending.id,
-                host=self._config.namespace,
-                remote=pending.handshake.connection.remote,
-                has_body=has_body,
-                needs_token=hybrid_connection.requires_client_authorization,
-            )
-
-        return RequestMessages(Request(address).encode(), full)
 
 
 def _reject(pending: PendingSender, rejection: Rejection) -> None:

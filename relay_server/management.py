@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -33,8 +33,6 @@ from relay_server.server import RelayServer
 
 logger = logging.getLogger(__name__)
 
-
-Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 
 LABEL = "entity"
 ENTITY_GAUGES = (
@@ -86,29 +84,22 @@ class _Snapshot(Collector):
         self._entities = entities
 
     def collect(self) -> Iterator[Metric]:
-        for name, field, text in ENTITY_GAUGES:
-            yield self._by_entity(GaugeMetricFamily(f"relay_{name}", text, labels=[LABEL]), field)
-        for name, field, text in ENTITY_COUNTERS:
-            yield self._by_entity(CounterMetricFamily(f"relay_{name}", text, labels=[LABEL]), field)
+        for kind, table in ((GaugeMetricFamily, ENTITY_GAUGES), (CounterMetricFamily, ENTITY_COUNTERS)):
+            for name, field, text in table:
+                family = kind(f"relay_{name}", text, labels=[LABEL])
+                for entity, metrics in self._entities.items():
+                    family.add_metric([entity], getattr(metrics, field))
+                yield family
         for name, field, text in GAUGES:
             yield GaugeMetricFamily(f"relay_{name}", text, value=getattr(self._metrics, field))
         refused = "Requests of any kind that the relay refused"
         yield CounterMetricFamily("relay_refused_requests", refused, value=self._metrics.refused)
-        yield self._transferred()
-
-    def _by_entity(self, family: Family, field: str) -> Family:
+        text = "BytesTransferred: payload without framing"
+        transferred = CounterMetricFamily("relay_bytes_transferred", text, labels=[LABEL, "direction"])
         for entity, metrics in self._entities.items():
-            family.add_metric([entity], getattr(metrics, field))
-        return family
-
-    def _transferred(self) -> Metric:
-        family = CounterMetricFamily(
-            "relay_bytes_transferred", "BytesTransferred: payload without framing", labels=[LABEL, "direction"]
-        )
-        for entity, metrics in self._entities.items():
-            family.add_metric([entity, "to_listeners"], metrics.bytes_to_listeners)
-            family.add_metric([entity, "to_senders"], metrics.bytes_to_senders)
-        return family
+            transferred.add_metric([entity, "to_listeners"], metrics.bytes_to_listeners)
+            transferred.add_metric([entity, "to_senders"], metrics.bytes_to_senders)
+        yield transferred
 
 
 # `relay-server status`: queries the management port of a running relay, and formats the answer.
@@ -244,7 +235,7 @@ class Management:
             return _response(403, TEXT, FOREIGN_HOST.encode())
         if head.method not in {"GET", "HEAD"}:
             return _response(405, TEXT, b"only GET and HEAD are supported\n")
-        response = self._find(head.target.partition("?")[0])
+        response = self._find(head.path)
         return response.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if head.method == "HEAD" else response
 
     def _find(self, path: str) -> bytes:

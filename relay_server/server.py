@@ -13,7 +13,6 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -23,11 +22,11 @@ from relay_core.hyco.address import Endpoint
 from relay_core.net.memory import keep_freed_memory
 from relay_core.net.tasks import TaskSet
 from relay_core.net.tls import TlsMachine, TlsTransport
-from relay_server.access import Authorizer, JwtVerifier, SasVerifier, TokenVerifier
+from relay_server.access import Authorizer
 from relay_server.config import certificates
 from relay_server.config.model import RelayConfig, is_loopback
 from relay_server.connection.request_reader import Handshake
-from relay_server.connection.tcp import READ_BYTES, Acceptor, Connection, DelayedConnection, Slots, source_of
+from relay_server.connection.tcp import READ_BYTES, Acceptor, Connection, Slots, source_of
 from relay_server.gateway import Gateway
 from relay_server.metrics import EntityMetrics, Metrics, total
 
@@ -41,18 +40,16 @@ class RelayServer:
 
     Args:
         config: The relay's configuration.
-        verifiers: Further token verifiers, tried after those for shared access signatures and configured JWT issuers.
 
     Raises:
         ConfigurationError: The public key of a JWT issuer is invalid.
     """
 
-    def __init__(self, config: RelayConfig, *, verifiers: Sequence[TokenVerifier] = ()) -> None:
+    def __init__(self, config: RelayConfig) -> None:
         self.config = config
         self.ca_file: Path | None = None
         """Certificate of the private CA, once started; None if the user supplied the server certificate."""
-        self._verifiers = tuple(verifiers)
-        self._gateway = Gateway(config, authorizer=self._authorizer(config), public_address=lambda: self.public_address)
+        self._gateway = Gateway(config, authorizer=_authorizer(config), public_address=lambda: self.public_address)
         self._acceptor: Acceptor | None = None
         limits = config.limits
         # Agents' rendezvous have their own budget; otherwise, whoever opens the most connections would displace them.
@@ -108,14 +105,10 @@ class RelayServer:
         Raises:
             ConfigurationError: The certificate or the public key of an issuer is invalid. Nothing has changed.
         """
-        authorizer = self._authorizer(config)
+        authorizer = _authorizer(config)
         self._use_certificate(config)
         self.config = config
         self._gateway.replace_rules(config.hybrid_connections, authorizer)
-
-    def _authorizer(self, config: RelayConfig) -> Authorizer:
-        sas = SasVerifier(hosts=config.hosts, rules=config.rules)
-        return Authorizer([sas, JwtVerifier(config.jwt_issuers), *self._verifiers])
 
     def _use_certificate(self, config: RelayConfig) -> None:
         """Read the certificate for TLS handshakes from now on."""
@@ -162,11 +155,6 @@ class RelayServer:
         for connection in list(self._connections):
             connection.abort()
 
-    def recycle_listeners(self) -> None:
-        """Close every control channel with 1011, as Azure does every 24 hours; relayed connections stay open."""
-        for control in self._gateway.matchmaker.registry.listeners:
-            control.recycle()
-
     @property
     def is_serving(self) -> bool:
         """True while the server accepts connections."""
@@ -193,28 +181,21 @@ class RelayServer:
         """Return a snapshot of each hybrid connection, by path; OTHER_ENTITIES stands for the rest."""
         return self._gateway.metrics()
 
-    def _make_connection(self) -> Connection:
-        delays = self.config.delays
-        if delays is not None and delays.lane:
-            return DelayedConnection(self._buffer, self._connected, self._disconnected, lane=delays.lane)
-        return Connection(self._buffer, self._connected, self._disconnected)
-
     def _accepted(self, accepted: socket.socket, host: str, port: int) -> None:
         """Start the TLS handshake of a new connection, which counts as unauthenticated from now on."""
-        connection = self._make_connection()
+        connection = Connection(self._buffer, self._connected, self._disconnected)
         connection.remote = (host, port)
         unowned = [accepted]
         task = self._tasks.spawn(self._shake_hands(unowned, connection), name=f"TLS handshake {host}")
         source = source_of(host)
         budget = self._unauthenticated_agents if self._gateway.has_listener(source) else self._unauthenticated_others
-        slot = budget.add(source, lambda: connection.abort() if task.done() else task.cancel())
-        connection.slot = slot
+        connection.leave_budget = budget.add(source, lambda: connection.abort() if task.done() else task.cancel())
 
         def clean_up(ended: asyncio.Task[bool]) -> None:
             for left in unowned:  # it was cancelled before its first step
                 left.close()
             if ended.cancelled() or not ended.result():
-                slot.leave()
+                connection.leave_budget()
 
         task.add_done_callback(clean_up)
 
@@ -260,6 +241,10 @@ class RelayServer:
         while self._connections:
             self._all_gone.clear()
             await self._all_gone.wait()
+
+
+def _authorizer(config: RelayConfig) -> Authorizer:
+    return Authorizer(hosts=config.hosts, rules=config.rules, issuers=config.jwt_issuers)
 
 
 def _bind_error(error: OSError, host: str, port: int) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -9,7 +10,7 @@ import logging
 import shlex
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from relay_core.program import run
 from relay_core.program.run import raise_descriptor_limit
 from relay_server.config.certificates import files_of, write_private
 from relay_server.config.file import load
-from relay_server.config.model import DelayProfile, RelayConfig
+from relay_server.config.model import RelayConfig
 from relay_server.management import Management
 from relay_server.server import RelayServer
 
@@ -135,26 +136,13 @@ def _keep_fixed_settings(config: RelayConfig, current: RelayConfig) -> RelayConf
 # SIGHUP, or a change to one of the relay's files, reloads the configuration.
 
 FORCED = 130
-DELAY_PROFILES = {"azure": DelayProfile.azure, "azure-tail": DelayProfile.azure_tail}
 
 
-def serve_until_stopped(
-    config_file: Path,
-    *,
-    port: int | None = None,
-    ready_file: Path | None = None,
-    delay_profile: str | None = None,
-    ignore_selection: bool = False,
-) -> int:
+def serve_until_stopped(options: argparse.Namespace) -> int:
     """Serve until a signal; return the exit status.
 
     Args:
-        config_file: Configuration in TOML.
-        port: Overrides the port in the configuration.
-        ready_file: File to which JSON with `port`, `address` and `ca_file` is written once the relay accepts
-            connections; removed at the end.
-        delay_profile: A name in DELAY_PROFILES, or None.
-        ignore_selection: Ignore the listener selection headers, whatever the configuration.
+        options: The options of `relay-server serve`; those that are given take precedence over the configuration.
 
     Raises:
         ConfigurationError: The configuration or the certificate is invalid, or the ready file cannot be written.
@@ -162,15 +150,13 @@ def serve_until_stopped(
     """
 
     def adjust(config: RelayConfig) -> RelayConfig:
-        if port is not None:
-            config = replace(config, port=port)
-        if delay_profile is not None:
-            config = replace(config, delays=DELAY_PROFILES[delay_profile]())
-        if ignore_selection:
+        if options.port is not None:
+            config = replace(config, port=options.port)
+        if options.ignore_listener_selection:
             config = replace(config, honour_listener_selection=False)
         return config
 
-    return run.run(_serve(config_file, adjust, ready_file))
+    return run.run(_serve(options.config, adjust, options.ready_file))
 
 
 async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig], ready_file: Path | None) -> int:
@@ -188,7 +174,10 @@ async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]
     reloader = Reloader(server, config_file, adjust)
     loop.add_signal_handler(signal.SIGHUP, reloader.request)
     try:
-        async with _management(server):
+        async with contextlib.AsyncExitStack() as until_stopped:
+            if (settings := server.config.management) is not None:
+                management = await until_stopped.enter_async_context(Management(server, settings))
+                logger.info("serving the management port on http://%s:%d", settings.bind, management.port)
             _report_ready(server, ready_file)
             async with TaskSet() as tasks:
                 tasks.spawn(reloader.run(), name="reload")
@@ -201,18 +190,6 @@ async def _serve(config_file: Path, adjust: Callable[[RelayConfig], RelayConfig]
     finally:
         await server.kill()
         _remove_ready_file(ready_file)
-
-
-@contextlib.asynccontextmanager
-async def _management(server: RelayServer) -> AsyncIterator[None]:
-    """Serve the management port, if there is one, until the shutdown is complete."""
-    settings = server.config.management
-    if settings is None:
-        yield
-        return
-    async with Management(server, settings) as management:
-        logger.info("serving the management port on http://%s:%d", settings.bind, management.port)
-        yield
 
 
 async def _stop(server: RelayServer, force: asyncio.Event) -> int:

@@ -8,7 +8,6 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, NoReturn
 
 from relay_core.errors import HybridConnectionNotFound, NoListener, Rejected, RelayDebugError, RelayUnreachable
@@ -122,47 +121,22 @@ class Begun(NamedTuple):
 
 
 class Discovery:
-    """Finds agents by connecting to them.
+    """Finds agents on one hybrid connection by connecting to them.
 
     Args:
-        connect: Makes one connection with the given headers.
-        begin: Begins a session on a connection, unless this client already has one with the agent at the other end.
-        known: Returns the ids of the agents to which this client has tunnels.
-        client_id: The id of this client.
-        path: Name of the hybrid connection, for messages.
-        missing: Returns how many agents are missing, as far as the known ones announce it.
-        on_missed: Called when a known agent was not found, or an unknown one answered in its place. A search for new
-            agents is then worthwhile, because a killed agent is replaced within seconds.
-        on_seen: Called with the id of each agent that has answered on this hybrid connection.
-        is_repeated: Returns whether the text of an unusable agent's error is the one that was logged last.
+        family: The searches on all hybrid connections of the family.
+        index: Which of these hybrid connections this one is.
+        endpoint: This hybrid connection.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[Mapping[str, str]], Awaitable[WebSocket]],
-        begin: Callable[[WebSocket], Awaitable[Begun]],
-        known: Callable[[], Collection[str]],
-        *,
-        client_id: str,
-        path: str,
-        missing: Callable[[], int],
-        on_missed: Callable[[], None],
-        on_seen: Callable[[str], None],
-        is_repeated: Callable[[str], bool],
-    ) -> None:
+    def __init__(self, family: FamilyDiscovery, index: int, endpoint: Endpoint) -> None:
         self.at_random = False
         """True once the relay is known to ignore the headers."""
         self.has_found = False
         """True once an agent has been usable, which shows that this client's key is correct for at least one agent."""
-        self._connect = connect
-        self._begin = begin
-        self._known = known
-        self._client_id = client_id
-        self._path = path
-        self._missing = missing
-        self._on_missed = on_missed
-        self._on_seen = on_seen
-        self._is_repeated = is_repeated
+        self._family = family
+        self._index = index
+        self._endpoint = endpoint
         self._failed_resumes: Counter[str] = Counter()
         """Number of consecutive failed attempts to resume, by agent."""
         self._misses: Counter[str] = Counter()
@@ -188,7 +162,7 @@ class Discovery:
     def _may_probe(self, search: EndedSearch, running: int, effort: SearchEffort) -> bool:
         if search.error is not None or search.has_timed_out or running >= self._max_probes(search):
             return False
-        known = len(self._known())
+        known = len(self._family.known_at(self._index))
         if self.at_random and known >= MAX_AGENTS:
             return False
         unusable = 0 if search.unusable is None else 1 if isinstance(search.unusable, TooManySessions) else MAX_UNUSABLE
@@ -202,11 +176,11 @@ class Discovery:
         """
         if self.at_random or search.unusable or search.found >= MAX_PROBES:
             return MAX_PROBES
-        return min(MAX_PROBES, max(search.found, self._missing())) if search.found else 1
+        return min(MAX_PROBES, max(search.found, self._family.missing())) if search.found else 1
 
     async def _probe(self, search: EndedSearch) -> None:
-        headers = {TUNNEL_HEADER: TunnelHeader(self._client_id).encode()}
-        excluded = tuple(self._known())
+        headers = {TUNNEL_HEADER: TunnelHeader(self._family.client_id).encode()}
+        excluded = tuple(self._family.known_at(self._index))
         if excluded:
             headers[DISALLOWED_LISTENERS_HEADER] = ",".join(excluded)
         try:
@@ -219,12 +193,12 @@ class Discovery:
             return
         search.answered = True
         try:
-            begun = await self._begin(websocket) if websocket is not None else None
+            begun = await self._family.begin(websocket) if websocket is not None else None
         except RelayDebugError as error:
             self._skip(search, error)
             return
         if begun is not None:
-            self._on_seen(begun.agent)
+            self._family.seen(self._index, begun.agent)
         if begun is None or not begun.is_new:
             search.misses += 1
             return
@@ -237,9 +211,9 @@ class Discovery:
         """Count an agent that cannot be used, and log it once; the search continues, because others may be usable."""
         search.unusable = error
         search.misses += 1
-        if not self._is_repeated(str(error)):
+        if not self._family.is_repeated(str(error)):
             doing = "waiting" if isinstance(error, TooManySessions) else "searching for other agents"
-            logger.warning("%s, because a listener on '%s' cannot be used: %s", doing, self._path, error)
+            logger.warning("%s, because a listener on '%s' cannot be used: %s", doing, self._family.name, error)
 
     async def dial_agent(self, agent: str) -> WebSocket:
         """Connect to one known agent, to resume its session.
@@ -250,7 +224,7 @@ class Discovery:
         """
         probes = LATE_PROBES
         if self._failed_resumes[agent] < THOROUGH_RESUMES:
-            probes = SearchEffort(RESUME_ROUNDS).max_misses(len(self._known()))
+            probes = SearchEffort(RESUME_ROUNDS).max_misses(len(self._family.known_at(self._index)))
         try:
             async with TaskSet() as tasks:
                 tasks.spawn(self._search_meanwhile(agent), name="look for a successor")
@@ -296,10 +270,10 @@ class Discovery:
     def _request_search(self, agent: str) -> None:
         """Request a search if an agent has been missed since it was last reached."""
         if 0 < self._misses[agent] <= MAX_MISSES:
-            self._on_missed()
+            self._family.on_missed()
 
     async def _probe_for(self, agent: str, probes: int) -> WebSocket | None:
-        headers = {TUNNEL_HEADER: TunnelHeader(self._client_id, agent).encode(), ALLOWED_LISTENERS_HEADER: agent}
+        headers = {TUNNEL_HEADER: TunnelHeader(self._family.client_id, agent).encode(), ALLOWED_LISTENERS_HEADER: agent}
         running: set[asyncio.Task[WebSocket | RelayDebugError | None]] = set()
         async with TaskSet() as tasks:
             while probes or running:
@@ -339,16 +313,16 @@ class Discovery:
             if self.at_random:
                 await slot.enter_async_context(self._dials)
             try:
-                return await self._connect(headers)
+                return await self._family.connect_to(self._endpoint, headers)
             except Rejected as rejected:
                 if rejected.status != MISDIRECTED:
                     raise
                 logger.debug("%s", rejected.sentence)
                 agent = refusing_agent(rejected.reason)
                 if agent is not None:
-                    self._on_seen(agent)
+                    self._family.seen(self._index, agent)
                 self.at_random = self.at_random or agent is None or agent in excluded or wanted not in {None, agent}
-                if wanted is not None and agent is not None and agent not in self._known():
+                if wanted is not None and agent is not None and agent not in self._family.known_at(self._index):
                     self._missed(agent, UNKNOWN_WEIGHT)
                 return None
 
@@ -440,8 +414,9 @@ class FamilyDiscovery:
         begin: Begins a session on a connection, unless this client already has one with the agent at the other end.
         known: Returns the ids of the agents to which this client has tunnels.
         client_id: The id of this client.
-        missing: Returns how many agents are missing, as in `Discovery`.
-        on_missed: Called when a search for new agents is worthwhile, as in `Discovery`.
+        missing: Returns how many agents are missing, as far as the known ones announce it.
+        on_missed: Called when a known agent was not found, or an unknown one answered in its place. A search for new
+            agents is then worthwhile, because a killed agent is replaced within seconds.
         on_moved: Called with the id of a known agent that has been seen on a different hybrid connection.
     """
 
@@ -457,7 +432,11 @@ class FamilyDiscovery:
         on_missed: Callable[[], None] = lambda: None,
         on_moved: Callable[[str], None] = lambda _agent: None,
     ) -> None:
-        self._name = endpoint.name
+        self.name = endpoint.name
+        self.begin = begin
+        self.client_id = client_id
+        self.missing = missing
+        self.on_missed = on_missed
         self._connect = connect
         self._known = known
         self._on_moved = on_moved
@@ -465,20 +444,7 @@ class FamilyDiscovery:
         self._places: dict[str, int] = {}
         """By agent: the index of the hybrid connection on which it was last seen."""
         self._last_unusable = ""
-        self._parts = [
-            Discovery(
-                partial(self._connect_to, sibling),
-                begin,
-                partial(self._known_at, index),
-                client_id=client_id,
-                path=endpoint.name,
-                missing=missing,
-                on_missed=on_missed,
-                on_seen=partial(self._seen, index),
-                is_repeated=self._is_repeated,
-            )
-            for index, sibling in enumerate(endpoint.siblings)
-        ]
+        self._parts = [Discovery(self, index, sibling) for index, sibling in enumerate(endpoint.siblings)]
 
     async def search(self, wanted: Callable[[], SearchEffort | None]) -> RelayDebugError | None:
         """Search on all hybrid connections at once until `wanted` returns None or no agents are left.
@@ -493,11 +459,11 @@ class FamilyDiscovery:
         known = self._known()
         self._places = {agent: index for agent, index in self._places.items() if agent in known}
         async with TaskSet() as tasks:
-            running = [tasks.spawn(part.probe_all(wanted), name=f"search '{self._name}'") for part in self._parts]
+            running = [tasks.spawn(part.probe_all(wanted), name=f"search '{self.name}'") for part in self._parts]
             ended = [await task for task in running]
         return conclude(
             ended,
-            self._name,
+            self.name,
             is_met=wanted() is None or any(part.was_met for part in ended),
             has_known=bool(self._known()),
             has_found=any(part.has_found for part in self._parts),
@@ -516,25 +482,29 @@ class FamilyDiscovery:
         for part in self._parts:
             part.mark_alive(agent)
 
-    async def _connect_to(self, sibling: Endpoint, headers: Mapping[str, str]) -> WebSocket:
+    # Called by the parts:
+
+    async def connect_to(self, sibling: Endpoint, headers: Mapping[str, str]) -> WebSocket:
+        """Make one connection through a hybrid connection; of those of a family, a limited number at a time."""
         if len(self._parts) == 1:
             return await self._connect(sibling, headers)
         async with self._slots:
             return await self._connect(sibling, headers)
 
-    def _known_at(self, index: int) -> Collection[str]:
+    def known_at(self, index: int) -> Collection[str]:
         """Return the known agents that were last seen on a hybrid connection."""
         if len(self._parts) == 1:
             return self._known()
         return [agent for agent in self._known() if self._places.get(agent) == index]
 
-    def _seen(self, index: int, agent: str) -> None:
+    def seen(self, index: int, agent: str) -> None:
+        """Record on which hybrid connection an agent has answered."""
         before = self._places.get(agent, index)
         self._places[agent] = index
         if before != index and agent in self._known():
             self._on_moved(agent)
 
-    def _is_repeated(self, text: str) -> bool:
+    def is_repeated(self, text: str) -> bool:
         """Return whether an unusable agent's error equals the last one, on any hybrid connection."""
         is_repeated, self._last_unusable = text == self._last_unusable, text
         return is_repeated

@@ -161,14 +161,6 @@ def attachment_texts(agents: Iterable[AgentInfo], now: float) -> list[str]:
     ]
 
 
-def conflict_text(conflict: Conflict) -> str:
-    """Return the log line about two claims to one port."""
-    return (
-        f"port {conflict.port} is claimed twice: {conflict.kept.owner} claimed it first and keeps it, so "
-        f"{conflict.refused.owner} cannot be reached; give one of the jobs a different --debug-port"
-    )
-
-
 def name_with_node(target: TargetInfo, agent: AgentInfo) -> str:
     """Return a target's name, as in `rank 0 on vm`, or `rank 0 on vm (port 5701)` if several jobs have a rank 0."""
     return f"{target.label} on {agent.host}{_which(target, agent.shared_labels)}"
@@ -284,7 +276,11 @@ class EventLog:
         conflicts = self.roster.conflicts(time.time())
         for conflict in conflicts:
             if conflict.key not in self._conflicts:
-                logger.warning("%s", conflict_text(conflict))
+                logger.warning(
+                    "port %d is claimed twice: %s claimed it first and keeps it, so %s cannot be reached; give one of "
+                    "the jobs a different --debug-port",
+                    *(conflict.port, conflict.kept.owner, conflict.refused.owner),
+                )
         self._conflicts = {conflict.key for conflict in conflicts}
         return conflicts
 

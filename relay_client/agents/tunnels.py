@@ -35,7 +35,7 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from relay_client.agents.discovery import Begun, FamilyDiscovery
@@ -68,37 +68,6 @@ from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
 
 logger = logging.getLogger(__name__)
-
-
-# Retries a refused connection for as long as a newly assigned Azure role of the identity may still be propagating.
-
-
-async def retry_while_role_is_new(attempt: Callable[[], Awaitable[None]], seconds: float) -> None:
-    """Call `attempt` until the relay accepts the identity, and log the first refusal.
-
-    Args:
-        attempt: Connects to the relay.
-        seconds: How long to retry after the first refusal; see `relay_core.hyco.sas.Credential.role_grace`.
-
-    Raises:
-        RelayDebugError: an error from `attempt` that a new role cannot explain, or Unauthorized if the time has run
-            out.
-    """
-    grace, backoff = NewRoleGrace(seconds), Backoff(random.random)
-    while True:
-        is_first = grace.until is None
-        try:
-            return await attempt()
-        except RelayDebugError as error:
-            if not grace.concerns(error):
-                raise
-            if not grace.allows_retry(now=time.monotonic()):
-                raise refused_for_good(error) from None
-            if is_first:
-                until = time.strftime("%H:%M", time.localtime(time.time() + seconds))
-                logger.warning("%s", refused_for_now(error, until))
-        left = (grace.until or 0.0) - time.monotonic()
-        await asyncio.sleep(max(0.0, min(backoff.next_delay(), left)))
 
 
 # Errors for destinations that cannot be reached, with what is known about the agents.
@@ -334,7 +303,22 @@ class Tunnels:
 
     async def discover_once_permitted(self) -> None:
         """Search as `discover` does; retry while the relay refuses an identity whose role may still be propagating."""
-        await retry_while_role_is_new(self.discover, self._credential.role_grace)
+        seconds, backoff = self._credential.role_grace, Backoff(random.random)
+        grace = NewRoleGrace(seconds)
+        while True:
+            is_first = grace.until is None
+            try:
+                return await self.discover()
+            except RelayDebugError as error:
+                if not grace.concerns(error):
+                    raise
+                if not grace.allows_retry(now=time.monotonic()):
+                    raise refused_for_good(error) from None
+                if is_first:
+                    until = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+                    logger.warning("%s", refused_for_now(error, until))
+            left = (grace.until or 0.0) - time.monotonic()
+            await asyncio.sleep(max(0.0, min(backoff.next_delay(), left)))
 
     async def discover_all(self, *, waits: bool = True) -> None:
         """Search as `AgentSearch.find_all` does, until all agents have been found; raise the errors of `discover`."""

@@ -67,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
     forward.add_options(parser)
     add_access_options(parser)
     add_verbose(parser)
-    add_quiet(parser, default=False)
+    add_quiet(parser)
     add_version(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog=PROGRAM)
     for command in COMMANDS:

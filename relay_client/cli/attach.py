@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING
 from relay_client.cli.common import (
     CLOSING_PORTS,
     Commands,
-    add_allow_terminate_option,
     add_command,
-    add_idle_exit_option,
     add_json,
     add_port,
-    add_prefetch_option,
+    add_port_options,
     add_quiet,
     run_controlled,
+    run_for_result,
     run_with_tunnels,
 )
-from relay_client.cli.running import only_client, running
+from relay_client.cli.running import only_client
 from relay_client.ui.text import format_ranks, parse_ranks
 from relay_client.verbs.targets import table_rows
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, UsageError
@@ -61,10 +60,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     add_port(parser, "local port (default: the rank's logical port)")
     add_json(parser)
-    add_prefetch_option(parser, default=argparse.SUPPRESS)
-    add_allow_terminate_option(parser, default=argparse.SUPPRESS)
-    add_idle_exit_option(parser, default=argparse.SUPPRESS)
-    add_quiet(parser, default=argparse.SUPPRESS)
+    add_port_options(parser)
+    add_quiet(parser)
     parser.set_defaults(keeps_running=True)
 
 
@@ -83,25 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
         ranks = parse_ranks(",".join(texts))
     if arguments.port is not None and len(ranks) > 1:
         raise UsageError("--port requires a single rank", hint="omit it, or attach to one rank")
-    from relay_core.program.run import run_until_stopped
-
-    has_attached: bool | None = None  # None after Ctrl-C
-
-    async def attach() -> None:
-        nonlocal has_attached
-        has_attached = await _attach_through_running(arguments, ranks)
-
-    status = run_until_stopped(attach())
+    has_attached, status = run_for_result(_attach_through_running(arguments, ranks))
     if has_attached is not False:
         return status if has_attached else INTERRUPTED
 
-    def show(attached: Attached) -> None:
-        if arguments.json:
-            _print_json(attached)
-
-    return run_with_tunnels(
-        arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments, show), closing=CLOSING_PORTS
-    )
+    return run_with_tunnels(arguments, lambda tunnels: _attach_all(tunnels, ranks, arguments), closing=CLOSING_PORTS)
 
 
 # Through a relay-client that is running:
@@ -113,7 +96,9 @@ async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence
     Raises:
         RelayDebugError: the relay-client cannot open a port.
     """
-    async with running(lambda _about: True) as found:
+    from relay_client.control.client import running_clients
+
+    async with running_clients() as found:
         if not found:
             return False
         is_wanted = await _filter(arguments)
@@ -208,16 +193,13 @@ def _print_json(attached: Attached, client: ClientId | None = None) -> None:
 # Without a running relay-client:
 
 
-async def _attach_all(
-    tunnels: Tunnels, ranks: Sequence[int], arguments: argparse.Namespace, show: Callable[[Attached], None]
-) -> None:
+async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], arguments: argparse.Namespace) -> None:
     """Open a local port for each rank once it has registered, until cancelled.
 
     Args:
         tunnels: The client's tunnels, not yet entered.
         ranks: Global ranks.
-        arguments: The parsed command line: `port`, `allow_terminate` and `idle_exit`.
-        show: Called with each open port.
+        arguments: The parsed command line.
 
     Raises:
         UsageError: a rank exists in several jobs.
@@ -234,15 +216,13 @@ async def _attach_all(
         async with tunnels, forwarder:
             tunnels.keep_searching()
             async with live_table(partial(table_rows, tunnels)):
-                await run_together(*(_attach(tunnels, forwarder, rank, arguments.port, show) for rank in ranks))
+                await run_together(*(_attach(tunnels, forwarder, rank, arguments) for rank in ranks))
 
     await run_controlled("attach", tunnels, forwarder, attach_all(), idle_exit=arguments.idle_exit)
 
 
-async def _attach(
-    tunnels: Tunnels, forwarder: Forwarder, rank: int, port: int | None, show: Callable[[Attached], None]
-) -> None:
-    """Forward the port of one rank until cancelled.
+async def _attach(tunnels: Tunnels, forwarder: Forwarder, rank: int, arguments: argparse.Namespace) -> None:
+    """Forward the port of one rank until cancelled; print the port with `--json`.
 
     Raises:
         RelayDebugError: the rank cannot be debugged, or its local port cannot be opened.
@@ -270,9 +250,10 @@ async def _attach(
     )
     claim = single_claim(claims)
     target, host = claim.target, claim.agent.host
-    local = await open_rank_port(forwarder, claim, port)
+    local = await open_rank_port(forwarder, claim, arguments.port)
     await wake(tunnels, claim)
     logger.info("%s (%s:%d)", how_to_attach(claim, local.port), LOCAL_HOST, local.port)
-    holder = blocking_holder(target)
-    show(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host, holder=holder))
+    if arguments.json:
+        holder = blocking_holder(target)
+        _print_json(Attached(target.port, local.port, LOCAL_HOST, is_new=True, rank=rank, node=host, holder=holder))
     await asyncio.Event().wait()

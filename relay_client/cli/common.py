@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay_core.errors import UsageError
 from relay_core.program.options import access_settings, add_access_options, argument_type
@@ -24,6 +24,8 @@ CLOSING_PORTS = "closing the local ports and the tunnels"
 """What a command that forwards ports does when it is interrupted."""
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 Container = argparse._ActionsContainer  # noqa: SLF001 - as above
@@ -67,7 +69,7 @@ def add_timeout(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
@@ -86,34 +88,22 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true", help="enable debug logging")
 
 
-def add_quiet(parser: argparse.ArgumentParser, *, default: object) -> None:
+def add_quiet(parser: argparse.ArgumentParser) -> None:
     """Add `--quiet`."""
-    parser.add_argument(
-        "--quiet", action="store_true", default=default, help="log only warnings and errors, and show no table"
-    )
+    parser.add_argument("--quiet", action="store_true", help="log only warnings and errors, and show no table")
 
 
-def add_prefetch_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
-    """Add `--no-prefetch`."""
-    text = "do not prefetch debugger state at stops, and do not answer an attaching editor's requests early"
-    return parser.add_argument("--no-prefetch", dest="prefetch", action="store_false", default=default, help=text)
-
-
-def add_allow_terminate_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
-    """Add `--allow-terminate`."""
-    text = "let an editor terminate the job; by default, Stop and Terminate only detach the debugger"
-    return parser.add_argument("--allow-terminate", action="store_true", default=default, help=text)
-
-
-def add_idle_exit_option(parser: argparse.ArgumentParser, *, default: object) -> argparse.Action:
-    """Add `--idle-exit`."""
-    return parser.add_argument(
-        "--idle-exit",
-        type=argument_type(parse_positive_duration),
-        default=default,
-        metavar="TIME",
-        help="exit with status 0 once no editor has been connected for TIME, such as 30m or 2h (default: never)",
-    )
+def add_port_options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Add the options for all ports that the command opens: `--no-prefetch`, `--allow-terminate` and `--idle-exit`."""
+    prefetch = "do not prefetch debugger state at stops, and do not answer an attaching editor's requests early"
+    terminate = "let an editor terminate the job; by default, Stop and Terminate only detach the debugger"
+    idle = "exit with status 0 once no editor has been connected for TIME, such as 30m or 2h (default: never)"
+    duration = argument_type(parse_positive_duration)
+    return [
+        parser.add_argument("--no-prefetch", dest="prefetch", action="store_false", help=prefetch),
+        parser.add_argument("--allow-terminate", action="store_true", help=terminate),
+        parser.add_argument("--idle-exit", type=duration, metavar="TIME", help=idle),
+    ]
 
 
 def parse_positive_duration(text: str) -> float:
@@ -131,6 +121,29 @@ def parse_positive_duration(text: str) -> float:
 def quiet_logging(arguments: argparse.Namespace) -> None:
     """Log only warnings, for commands that print a result and exit."""
     logging.getLogger("relay_client").setLevel(logging.DEBUG if arguments.verbose else logging.WARNING)
+
+
+def run_quietly(arguments: argparse.Namespace, coroutine: Coroutine[Any, Any, None]) -> int:
+    """Run a coroutine that prints its results, with a log of warnings only, until it completes or is interrupted."""
+    from relay_core.program.run import run_until_stopped
+
+    quiet_logging(arguments)
+    return run_until_stopped(coroutine)
+
+
+def run_for_result(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
+    """Run a coroutine, and return its result, or None if it was interrupted, and the exit status."""
+    from relay_core.program.run import run_until_stopped
+
+    result: T | None = None
+
+    async def run() -> None:
+        nonlocal result
+        result = await coroutine
+
+    with contextlib.closing(coroutine):
+        status = run_until_stopped(run())
+    return result, status
 
 
 def run_with_tunnels(

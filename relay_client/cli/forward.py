@@ -8,15 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import (
-    CLOSING_PORTS,
-    PROGRAM,
-    add_allow_terminate_option,
-    add_idle_exit_option,
-    add_prefetch_option,
-    run_controlled,
-    run_with_tunnels,
-)
+from relay_client.cli.common import CLOSING_PORTS, PROGRAM, add_port_options, run_controlled, run_with_tunnels
 from relay_client.cli.running import print_own_events
 from relay_client.ui.text import CHECK_PORTS, format_ports
 from relay_client.verbs.targets import table_rows
@@ -89,9 +81,7 @@ def _rare_options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
         help="exit immediately with status 0 if one of your running relay-clients has opened some of the requested "
         "ports; it then opens the others, too",
     )
-    yield add_prefetch_option(parser, default=True)
-    yield add_allow_terminate_option(parser, default=False)
-    yield add_idle_exit_option(parser, default=None)
+    yield from add_port_options(parser)
     yield parser.add_argument(
         "--json", action="store_true", help="print events as JSON lines on stdout, as 'relay-client events' does"
     )
@@ -129,16 +119,7 @@ def _forward(arguments: argparse.Namespace) -> int:
     async def run(tunnels: Tunnels) -> None:
         if arguments.reuse and await _are_open(tunnels, ports):
             return
-        await forward(
-            tunnels,
-            ports,
-            may_reverse=not arguments.no_listen,
-            trust_unknown=arguments.listen,
-            allow_terminate=arguments.allow_terminate,
-            idle_exit=arguments.idle_exit,
-            ui_port=arguments.ui,
-            prints_events=arguments.json,
-        )
+        await forward(tunnels, ports, arguments)
 
     return run_with_tunnels(arguments, run, closing=CLOSING_PORTS)
 
@@ -169,18 +150,9 @@ def _check_unique(given: Mapping[str, Sequence[LocalPort]]) -> None:
 async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     """Return True, and log that the ports are ready, if another relay-client has opened them, or opens the rest."""
     from relay_client.control.client import client_that_forwards, namespace_of
-    from relay_client.control.state import Port
+    from relay_client.control.snapshot import port_record
 
-    wanted = [
-        Port(
-            local.port,
-            local.destination.port,
-            local.destination.is_forward,
-            local.destination.node_rank,
-            is_all_ranks=local.destination.is_all_ranks,
-        )
-        for local in ports
-    ]
+    wanted = [port_record(local) for local in ports]
     other = await client_that_forwards(namespace_of(tunnels.endpoint), tunnels.endpoint.path, wanted)
     if other is None:
         return False
@@ -189,28 +161,13 @@ async def _are_open(tunnels: Tunnels, ports: Sequence[LocalPort]) -> bool:
     return True
 
 
-async def forward(
-    tunnels: Tunnels,
-    ports: Sequence[int | LocalPort],
-    *,
-    may_reverse: bool = True,
-    trust_unknown: bool = False,
-    allow_terminate: bool = False,
-    idle_exit: float | None = None,
-    ui_port: int | None = None,
-    prints_events: bool = False,
-) -> None:
+async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], arguments: argparse.Namespace) -> None:
     """Forward until cancelled; raise permanent errors before any port is opened.
 
     Args:
         tunnels: The client's tunnels, not yet entered.
         ports: The local ports to open.
-        may_reverse: Whether the job may connect to an editor of this user that is already listening on a port.
-        trust_unknown: Whether the job may also connect to a program if this system does not show which user runs it.
-        allow_terminate: Whether an editor may terminate the job.
-        idle_exit: Seconds without a connection to the ports, after which this returns; None for no limit.
-        ui_port: Local port for the page in a web browser; 0 for a free one, None for no page.
-        prints_events: Whether to print events as JSON lines on stdout.
+        arguments: The parsed command line.
 
     Raises:
         RelayDebugError: the relay, the credentials or the ports are unusable.
@@ -218,12 +175,22 @@ async def forward(
     from relay_client.ports.forwarder import Forwarder
 
     forwarder = Forwarder(
-        tunnels, ports, may_reverse=may_reverse, trust_unknown=trust_unknown, allow_terminate=allow_terminate
+        tunnels,
+        ports,
+        may_reverse=not arguments.no_listen,
+        trust_unknown=arguments.listen,
+        allow_terminate=arguments.allow_terminate,
     )
     tunnels.leads_to = forwarder.leads_to
-    body = _run_until_cancelled(tunnels, forwarder)
-    watch = print_own_events if prints_events else None
-    await run_controlled("forward", tunnels, forwarder, body, idle_exit=idle_exit, watch=watch, ui_port=ui_port)
+    await run_controlled(
+        "forward",
+        tunnels,
+        forwarder,
+        _run_until_cancelled(tunnels, forwarder),
+        idle_exit=arguments.idle_exit,
+        ui_port=arguments.ui,
+        watch=print_own_events if arguments.json else None,
+    )
 
 
 def _warn_of_other_ports(roster: Roster, forwarder: Forwarder) -> None:

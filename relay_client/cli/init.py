@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{option} works only with {VSCODE}", hint=f"paste what 'relay-client init {editor}' prints")
     if not folder.is_dir():
         raise UsageError(f"--folder: no such folder: {folder}", hint="use the folder that the editor opens")
-    entries = [] if arguments.remove else [*_entries(arguments), *_all_ranks(arguments)]
+    entries = [] if arguments.remove else _entries(arguments)
     if editor == VSCODE:
         _change_files(arguments, entries, folder)
     else:
@@ -86,23 +86,19 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
     Raises:
         RelayDebugError: the command line is invalid, or --from-targets finds no target.
     """
-    from relay_client.editor_setup.entries import entries_for, entries_of
+    from relay_client.editor_setup.entries import ALL_RANKS, Entry, entries_for, entries_of
 
     if arguments.from_targets and arguments.ports:
         raise UsageError("--ports and --from-targets cannot be combined", hint="omit one of them")
     with named("--ranks"):
         ranks = parse_ranks(arguments.ranks) if arguments.ranks else None
     if arguments.from_targets:
-        return entries_of(_registered(arguments), ranks)
-    with named("--ports"):
-        ports = parse_ports(arguments.ports) if arguments.ports else None
-    return entries_for(ports, ranks)
-
-
-def _all_ranks(arguments: argparse.Namespace) -> list[Entry]:
-    from relay_client.editor_setup.entries import ALL_RANKS, Entry
-
-    return [Entry(ALL_RANKS, arguments.all_ranks)] if arguments.all_ranks else []
+        entries = entries_of(_registered(arguments), ranks)
+    else:
+        with named("--ports"):
+            ports = parse_ports(arguments.ports) if arguments.ports else None
+        entries = entries_for(ports, ranks)
+    return [*entries, Entry(ALL_RANKS, arguments.all_ranks)] if arguments.all_ranks else entries
 
 
 def _registered(arguments: argparse.Namespace) -> list[TargetInfo]:

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from relay_client.cli.common import Commands, add_command, add_flag, quiet_logging
+from relay_client.cli.common import Commands, add_command, add_flag, run_quietly
 from relay_core.errors import ConfigurationError
 
 
@@ -43,9 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from relay_client.cli.common import make_tunnels
     from relay_client.mcp.audit import AuditLog
-    from relay_core.program.run import run_until_stopped
 
-    quiet_logging(arguments)
     audit = AuditLog(arguments.audit_file)
 
     async def body() -> None:
@@ -54,4 +52,4 @@ def run(arguments: argparse.Namespace) -> int:
         except asyncio.CancelledError:
             os._exit(0)  # stopped by a signal; a thread that waits for stdin would keep the process alive
 
-    return run_until_stopped(body())
+    return run_quietly(arguments, body())

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import functools
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = _Wanted(rank, arguments.port)
     try:
         return run_pdb(
-            _session(lambda: make_tunnels(arguments), wanted),
+            _session(arguments, wanted),
             title=str(wanted),
             stop=not arguments.no_stop,
             breakpoints=arguments.breakpoints,
@@ -89,9 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _session(
-    connect_to_relay: Callable[[], Awaitable[Tunnels]], wanted: _Wanted
-) -> AsyncIterator[DebugConnection]:
+async def _session(arguments: argparse.Namespace, wanted: _Wanted) -> AsyncIterator[DebugConnection]:
     """Connect to the debugger of a process once the process has registered.
 
     Raises:
@@ -104,7 +102,7 @@ async def _session(
     from relay_client.ports.rank_port import single_claim
     from relay_core.agent_api.announcement import State
 
-    async with await connect_to_relay() as tunnels:
+    async with await make_tunnels(arguments) as tunnels:
         claims = await _wait_for_claims(tunnels, wanted)
         claim = single_claim(claims, hint=f"choose one, as in 'relay-client pdb --port {claims[0].target.port}'")
         target = claim.target

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from relay_client.cli.common import add_flag, quiet_logging
+from relay_client.cli.common import add_flag, run_quietly
 from relay_client.cli.inspection.asking import Perform, ask, performing
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import Verb, check
@@ -48,7 +48,6 @@ class PushCommand(VerbCommand):
 def _push_each_save(arguments: argparse.Namespace, path: Path, request: Verb) -> int:
     """Push the file whenever it is saved, until Ctrl-C; print one line for each push."""
     from relay_client.push.saves import FileState, on_each_save
-    from relay_core.program.run import run_until_stopped
 
     check(request, lambda field: f"--{field}")
     known = FileState.of(path)
@@ -58,8 +57,7 @@ def _push_each_save(arguments: argparse.Namespace, path: Path, request: Verb) ->
             print(f"watching {arguments.file}; press Ctrl-C to stop", file=sys.stderr, flush=True)
             await on_each_save(path, known, lambda: _push_saved(perform, request, arguments))
 
-    quiet_logging(arguments)
-    return run_until_stopped(run())
+    return run_quietly(arguments, run())
 
 
 async def _push_saved(perform: Perform, request: Verb, arguments: argparse.Namespace) -> None:

@@ -8,10 +8,10 @@ import functools
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relay_client.cli.common import Commands, add_command, add_flag, add_json, add_port, quiet_logging
+from relay_client.cli.common import Commands, add_command, add_flag, add_json, add_port, run_quietly
 from relay_client.ui.text import format_ranks
 from relay_core.errors import ConnectionLost, NoClient, NoListener, RelayDebugError, UsageError
 from relay_core.program.options import argument_type
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from relay_client.control.client import ControlClient
     from relay_client.control.messages import LogLine, Request
     from relay_client.control.service import ControlService
-    from relay_client.control.state import ClientId
     from relay_client.ranks.changes import Event
 
 
@@ -47,27 +46,13 @@ def _run_with_clients(
     Raises:
         NoClient: no running relay-client matches.
     """
-    from relay_core.program.run import run_until_stopped
-
-    async def run() -> None:
-        async with running(lambda _about: True) as clients:
-            await command(clients_named(clients, arguments.client))
-
-    quiet_logging(arguments)
-    return run_until_stopped(run())
-
-
-@contextlib.asynccontextmanager
-async def running(is_wanted: Callable[[ClientId], bool]) -> AsyncIterator[list[ControlClient]]:
-    """Connect to the selected running relay-clients during an `async with` block."""
     from relay_client.control.client import running_clients
 
-    found = await running_clients()
-    try:
-        yield [client for client in found if is_wanted(client.about)]
-    finally:
-        for client in found:
-            await client.close()
+    async def run() -> None:
+        async with running_clients() as clients:
+            await command(clients_named(clients, arguments.client))
+
+    return run_quietly(arguments, run())
 
 
 async def answers(clients: Sequence[ControlClient], request: Request) -> list[Any]:

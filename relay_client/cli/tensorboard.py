@@ -57,7 +57,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     text = "port to open; with --runs or --experiment, the port of the local TensorBoard (default: %(default)s)"
     parser.add_argument("--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help=text)
-    add_quiet(parser, default=argparse.SUPPRESS)
+    add_quiet(parser)
     parser.set_defaults(keeps_running=True)
     text = "time to wait for an agent that forwards the port, such as 90s, 10m or 2h (default: %(default)s)"
     add_timeout(parser, text)
@@ -72,10 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     with named("--port"):
         (local,) = parse_forwards([arguments.port])
 
-    async def forward(tunnels: Tunnels) -> None:
-        await _forward_and_print_url(tunnels, local, arguments.timeout)
-
-    return run_with_tunnels(arguments, forward, closing=CLOSING_PORTS)
+    return run_with_tunnels(
+        arguments, lambda tunnels: _forward_and_print_url(tunnels, local, arguments.timeout), closing=CLOSING_PORTS
+    )
 
 
 def _show_runs(arguments: argparse.Namespace) -> int:

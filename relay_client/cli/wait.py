@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_timeout, make_tunnels
+from relay_client.cli.common import Commands, add_command, add_timeout, make_tunnels, run_for_result
 from relay_client.cli.inspection.asking import find_client
 from relay_client.cli.running import add_client
 from relay_client.ranks.record import Target, target_record
@@ -68,17 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Wait, and return the exit status."""
     with named("--ranks"):
         ranks = parse_ranks(arguments.ranks)
-    from relay_core.program.run import run_until_stopped
-
-    done = False
-
-    async def wait() -> None:
-        nonlocal done
-        await _wait_for_ranks(arguments, ranks, state=arguments.state, within=arguments.timeout)
-        done = True
-
-    run_until_stopped(wait())
-    return 0 if done else INTERRUPTED
+    are_reached, _status = run_for_result(_wait_for_ranks(arguments, ranks, arguments.state, arguments.timeout))
+    return 0 if are_reached else INTERRUPTED
 
 
 def missing_ranks(ranks: Sequence[int], targets: Sequence[Target], state: str) -> list[int]:
@@ -128,8 +119,8 @@ def _condition(target: Target) -> str:
     return f"held by {target.holder}" if target.holder is not None else target.text or "registered"
 
 
-async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *, state: str, within: float) -> None:
-    """Wait until all ranks have a target in a state.
+async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], state: str, within: float) -> bool:
+    """Return True once all ranks have a target in a state.
 
     Raises:
         TimedOut: some ranks did not reach the state within `within` seconds.
@@ -171,6 +162,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], *
                 f"{format_ranks(missing())} did not {verb} within {within:g} s{obstacle}",
                 hint="run 'relay-client targets' to see what is registered",
             ) from None
+    return True
 
 
 async def _wait_in(

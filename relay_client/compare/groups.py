@@ -72,6 +72,7 @@ def label(members: Sequence[Member], shared: Collection[int] = ()) -> str:
         members: The processes.
         shared: Ranks that occur in several jobs; their ports are added, as in `rank 5 (port 5683)`.
     """
+    members = sorted(members, key=_order)
     ranks = {member.rank for member in members if member.rank is not None}
     texts = [f"port {member.port}" for member in members if member.rank is None]
     if ranks:

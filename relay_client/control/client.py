@@ -81,12 +81,6 @@ class ControlClient:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    async def __aenter__(self) -> ControlClient:
-        return self
-
-    async def __aexit__(self, *_exc_info: object) -> None:
-        await self.close()
-
     async def request(self, request: Request) -> Any:
         """Send a request and return its result, of the type `request.result`.
 
@@ -138,8 +132,9 @@ class ControlClient:
             self._received += self._protocol.receive_data(data)
 
 
-async def running_clients(directory: ControlDirectory | None = None) -> list[ControlClient]:
-    """Connect to all running relay-clients of this user, and remove the files of those that were killed.
+@contextlib.asynccontextmanager
+async def running_clients(directory: ControlDirectory | None = None) -> AsyncIterator[list[ControlClient]]:
+    """Connect to all running relay-clients of this user during a block; remove the files of those that were killed.
 
     Raises:
         ConfigurationError: the directory is not private.
@@ -151,7 +146,12 @@ async def running_clients(directory: ControlDirectory | None = None) -> list[Con
         hint = "remove it, or set RELAY_CLIENT_DIR to a directory with mode 0700"
         raise ConfigurationError(str(error), hint=hint) from None
     found = await asyncio.gather(*(_try_to_connect(where, address) for address in addresses))
-    return sorted((client for client in found if client is not None), key=lambda client: client.about.started)
+    clients = sorted((client for client in found if client is not None), key=lambda client: client.about.started)
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            await client.close()
 
 
 async def client_that_forwards(namespace: str, hc: str, ports: Collection[Port]) -> ClientId | None:
@@ -167,8 +167,7 @@ async def client_that_forwards(namespace: str, hc: str, ports: Collection[Port])
     Raises:
         RelayDebugError: the relay-client cannot open the others.
     """
-    clients = await running_clients()
-    try:
+    async with running_clients() as clients:
         same = [client for client in clients if (client.about.namespace, client.about.hc) == (namespace, hc)]
         opened = [(client, await _ports_of(client)) for client in same]
         for client, found in opened:
@@ -178,10 +177,7 @@ async def client_that_forwards(namespace: str, hc: str, ports: Collection[Port])
             if {port.port for port in ports} & {port.port for port in found}:
                 await client.request(OpenPorts(tuple(ports)))
                 return client.about
-        return None
-    finally:
-        for client in clients:
-            await client.close()
+    return None
 
 
 async def _ports_of(client: ControlClient) -> set[Port]:

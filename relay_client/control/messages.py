@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 from relay_client.control.state import Port, Status
 from relay_client.verbs.table import VERBS
@@ -108,31 +108,39 @@ class Stopping:
     """Result of `Stop`."""
 
 
+Result = Status | LogLines | Attached | AttachedAll | Opened | Released | ChosenGroup | Stopping | Answer
+
+
 @dataclass(frozen=True)
-class GetStatus:
+class OwnRequest:
+    """What only a running relay-client can do, because it is about its ports, its log or its end."""
+
+    name: ClassVar[str]
+    result: ClassVar[type[Result]]
+
+    def __init_subclass__(cls, name: str, result: type[Result]) -> None:
+        """Take the name of the request, and the type of its result, from the definition of its class."""
+        cls.name, cls.result = name, result
+
+
+@dataclass(frozen=True)
+class GetStatus(OwnRequest, name="status", result=Status):
     """Return the state."""
 
-    name: ClassVar[str] = "status"
-    result: ClassVar[type[Status]] = Status
-
 
 @dataclass(frozen=True)
-class Logs:
+class Logs(OwnRequest, name="logs", result=LogLines):
     """Return the last lines of the log."""
 
-    name: ClassVar[str] = "logs"
-    result: ClassVar[type[LogLines]] = LogLines
     lines: int = 200
     follow: bool = False
     """Whether to also send later lines, as `log` events."""
 
 
 @dataclass(frozen=True)
-class Attach:
+class Attach(OwnRequest, name="attach", result=Attached):
     """Start a rank's debugger, and open a local port that leads to the rank. Either `rank` or `port` is required."""
 
-    name: ClassVar[str] = "attach"
-    result: ClassVar[type[Attached]] = Attached
     rank: int | None = None
     port: int | None = None
     """Logical port, for a target whose rank is ambiguous or missing."""
@@ -143,63 +151,46 @@ class Attach:
 
 
 @dataclass(frozen=True)
-class AttachAll:
+class AttachAll(OwnRequest, name="attach_all", result=AttachedAll):
     """Return the port of the debug session of all ranks; open one if there is none."""
-
-    name: ClassVar[str] = "attach_all"
-    result: ClassVar[type[AttachedAll]] = AttachedAll
 
 
 @dataclass(frozen=True)
-class OpenPorts:
+class OpenPorts(OwnRequest, name="open", result=Opened):
     """Open those of these local ports that are not open, or none of them if that fails; `release` keeps them open."""
 
-    name: ClassVar[str] = "open"
-    result: ClassVar[type[Opened]] = Opened
     ports: tuple[Port, ...] = ()
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(OwnRequest, name="release", result=Released):
     """Disconnect this machine's debuggers from a rank; the process continues."""
 
-    name: ClassVar[str] = "release"
-    result: ClassVar[type[Released]] = Released
     rank: int | None = None
     port: int | None = None
 
 
 @dataclass(frozen=True)
-class ChooseGroup:
+class ChooseGroup(OwnRequest, name="group", result=ChosenGroup):
     """Choose the ranks that move together in the debug sessions of all ranks, or return the current choice."""
 
-    name: ClassVar[str] = "group"
-    result: ClassVar[type[ChosenGroup]] = ChosenGroup
     group: str | None = None
     """`all`, `here` or a list of ranks; None to leave the choice unchanged."""
 
 
 @dataclass(frozen=True)
-class Subscribe:
+class Subscribe(OwnRequest, name="subscribe", result=Status):
     """Return the state, and send events from now on."""
 
-    name: ClassVar[str] = "subscribe"
-    result: ClassVar[type[Status]] = Status
     events: tuple[str, ...] | None = None
     """Kinds of events; by default, all kinds except `log`."""
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(OwnRequest, name="stop", result=Stopping):
     """Stop this relay-client, as Ctrl-C does."""
 
-    name: ClassVar[str] = "stop"
-    result: ClassVar[type[Stopping]] = Stopping
 
-
-OwnRequest = GetStatus | Logs | Attach | AttachAll | OpenPorts | Release | ChooseGroup | Subscribe | Stop
-"""What only a running relay-client can do, because it is about its ports, its log or its end."""
-OWN: tuple[type[OwnRequest], ...] = get_args(OwnRequest)
+OWN = (GetStatus, Logs, Attach, AttachAll, OpenPorts, Release, ChooseGroup, Subscribe, Stop)
 Request = OwnRequest | Verb
-Result = Status | LogLines | Attached | AttachedAll | Opened | Released | ChosenGroup | Stopping | Answer
 REQUESTS: tuple[type[Request], ...] = (*OWN, *VERBS)

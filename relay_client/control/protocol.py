@@ -100,33 +100,34 @@ _ERRORS: dict[int, type[RelayDebugError]] = {
 
 
 class _Lines:
-    """Splits received bytes into JSON objects, and collects lines to send."""
+    """An end of a connection: splits received bytes into JSON objects, and collects lines to send."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._received = bytearray()
+        self._unread = bytearray()
         self._to_send: list[bytes] = []
 
-    def feed(self, data: bytes) -> list[dict[str, Any]]:
+    def _feed(self, data: bytes) -> list[dict[str, Any]]:
         """Return the complete lines.
 
         Raises:
             ProtocolError: a line is too long, or not a JSON object.
         """
         rest, *beginnings = data.split(b"\n")  # without the earlier bytes: a line may arrive in a thousand parts
-        self._received += rest
+        self._unread += rest
         lines = []
         for beginning in beginnings:
-            lines.append(bytes(self._received))
-            self._received = bytearray(beginning)
-        if max(map(len, [*lines, self._received])) > self._limit:
+            lines.append(bytes(self._unread))
+            self._unread = bytearray(beginning)
+        if max(map(len, [*lines, self._unread])) > self._limit:
             raise ProtocolError("a line on the control connection is too long")
         return [_object(line) for line in lines if line.strip()]
 
-    def send(self, message: Mapping[str, object]) -> None:
+    def _send(self, message: Mapping[str, object]) -> None:
         self._to_send.append(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def data_to_send(self) -> bytes:
+        """Return the bytes to write."""
         data = b"".join(self._to_send)
         self._to_send.clear()
         return data
@@ -163,7 +164,7 @@ class ReceivedRequest:
     request: Request
 
 
-class ServerProtocol:
+class ServerProtocol(_Lines):
     """The server's end of one connection.
 
     Args:
@@ -173,13 +174,13 @@ class ServerProtocol:
     """
 
     def __init__(self, hello: ClientId, *, token: str | None = None, challenge: str = "") -> None:
-        self._lines = _Lines(MAX_REQUEST)
+        super().__init__(MAX_REQUEST)
         self._hello = {"hello": encode(hello), "version": VERSION}
         self._token = token
         self._challenge = challenge
         self.is_open = token is None
         """True once the client may send requests."""
-        self._lines.send(self._hello if self.is_open else {"challenge": challenge, "version": VERSION})
+        self._send(self._hello if self.is_open else {"challenge": challenge, "version": VERSION})
 
     def receive_data(self, data: bytes) -> list[ReceivedRequest]:
         """Process received bytes, and return the requests in them. An invalid request is answered here.
@@ -189,7 +190,7 @@ class ServerProtocol:
             Unauthorized: the client does not know the token.
         """
         requests = []
-        for message in self._lines.feed(data):
+        for message in self._feed(data):
             if not self.is_open:
                 self._authenticate(message)
             elif (request := self._request(message)) is not None:
@@ -201,7 +202,7 @@ class ServerProtocol:
         if not _is_proof(message.get("proof"), _proof(token, "client", self._challenge, nonce)):
             raise Unauthorized("a program without the token connected to the control port")
         self.is_open = True
-        self._lines.send({**self._hello, "proof": _proof(token, "server", self._challenge, nonce)})
+        self._send({**self._hello, "proof": _proof(token, "server", self._challenge, nonce)})
 
     def _request(self, message: Mapping[str, object]) -> ReceivedRequest | None:
         number, name = message.get("id"), message.get("request")
@@ -219,20 +220,16 @@ class ServerProtocol:
 
     def send_result(self, number: int, result: Result) -> None:
         """Answer a request."""
-        self._lines.send({"id": number, "result": encode(result)})
+        self._send({"id": number, "result": encode(result)})
 
     def send_error(self, number: int, error: RelayDebugError) -> None:
         """Answer a request that failed."""
         body = {"sentence": error.sentence, "hint": error.hint, "exit_code": error.exit_code}
-        self._lines.send({"id": number, "error": body})
+        self._send({"id": number, "error": body})
 
     def send_event(self, event: Event) -> None:
         """Send an event."""
-        self._lines.send(encode(event))
-
-    def data_to_send(self) -> bytes:
-        """Return the bytes to write."""
-        return self._lines.data_to_send()
+        self._send(encode(event))
 
 
 @dataclass(frozen=True)
@@ -246,7 +243,7 @@ class Received:
     event: Event | None = None
 
 
-class ClientProtocol:
+class ClientProtocol(_Lines):
     """The client's end of one connection.
 
     Args:
@@ -255,7 +252,7 @@ class ClientProtocol:
     """
 
     def __init__(self, *, token: str | None = None, nonce: str = "") -> None:
-        self._lines = _Lines(MAX_RESULT)
+        super().__init__(MAX_RESULT)
         self._token = token
         self._nonce = nonce
         self._challenge: str | None = None
@@ -269,7 +266,7 @@ class ClientProtocol:
             ProtocolError: the bytes do not follow the protocol.
             Unauthorized: the server does not know the token.
         """
-        received = [self._received(message) for message in self._lines.feed(data)]
+        received = [self._received(message) for message in self._feed(data)]
         return [each for each in received if each is not None]
 
     def _received(self, message: Mapping[str, Any]) -> Received | None:
@@ -289,7 +286,7 @@ class ClientProtocol:
         if self._token is not None and self._challenge is None:
             self._challenge = str(message.get("challenge"))
             proof = _proof(self._token, "client", self._challenge, self._nonce)
-            self._lines.send({"nonce": self._nonce, "proof": proof})
+            self._send({"nonce": self._nonce, "proof": proof})
             return None
         if self._token is not None:
             expected = _proof(self._token, "server", self._challenge or "", self._nonce)
@@ -301,12 +298,8 @@ class ClientProtocol:
     def send_request(self, request: Request) -> int:
         """Send a request and return its id."""
         self._last_id += 1
-        self._lines.send({"id": self._last_id, "request": request.name, **encode(request)})
+        self._send({"id": self._last_id, "request": request.name, **encode(request)})
         return self._last_id
-
-    def data_to_send(self) -> bytes:
-        """Return the bytes to write."""
-        return self._lines.data_to_send()
 
 
 def _error(found: Mapping[str, object]) -> RelayDebugError:

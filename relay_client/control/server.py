@@ -77,7 +77,9 @@ class ControlServer:
             return self
         if isinstance(self._address, TcpAddress):
             peers = PeerCheck(frozenset({own_user(), ROOT}), lambda why: logger.warning("control port: %s", why))
-            self._server = await LocalServer.serve(listener, self._stream_protocol, peers.admits)
+            self._server = await LocalServer.serve(
+                listener, lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accepted), peers.admits
+            )
         elif hasattr(asyncio, "start_unix_server"):  # `listen` does not choose Unix sockets otherwise
             self._server = await asyncio.start_unix_server(self._accepted, sock=listener)
         return self
@@ -90,17 +92,16 @@ class ControlServer:
         await self._connections.cancel_all()
         await self._server.wait_closed()
 
-    def _stream_protocol(self) -> asyncio.StreamReaderProtocol:
-        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accepted)
-
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.spawn(self._serve(reader, writer), name="control connection")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = _Connection(self._service, self._protocol(), writer)
+        token = self._address.token if isinstance(self._address, TcpAddress) else None
+        protocol = ServerProtocol(self._service.client, token=token, challenge=secrets.token_hex(16))
+        connection = _Connection(self._service, protocol, writer)
         try:
             peer: socket.socket = writer.get_extra_info("socket")
-            if isinstance(self._address, TcpAddress) or is_own_user(peer):
+            if token is not None or is_own_user(peer):
                 await connection.serve(reader)
             else:
                 logger.warning("refused a control connection from another user of this machine")
@@ -112,10 +113,6 @@ class ControlServer:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-
-    def _protocol(self) -> ServerProtocol:
-        token = self._address.token if isinstance(self._address, TcpAddress) else None
-        return ServerProtocol(self._service.client, token=token, challenge=secrets.token_hex(16))
 
 
 class _Connection:

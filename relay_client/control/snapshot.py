@@ -23,8 +23,8 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
         on_demand: The local ports that requests have opened.
     """
     ports = tuple(
-        [_port(local, is_on_demand=local.port in on_demand) for local in forwarder.ports]
-        + [_port(local, is_editor=True) for local in forwarder.editor_ports]
+        [port_record(local, is_on_demand=local.port in on_demand) for local in forwarder.ports]
+        + [port_record(local, is_editor=True) for local in forwarder.editor_ports]
     )
     connections = tuple(record.describe() for record in forwarder.connections)
     leading: dict[int, list[Port]] = {}
@@ -38,7 +38,8 @@ def take_snapshot(client: ClientId, tunnels: Tunnels, forwarder: Forwarder, on_d
     return Status(client, time.time(), tunnels.nodes(local), ports, connections)
 
 
-def _port(local: LocalPort, *, is_on_demand: bool = False, is_editor: bool = False) -> Port:
+def port_record(local: LocalPort, *, is_on_demand: bool = False, is_editor: bool = False) -> Port:
+    """Return a local port as other programs see it."""
     to = local.destination
     return Port(local.port, to.port, to.is_forward, to.node_rank, is_on_demand, to.is_all_ranks, is_editor)
 

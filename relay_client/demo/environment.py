@@ -210,17 +210,17 @@ class DemoEnvironment:
         """The proxy between client and relay, if requested."""
         self.children: list[Child] = []
         self.job: Child
-        self.relay_address = ""
+        self.relay_address = self._ca_file = ""
         self.port = _free_port(port)
         """The local port that an editor attaches to."""
 
     async def __aenter__(self) -> DemoEnvironment:
         try:
-            files = await self._start_relay()
+            await self._start_relay()
             self.report(f"the relay is listening on {self.relay_address}")
-            self.job = await self._start_job(files)
+            self.job = await self._start_job()
             self.report(f"the job (pid {self.job.pid}) was started, and will wait for a debugger")
-            await self._start_client(files)
+            await self._start_client()
             self.report(f"relay-client is ready on port {self.port}")
         except BaseException:
             await self.close()
@@ -238,16 +238,16 @@ class DemoEnvironment:
             if self.chaos is not None:
                 await self.chaos.__aexit__(None, None, None)
 
-    async def watch(self, until: asyncio.Event) -> None:
-        """Return when the event is set.
+    async def watch(self) -> None:
+        """Wait until the relay or the client exits.
 
         Raises:
-            DemoFailed: the relay or the client exited before the event was set.
+            DemoFailed: one of them has exited.
         """
         needed = [child for child in self.children if child.name in {"relay", "client"}]
-        await first_completed(until.wait(), *(_fail_on_exit(child) for child in needed))
+        await first_completed(*(_fail_on_exit(child) for child in needed))
 
-    async def _start_relay(self) -> _Files:
+    async def _start_relay(self) -> None:
         directory, port = self._directory / "relay", _free_port()
         init = await self._start(
             "init", "relay_server", "init", str(directory), "--hc", HYBRID_CONNECTION, "--port", str(port)
@@ -260,30 +260,34 @@ class DemoEnvironment:
         )
         await _until(ready.exists, relay)
         serving = json.loads(ready.read_text())
-        self.relay_address = str(serving["address"])
-        return _Files(directory, str(serving["ca_file"]))
+        self.relay_address, self._ca_file = str(serving["address"]), str(serving["ca_file"])
 
-    async def _start_job(self, files: _Files) -> Child:
+    def _secret(self, role: str) -> Path:
+        """Return the connection string of the agent or the client, which `relay-server init` has created."""
+        return self._directory / "relay" / f"{HYBRID_CONNECTION}.{role}.connection"
+
+    async def _start_job(self) -> Child:
         node = self._directory / "node"
         shutil.copytree(self._sample.directory, node)
-        secrets = {"RELAY_CONNECTION_STRING_FILE": files.agent_secret, "RELAY_CA_FILE": files.ca_file}
+        secrets = {"RELAY_CONNECTION_STRING_FILE": str(self._secret("agent")), "RELAY_CA_FILE": self._ca_file}
         debug = ["--is-debug", "true", "--debug-relay-connection-name", HYBRID_CONNECTION]
         debug += ["--debug-port", str(self.port), "--debug-wait", f"{self._wait:g}"]
         return await self._run("job", ["train.py", "--epochs", str(self._epochs), *debug], cwd=node, **secrets)
 
-    async def _start_client(self, files: _Files) -> None:
+    async def _start_client(self) -> None:
         where = ["--hc", HYBRID_CONNECTION, "--ports", str(self.port)]
         if self._with_chaos:
-            await self._start_chaos(files)
-        secrets = ["--connection-string-file", files.client_secret, "--ca-file", files.ca_file]
+            await self._start_chaos()
+        secrets = ["--connection-string-file", str(self._secret("client")), "--ca-file", self._ca_file]
         client = await self._start("client", "relay_client", *where, *secrets)
         await _until(lambda: "relay-client: ready" in client.output(), client)
 
-    async def _start_chaos(self, files: _Files) -> None:
+    async def _start_chaos(self) -> None:
         """Start the proxy, and put its address into the client's connection string."""
         host, _, port = self.relay_address.removeprefix("wss://").rpartition(":")
         self.chaos = await CutProxy(host, int(port)).__aenter__()
-        files.change_client_address(f"{host}:{port}", f"{host}:{self.chaos.port}")
+        secret = self._secret("client")
+        secret.write_text(secret.read_text().replace(f"{host}:{port}", f"{host}:{self.chaos.port}"))
 
     async def _start(self, name: str, module: str, *arguments: str) -> Child:
         return await self._run(name, ["-m", module, *arguments], cwd=self._directory)
@@ -298,20 +302,6 @@ class DemoEnvironment:
         )
         self.children.append(child)
         return child
-
-
-class _Files:
-    """Paths of the connection strings and the CA certificate, created by `relay-server init` and `serve`."""
-
-    def __init__(self, directory: Path, ca_file: str) -> None:
-        self.agent_secret = str(directory / f"{HYBRID_CONNECTION}.agent.connection")
-        self.client_secret = str(directory / f"{HYBRID_CONNECTION}.client.connection")
-        self.ca_file = ca_file
-
-    def change_client_address(self, before: str, after: str) -> None:
-        """Replace the relay's address in the client's connection string."""
-        secret = Path(self.client_secret)
-        secret.write_text(secret.read_text().replace(before, after))
 
 
 def _environment_variables() -> dict[str, str]:

@@ -8,41 +8,38 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 
 from relay_client.demo.chaos import CutProxy
 from relay_client.demo.environment import DemoEnvironment, Sample, expect, find_sample
 from relay_client.demo.walkthrough import run_walkthrough
+from relay_client.editor_setup.entries import DEFAULT_PORT
+from relay_client.editor_setup.vscode import attach_configuration
 from relay_core.errors import RelayDebugError
-from relay_core.net.tasks import TaskSet, run_together
-from relay_core.program.console import print_error
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.program.run import run_until_stopped
 
-PROGRAM = "relay-client"
 EPOCHS, LONG_EPOCHS = 60, 5000
 """Numbers of epochs: training takes a few seconds in the walkthrough, and a few minutes with `--hold`."""
 WAIT, LONG_WAIT = 60.0, 3600.0
 """Seconds for which the job waits for a debugger, in the walkthrough and with `--hold`."""
 CUT_INTERVAL = 10.0
 """Seconds between cuts with `--hold --chaos`."""
-PREFERRED_PORT = 5678
-"""The port in the sample's launch.json."""
 
 
 def run_demo(*, hold: bool = False, chaos: bool = False, verbose: bool = False) -> int:
-    """Run a demo and return the exit status: 0 if every step succeeded, or if the user pressed Ctrl-C.
+    """Run a demo and return the exit status, which is 0 if the user has pressed Ctrl-C.
 
     Args:
         hold: Whether to set everything up and wait until the job ends, so that the user can attach an editor.
         chaos: Whether to cut the tunnel at the breakpoint or, with `hold`, every few seconds.
         verbose: Whether to print the output of the programs at the end; a failed demo always prints it.
+
+    Raises:
+        DemoFailed: a step did not succeed.
     """
-    try:
-        return run_until_stopped(_demo(hold=hold, chaos=chaos, verbose=verbose))
-    except RelayDebugError as error:
-        print_error(PROGRAM, error)
-        return error.exit_code
+    return run_until_stopped(_demo(hold=hold, chaos=chaos, verbose=verbose))
 
 
 async def _demo(*, hold: bool, chaos: bool, verbose: bool) -> None:
@@ -60,7 +57,7 @@ async def _run_in_directory(
     sample: Sample, report: Callable[[str], None], *, hold: bool, chaos: bool, verbose: bool
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="relay-demo-", ignore_cleanup_errors=True) as directory:
-        epochs, wait, port = (LONG_EPOCHS, LONG_WAIT, PREFERRED_PORT) if hold else (EPOCHS, WAIT, 0)
+        epochs, wait, port = (LONG_EPOCHS, LONG_WAIT, DEFAULT_PORT) if hold else (EPOCHS, WAIT, 0)
         running = DemoEnvironment(sample, Path(directory), epochs=epochs, wait=wait, port=port, chaos=chaos)
         running.report = report
 
@@ -73,7 +70,7 @@ async def _run_in_directory(
 
         try:
             async with running:
-                await _run_supervised(running, debug)
+                await first_completed(debug(), running.watch())
         except RelayDebugError:
             _show_output(running)
             raise
@@ -81,19 +78,9 @@ async def _run_in_directory(
             _show_output(running)
 
 
-async def _run_supervised(running: DemoEnvironment, mode: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Run one mode of the demo; raise DemoFailed if the relay or the client exits meanwhile."""
-    over = asyncio.Event()
-
-    async def until_over() -> None:
-        await mode()
-        over.set()
-
-    await run_together(until_over(), running.watch(over))
-
-
 async def _hold(running: DemoEnvironment, sample: Sample, report: Callable[[str], None]) -> None:
     """Print instructions for attaching an editor, and wait until the job has ended."""
+    configuration = attach_configuration(f"Attach through the relay ({running.port})", running.port)
     print(f"""
 127.0.0.1:{running.port} is now the job's debugger port. Open the job's source folder in VS Code:
 
@@ -101,7 +88,7 @@ async def _hold(running: DemoEnvironment, sample: Sample, report: Callable[[str]
 
 Then set a breakpoint in train.py and press F5. The .vscode/launch.json in that folder needs this configuration:
 
-{textwrap.indent(json.dumps(_launch_configuration(running.port), indent=4), "    ")}
+{textwrap.indent(json.dumps(configuration, indent=4), "    ")}
 
 The job continues when you disconnect. Press Ctrl-C to stop the demo.
 """, flush=True)  # fmt: skip
@@ -121,17 +108,6 @@ async def _keep_cutting(chaos: CutProxy, report: Callable[[str], None]) -> None:
             chaos.on_connection, started = (restored := asyncio.Event()).set, time.monotonic()
             await restored.wait()
             report(f"relay-client connected again, {time.monotonic() - started:.1f} s later")
-
-
-def _launch_configuration(port: int) -> dict[str, object]:
-    return {
-        "name": f"Attach through the relay ({port})",
-        "type": "debugpy",
-        "request": "attach",
-        "connect": {"host": "127.0.0.1", "port": port},
-        "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
-        "justMyCode": False,
-    }
 
 
 def _make_reporter() -> Callable[[str], None]:

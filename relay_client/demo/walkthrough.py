@@ -10,10 +10,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from relay_client.dap import DapClient
-from relay_client.demo.environment import DemoFailed, Sample, expect
+from relay_client.demo.environment import Child, DemoFailed, Sample, expect
 
 BREAKPOINT_CONDITION = "epoch == 3"
 LOCAL_HOST = "127.0.0.1"
@@ -33,23 +32,13 @@ _CALLEE = "activations = [math.tanh("
 _LAST_LINE_OF_STEP = "return loss / len(batch)"
 
 
-class Job(Protocol):
-    """The job's output and its exit status."""
-
-    def lines(self) -> list[str]:
-        """Return the lines that the job has printed so far."""
-
-    async def wait(self, *, within: float | None = None) -> int:
-        """Wait until the job has exited, and return its exit status."""
-
-
 @dataclass
 class Context:
     """State shared by the steps."""
 
     client: DapClient
     sample: Sample
-    job: Job
+    job: Child
     cut: Callable[[], int] | None = None
     """Closes every connection between client and relay, and returns their number."""
     report: Callable[[str], None] = lambda _sentence: None
@@ -219,7 +208,7 @@ STEPS: tuple[Callable[[Context], Awaitable[str]], ...] = (
 async def run_walkthrough(
     port: int,
     sample: Sample,
-    job: Job,
+    job: Child,
     report: Callable[[str], None],
     *,
     cut: Callable[[], int] | None = None,

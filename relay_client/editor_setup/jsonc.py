@@ -150,11 +150,9 @@ class _Parser:
         if self._token.kind in {"string", "scalar"}:
             token = self._next()
             return Node(token.start, token.start + len(token.text), json.loads(token.text))
-        if self._token.kind == "{":
-            return self._container("}")
-        if self._token.kind != "[":
+        if self._token.kind not in {"{", "["}:
             self._fail("a value")
-        return self._container("]")
+        return self._container("}" if self._token.kind == "{" else "]")
 
     def _container(self, closing: str) -> Node:
         self._depth += 1
@@ -258,12 +256,8 @@ def render(value: Any, indent: str, style: Style, *, expand: bool = False) -> st
 
 def render_member(key: str, value: Any, indent: str, style: Style) -> str:
     """Return a member of an object as JSON."""
-    return f"{_quoted(key)}: {render(value, indent, style, expand=_holds_objects(value))}"
-
-
-def _holds_objects(value: Any) -> bool:
-    """Return True if a value is a list of objects, each of which gets its own lines."""
-    return isinstance(value, list) and len(value) > 1 and isinstance(value[0], dict)
+    holds_objects = isinstance(value, list) and len(value) > 1 and isinstance(value[0], dict)
+    return f"{_quoted(key)}: {render(value, indent, style, expand=holds_objects)}"
 
 
 def _inline(value: Any) -> str:
@@ -411,8 +405,10 @@ class Document:
             self._merge(entry.node, value, name)
         for value in wanted[len(node.entries) :]:
             self._add(node, None, value)
-        if len(wanted) < len(node.entries):
-            self._edits += self._removals(node, len(wanted), name)
+        surplus = node.entries[len(wanted) :]
+        if container := next((entry.node for entry in surplus if entry.node.is_container), None):
+            self._mismatch(container, f"an element of '{name}'", "")
+        self._edits += self._without(node, surplus)
 
     def _add(self, node: Node, key: str | None, value: Any) -> None:
         self._additions.setdefault(node.start, (node, []))[1].append((key, value))
@@ -464,13 +460,6 @@ class Document:
         if key is None:
             return render(value, indent, self._style, expand=isinstance(value, dict))
         return render_member(key, value, indent, self._style)
-
-    def _removals(self, node: Node, count: int, name: str) -> Iterator[_Edit]:
-        """Yield the changes that remove all but the first `count` elements of an array, and keep the comments."""
-        for entry in node.entries[count:]:
-            if entry.node.is_container:
-                self._mismatch(entry.node, f"an element of '{name}'", "")
-        yield from self._without(node, node.entries[count:])
 
     def _without(self, node: Node, removed: Sequence[Entry]) -> Iterator[_Edit]:
         """Yield the changes that remove elements of an array, and the comma before them if none follows."""

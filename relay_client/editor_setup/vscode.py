@@ -137,14 +137,21 @@ def launch_json(text: str, entries: Sequence[Entry], name: str) -> str:
     return document.text()
 
 
-def _configuration(entry: Entry, order: int) -> dict[str, Any]:
+def attach_configuration(name: str, port: int) -> dict[str, Any]:
+    """Return a configuration that attaches to a local port, without the task that opens the port."""
     return {
-        "name": entry.name,
+        "name": name,
         "type": "debugpy",
         "request": "attach",
-        "connect": {"host": "127.0.0.1", "port": entry.port},
+        "connect": {"host": "127.0.0.1", "port": port},
         "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
         "justMyCode": False,
+    }
+
+
+def _configuration(entry: Entry, order: int) -> dict[str, Any]:
+    return {
+        **attach_configuration(entry.name, entry.port),
         "subProcess": not entry.is_job,  # all ranks together may start hundreds of data loaders
         "preLaunchTask": TASK,
         "presentation": {"group": "relay", "order": order},

@@ -144,7 +144,7 @@ class _AuditedServer(MCPServer[None]):
             result = await super().call_tool(name, arguments, context)
             outcome, detail = "ok", _note(result)
         except Exception as error:
-            outcome, detail = _outcome(error), _invalid_arguments(error) or str(error)
+            outcome, detail = _outcome(error)
             if detail != str(error):
                 raise ToolError(detail) from error
             raise
@@ -160,26 +160,20 @@ def _note(result: CallToolResult | InputRequiredResult) -> str:
     return str((content or {}).get("note", ""))
 
 
-def _outcome(error: BaseException | None) -> str:
-    """Return how a call has failed, according to the first known exception in the chain of causes."""
+def _outcome(error: BaseException | None) -> tuple[str, str]:
+    """Return how a call has failed, and why, according to the first known exception in the chain of causes."""
+    detail = str(error)
     while error is not None:
         if isinstance(error, (ControlRefused, UsageError)):
-            return "refused"
+            return "refused", detail
         if isinstance(error, (RelayDebugError, *TIMEOUT_ERRORS)):
-            return "failed"
+            return "failed", detail
         if isinstance(error, UnexpectedToolError):
-            return "crashed"
-        error = error.__cause__
-    return "invalid"
-
-
-def _invalid_arguments(error: BaseException | None) -> str:
-    """Return what is wrong with the arguments of a call in one line; "" for other errors."""
-    while error is not None:
+            return "crashed", detail
         if isinstance(error, ValidationError):
-            return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+            return "invalid", "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         error = error.__cause__
-    return ""
+    return "invalid", detail
 
 
 class _Calls:

@@ -31,9 +31,6 @@ class PageAccess:
         self._token = make_secret()
         self._keys: list[str] = []
 
-    def __repr__(self) -> str:
-        return f"<PageAccess port={self._port} sessions={len(self._keys)}>"
-
     @property
     def link(self) -> str:
         """The link that opens the page once."""

@@ -18,13 +18,14 @@ import json
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from importlib import resources
 from typing import cast
 
 from aiohttp import web
 
 from relay_client.compare.paths import as_plain_read
-from relay_client.control.messages import EVENTS, GetStatus, Subscribe
+from relay_client.control.messages import GetStatus, Subscribe
 from relay_client.control.service import ControlService, Subscriber
 from relay_client.page.access import PageAccess
 from relay_client.ranks.changes import Event
@@ -73,7 +74,7 @@ class Feed:
 
     async def __aenter__(self) -> Feed:
         self._service.subscribers.add(self._subscriber)
-        await self._service.answer(Subscribe(tuple(kind for kind in EVENTS if kind != "log")), self._subscriber)
+        await self._service.answer(Subscribe(), self._subscriber)
         return self
 
     async def __aexit__(self, *_exc_info: object) -> None:
@@ -170,9 +171,6 @@ class PageServer:
         self._access = PageAccess(port, _secret)
         self._stack = contextlib.AsyncExitStack()
 
-    def __repr__(self) -> str:
-        return f"<PageServer {self._access}>"
-
     async def __aenter__(self) -> PageServer:
         runner = web.AppRunner(
             self._application(), access_log=None, shutdown_timeout=CLOSE_TIMEOUT, keepalive_timeout=IDLE_TIMEOUT
@@ -209,10 +207,10 @@ class PageServer:
             application.router.add_get(path, _file)
         application.router.add_post("/session", self._open_session)
         application.router.add_get("/updates", self._updates)
-        application.router.add_get("/stacks", self._stacks)
-        application.router.add_get("/hang", self._hang)
-        application.router.add_get("/values", self._values)
-        application.router.add_get("/differences", self._differences)
+        application.router.add_get("/stacks", partial(self._answer, Stacks()))
+        application.router.add_get("/hang", partial(self._answer, Hang()))
+        application.router.add_get("/values", partial(self._read, Evaluate))
+        application.router.add_get("/differences", partial(self._read, Diff))
         return application
 
     def _protocol(self, runner: web.AppRunner) -> asyncio.BaseProtocol:
@@ -272,29 +270,17 @@ class PageServer:
                     await response.write(f"data: {json.dumps(update, separators=(',', ':'))}\n\n".encode())
         return response
 
-    async def _stacks(self, _request: web.Request) -> web.Response:
-        return await self._answer(Stacks())
-
-    async def _hang(self, _request: web.Request) -> web.Response:
-        return await self._answer(Hang())
-
-    async def _values(self, request: web.Request) -> web.Response:
-        return await self._read(request, Evaluate)
-
-    async def _differences(self, request: web.Request) -> web.Response:
-        return await self._read(request, Diff)
-
-    async def _read(self, request: web.Request, verb: type[Evaluate]) -> web.Response:
+    async def _read(self, verb: type[Evaluate], request: web.Request) -> web.Response:
         """Answer with the table of the values of a path; other expressions are refused before they reach the job."""
         try:
             expression = as_plain_read(request.query.get("path", ""), completely=verb is Diff)
         except RelayDebugError as error:
             return _error(error)
-        return await self._answer(verb(expression, ports=request.query.get("ports", "")))
+        return await self._answer(verb(expression, ports=request.query.get("ports", "")), request)
 
-    async def _answer(self, request: Verb) -> web.Response:
+    async def _answer(self, verb: Verb, _request: web.Request) -> web.Response:
         try:
-            answer = cast("Answer", await self._service.answer(request, self._subscriber))
+            answer = cast("Answer", await self._service.answer(verb, self._subscriber))
         except RelayDebugError as error:
             return _error(error)
         return web.json_response({**encode(answer), "text": with_hint(answer)})

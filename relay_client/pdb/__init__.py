@@ -5,6 +5,6 @@ the main thread, which receives Ctrl-C; everything else runs in an asyncio loop 
 exits, the job continues.
 """
 
-from relay_client.pdb.prompt import DebugConnection, local_session, run_pdb
+from relay_client.pdb.prompt import DebugConnection, run_pdb
 
-__all__ = ["DebugConnection", "local_session", "run_pdb"]
+__all__ = ["DebugConnection", "run_pdb"]

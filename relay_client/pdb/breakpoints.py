@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from relay_client.dap import readable
@@ -103,9 +103,6 @@ class Breakpoints:
         self._session = session
         self._count = 0
 
-    def __repr__(self) -> str:
-        return f"<Breakpoints {[f'{one.path}:{one.line}' for one in self.all]}>"
-
     def add(self, path: str, line: int, condition: str = "", *, temporary: bool = False) -> Breakpoint:
         """Add and number a breakpoint without sending it to the adapter."""
         self._count += 1
@@ -146,23 +143,18 @@ class Breakpoints:
 
     async def run_until(self, path: str, lines: range) -> None:
         """Resume until one of these lines in the selected frame's function is reached or the function returns."""
-        own = [one for one in self.all if one.path == path]
-        extra = [{"line": line} for line in lines]
-        source = {"path": path}
-        await self._session.request(
-            "setBreakpoints", source=source, breakpoints=[*(one.as_dap() for one in own), *extra]
-        )
+        await self._send(path, [{"line": line} for line in lines])
         try:
             await self._session.resume("stepOut")
         finally:
             if not self._session.end_reason:
                 await self._send(path)
 
-    async def _send(self, path: str) -> None:
-        """Set the breakpoints in one file, and update them from the response."""
+    async def _send(self, path: str, more: Sequence[Body] = ()) -> None:
+        """Set the breakpoints in one file, and more that are not in the table; update those that are."""
         own = [one for one in self.all if one.path == path]
         body = await self._session.request(
-            "setBreakpoints", source={"path": path}, breakpoints=[one.as_dap() for one in own]
+            "setBreakpoints", source={"path": path}, breakpoints=[*(one.as_dap() for one in own), *more]
         )
         with readable():
             for one, result in zip(own, body.get("breakpoints", []), strict=False):

@@ -89,16 +89,10 @@ async def execute(debugger: Debugger, line: str) -> None:
     try:
         if name:
             await COMMANDS[name].run(debugger, argument)
-        elif argument:
-            await _run_python(debugger, argument)
+        elif argument and (result := await debugger.session.evaluate(argument, "repl")):
+            debugger.screen.show(result)
     except RelayDebugError as error:
         debugger.screen.show(f"*** {_error_line(error)}")
-
-
-async def _run_python(debugger: Debugger, code: str) -> None:
-    result = await debugger.session.evaluate(code, "repl")
-    if result:
-        debugger.screen.show(result)
 
 
 def _error_line(error: RelayDebugError) -> str:

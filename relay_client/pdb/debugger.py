@@ -153,9 +153,6 @@ class Screen:
         self.is_terminal = sys.stdin is not None and sys.stdin.isatty()
         self._readline = _find_readline() if self.is_terminal else None
 
-    def __repr__(self) -> str:
-        return f"<Screen {'reading' if self._prompt is not None else 'not reading'}>"
-
     def ask(self, prompt: str) -> str:
         """Return the next line.
 
@@ -307,9 +304,6 @@ class Debugger:
         self.quit_requested = False
         """True once the user has entered `quit`."""
         self._cwd = cwd
-
-    def __repr__(self) -> str:
-        return f"<Debugger {self.session!r}>"
 
     async def __aenter__(self) -> Debugger:
         await self.session.__aenter__()

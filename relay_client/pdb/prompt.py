@@ -12,7 +12,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
@@ -45,23 +45,6 @@ class DebugConnection(NamedTuple):
     """The directory in which the job was started, for relative file names in breakpoints; "" if unknown."""
     how_ended: HowEnded | None = None
     """Called when the debugger has reported the end of the job."""
-
-
-@contextlib.asynccontextmanager
-async def local_session(
-    host: str, port: int, *, crashed: bool = False, cwd: str = ""
-) -> AsyncIterator[DebugConnection]:
-    """Connect to a debug adapter, or to a forwarded port, by its address.
-
-    Raises:
-        ConnectionLost: on entering, if nothing is listening there.
-    """
-
-    async def connect() -> DapClient:
-        return await DapClient.connect(host, port)
-
-    async with await connect() as client:
-        yield DebugConnection(client, connect, crashed, cwd)
 
 
 def run_pdb(

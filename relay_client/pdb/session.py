@@ -90,9 +90,6 @@ class Session(DebugSession):
         self._waiting_for_stop = 0
         """Number of callers that will handle the next stop."""
 
-    def __repr__(self) -> str:
-        return f"<Session {self.end_reason or ('running' if self.running else f'stopped in thread {self.thread}')}>"
-
     async def attach(self, breakpoints: Mapping[str, Sequence[Body]], *, pause: bool = False) -> dict[str, list[Body]]:
         """Attach as in `DebugSession`."""
         results = await super().attach(breakpoints, pause=pause)

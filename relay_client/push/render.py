@@ -59,7 +59,7 @@ def as_object(outcome: Outcome) -> dict[str, object]:
 
 def _where(outcome: Outcome) -> str:
     done = [member for result in outcome.results if result.state is State.DONE for member in result.members]
-    ranks = label(sorted(done, key=lambda member: (member.rank is None, member.rank, member.port)))
+    ranks = label(done)
     if outcome.is_same:
         return f"nothing to replace: {ranks} {'are' if len(done) > 1 else 'is'} already executing this code"
     if outcome.place:
@@ -97,6 +97,4 @@ def _by_line(outcome: Outcome, lines_of: Callable[[Pushed], Iterable[str]]) -> l
         if result.state is State.DONE:
             for line in lines_of(result):
                 found.setdefault(line, []).extend(result.members)
-    return [
-        (line, sorted(members, key=lambda member: (member.rank or 0, member.port))) for line, members in found.items()
-    ]
+    return list(found.items())

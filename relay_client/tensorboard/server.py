@@ -99,10 +99,7 @@ class LiveFiles:
 
 
 def _size(copy: Path) -> int:
-    try:
-        return copy.stat().st_size
-    except FileNotFoundError:
-        return 0
+    return copy.stat().st_size if copy.exists() else 0
 
 
 def _write(copy: Path, data: bytes, offset: int) -> None:
@@ -201,21 +198,16 @@ def _client() -> Any:
     return MlflowClient()
 
 
-class _explained:  # noqa: N801 - used like a function
-    """Replaces an error from MLflow, whose text may contain transmitted data, with one that names only its type."""
-
-    def __init__(self, sentence: str) -> None:
-        self._sentence = sentence
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, RelayDebugError):
-            raise RelayDebugError(
-                f"{self._sentence}: {type(error).__name__}",
-                hint="check MLFLOW_TRACKING_URI, and make sure that you are signed in",
-            ) from None
+@contextlib.contextmanager
+def _explained(sentence: str) -> Iterator[None]:
+    """Replace an error from MLflow, whose text may contain transmitted data, with one that names only its type."""
+    try:
+        yield
+    except RelayDebugError:
+        raise
+    except Exception as error:  # noqa: BLE001 - MLflow raises those of many libraries
+        hint = "check MLFLOW_TRACKING_URI, and make sure that you are signed in"
+        raise RelayDebugError(f"{sentence}: {type(error).__name__}", hint=hint) from None
 
 
 # Runs TensorBoard on this machine as a child process.

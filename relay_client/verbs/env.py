@@ -59,12 +59,11 @@ def _as_object(reply: Reply, environment: Environment) -> dict[str, object]:
 
 def _as_text(found: Sequence[tuple[Reply, Environment]]) -> str:
     """Return one line for each variable, and before it, the ranks if not all of them have the same value."""
-    from relay_client.ui.text import format_ranks
+    from relay_client.compare import groups
+    from relay_core.agent_api.members import Member
 
     def label(replies: Sequence[Reply]) -> str:
-        ranks = [reply.rank for reply in replies if reply.rank is not None]
-        ports = [f"port {reply.port}" for reply in replies if reply.rank is None]
-        return ", ".join([*([format_ranks(ranks)] if ranks else []), *ports])
+        return groups.label([Member(reply.port, reply.rank) for reply in replies])
 
     lines = [f"{label([reply])}: {reply.error}" for reply, _ in found if reply.error]
     answered = [one for one in found if not one[0].error]

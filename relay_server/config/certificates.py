@@ -122,17 +122,16 @@ def _load_or_make_ca(directory: Path) -> _Issuer:
     try:
         certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
-        matches = isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == certificate.public_key()
         # A server certificate must not outlive its CA.
         valid_long_enough = certificate.not_valid_after_utc - _now() > dt.timedelta(days=SERVER_DAYS)
+        matches = key.public_key() == certificate.public_key()
         if isinstance(key, ec.EllipticCurvePrivateKey) and matches and valid_long_enough:
             return _Issuer(certificate, key)
     except (FileNotFoundError, ValueError, TypeError):  # missing, damaged, or encrypted
         pass
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _make_ca(key)
-    write_private(key_file, _key_bytes(key))
-    write_private(certificate_file, _certificate_bytes(certificate))
+    _write(key_file, key, certificate_file, certificate)
     return _Issuer(certificate, key)
 
 
@@ -157,8 +156,7 @@ def _make_server(files: Certificates, issuer: _Issuer, names: list[str]) -> None
         .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
         .sign(issuer.key, hashes.SHA256())
     )
-    write_private(files.key, _key_bytes(key))
-    write_private(files.certificate, _certificate_bytes(certificate))
+    _write(files.key, key, files.certificate, certificate)
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, issuer_key: _Key, days: int) -> x509.CertificateBuilder:
@@ -213,14 +211,10 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _key_bytes(key: _Key) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _certificate_bytes(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
+def _write(key_file: Path, key: _Key, certificate_file: Path, certificate: x509.Certificate) -> None:
+    pem, unencrypted = serialization.Encoding.PEM, serialization.NoEncryption()
+    write_private(key_file, key.private_bytes(pem, serialization.PrivateFormat.PKCS8, unencrypted))
+    write_private(certificate_file, certificate.public_bytes(pem))
 
 
 def _now() -> dt.datetime:

@@ -47,12 +47,14 @@ silently weaken the relay), `port = "8443"`, `rights = ["Read"]`.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import stat
 import sys
-from dataclasses import fields
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from relay_core.errors import ConfigurationError
 from relay_core.value_parsers import closest
@@ -73,6 +75,8 @@ else:
     import tomli as tomllib
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def load(path: Path) -> RelayConfig:
@@ -115,160 +119,123 @@ def parse(text: str, *, directory: Path) -> RelayConfig:
         raise ConfigurationError(f"invalid TOML {place}", hint="quote strings") from None
     except RecursionError:
         raise ConfigurationError("invalid TOML: nested too deeply") from None
-    root = _Table(document, "the file")
+    root = _Table(document, "the file", directory)
     relay, tls, limits, management = (root.table(name) for name in ("relay", "tls", "limits", "management"))
-    config = RelayConfig(
-        tls=_parse_tls(tls, directory),
-        hybrid_connections=tuple(_parse_connection(table) for table in root.tables("hybrid_connection")),
-        rules=tuple(_parse_rule(table) for table in root.tables("rule")),
-        jwt_issuers=tuple(_parse_issuer(table, directory) for table in root.tables("jwt_issuer")),
-        namespace=relay.text("namespace", "localhost"),
-        aliases=relay.texts("aliases"),
-        bind=relay.text("bind", "127.0.0.1"),
-        port=int(relay.number("port", 0, whole=True)),
-        public_address=relay.optional_text("public_address"),
-        honour_listener_selection=relay.flag("honour_listener_selection", default=True),
-        limits=_parse_limits(limits),
-        management=_parse_management(management),
-    )
-    for table in (root, relay, tls, limits, management):
-        table.finish()
-    return config
-
-
-def _parse_tls(table: _Table, directory: Path) -> TlsSettings:
-    certificate, key = table.optional_text("certificate"), table.optional_text("key")
-    return TlsSettings(
-        directory=directory / table.text("directory", "tls"),
-        certificate=None if certificate is None else directory / certificate,
-        key=None if key is None else directory / key,
-    )
-
-
-def _parse_limits(table: _Table) -> Limits:
-    whole = {item.name for item in fields(Limits) if isinstance(item.default, int)}
-    given: dict[str, Any] = {
-        item.name: table.number(item.name, 0, whole=item.name in whole)
-        for item in fields(Limits)
-        if item.name in table.values
+    tls.values.setdefault("directory", "tls")
+    given = {
+        "hybrid_connections": tuple(_connection(table) for table in root.tables("hybrid_connection")),
+        "rules": tuple(table.read(Rule) for table in root.tables("rule")),
+        "jwt_issuers": tuple(_issuer(table) for table in root.tables("jwt_issuer")),
+        "management": management.read(ManagementSettings) if management.values else None,
     }
-    return Limits(**given)
+    root.check_known()
+    return relay.read(RelayConfig, tls=tls.read(TlsSettings), limits=limits.read(Limits), **given)
 
 
-def _parse_management(table: _Table) -> ManagementSettings | None:
-    if not table.values:
-        return None
-    if "port" not in table.values:
-        raise ConfigurationError("[management]: 'port' is missing")
-    return ManagementSettings(port=int(table.number("port", 0, whole=True)), bind=table.text("bind", "127.0.0.1"))
+def _connection(table: _Table) -> HybridConnection:
+    return table.read(HybridConnection, rules=tuple(rule.read(Rule) for rule in table.tables("rule")))
 
 
-def _parse_connection(table: _Table) -> HybridConnection:
-    path = table.text("path")
-    connection = HybridConnection(
-        path=path,
-        requires_client_authorization=table.flag("requires_client_authorization", default=True),
-        rules=tuple(_parse_rule(rule) for rule in table.tables("rule")),
-    )
-    table.finish()
-    return connection
-
-
-def _parse_issuer(table: _Table, directory: Path) -> JwtIssuer:
+def _issuer(table: _Table) -> JwtIssuer:
     roles = table.table("roles")
-    fields: dict[str, Any] = {}
-    if roles.values:
-        fields["roles"] = {name: _parse_rights(roles, name) for name in roles.values}
-    if audiences := table.texts("audiences"):
-        fields["audiences"] = audiences
-    issuer = JwtIssuer(table.text("issuer"), directory / table.text("public_key"), **fields)
-    table.finish()
-    return issuer
+    given = {"roles": {name: roles.value(name, frozenset[Right]) for name in roles.values}} if roles.values else {}
+    return table.read(JwtIssuer, **given)
 
 
-def _parse_rights(table: _Table, field: str) -> frozenset[Right]:
-    known = {right.value.lower(): right for right in Right}
-    names = table.texts(field)
-    if unknown := [name for name in names if name.lower() not in known]:
-        raise ConfigurationError(
-            f"{table.name}: '{field}' has unknown values ({len(unknown)} of {len(names)})",
-            hint='use only "Listen", "Send" and "Manage"',
-        )
-    return frozenset(known[name.lower()] for name in names)
-
-
-def _parse_rule(table: _Table) -> Rule:
-    rule = Rule(
-        name=table.text("name"),
-        rights=_parse_rights(table, "rights"),
-        primary_key=table.text("primary_key"),
-        secondary_key=table.optional_text("secondary_key"),
-    )
-    table.finish()
-    return rule
+_FORMS: Mapping[Any, tuple[type | tuple[type, ...], str]] = {
+    str: (str, "a string"),
+    Path: (str, "a string"),
+    bool: (bool, "true or false"),
+    int: (int, "a whole number"),
+    float: ((int, float), "a number"),
+    tuple[str, ...]: (list, "a list of strings"),
+    frozenset[Right]: (list, "a list of strings"),
+}
+"""For each type of a field: its types in TOML, and what it is called in an error."""
 
 
 class _Table:
-    """A TOML table with typed access to its fields; `finish` reports fields that were never read."""
+    """A TOML table with typed access to its fields.
 
-    def __init__(self, values: dict[str, Any], name: str) -> None:
+    Args:
+        values: Its fields.
+        name: What errors call it.
+        directory: Base of relative paths.
+    """
+
+    def __init__(self, values: dict[str, Any], name: str, directory: Path) -> None:
         self.values = values
-        self.name = name
+        self._name = name
+        self._directory = directory
         self._known: set[str] = set()
 
     def table(self, field: str) -> _Table:
         """Return the table `[field]`; empty if it is missing."""
-        return _Table(self._get(field, dict, {}, "a table"), f"[{field}]")
+        return _Table(self._get(field, dict, {}, "a table"), f"[{field}]", self._directory)
 
     def tables(self, field: str) -> list[_Table]:
         """Return the tables `[[field]]`."""
         found: list[Any] = self._get(field, list, [], "a list of tables")
         if not all(isinstance(item, dict) for item in found):
             raise self._wrong(field, "a list of tables")
-        prefix = "" if self.name == "the file" else f"{self.name} "
-        return [_Table(item, f"{prefix}[[{field}]] number {index}") for index, item in enumerate(found, 1)]
+        prefix = "" if self._name == "the file" else f"{self._name} "
+        return [
+            _Table(item, f"{prefix}[[{field}]] number {index}", self._directory) for index, item in enumerate(found, 1)
+        ]
 
-    def text(self, field: str, default: str | None = None) -> str:
-        """Return a string, which is required unless there is a default."""
-        value: str | None = self._get(field, str, default, "a string")
-        if value is None:
-            raise ConfigurationError(f"{self.name}: '{field}' is missing")
-        return value
+    def read(self, kind: type[T], **given: Any) -> T:
+        """Return a record of the fields in this table.
 
-    def optional_text(self, field: str) -> str | None:
-        """Return a string or None."""
-        value: str | None = self._get(field, str, None, "a string")
-        return value
+        Args:
+            kind: A dataclass; the types of its fields are those in `_FORMS`, or None.
+            given: The fields that are not in this table.
+        """
+        forms = get_type_hints(kind)
+        for field in dataclasses.fields(cast("Any", kind)):
+            if field.name in given:
+                continue
+            self._known.add(field.name)
+            if field.name in self.values:
+                given[field.name] = self.value(field.name, forms[field.name])
+            elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                raise ConfigurationError(f"{self._name}: '{field.name}' is missing")
+        self.check_known()
+        return kind(**given)
 
-    def texts(self, field: str) -> tuple[str, ...]:
-        """Return a list of strings; empty if it is missing."""
-        found: list[Any] = self._get(field, list, [], "a list of strings")
-        if not all(isinstance(item, str) for item in found):
-            raise self._wrong(field, "a list of strings")
-        return tuple(found)
-
-    def flag(self, field: str, *, default: bool) -> bool:
-        """Return a boolean."""
-        value: bool = self._get(field, bool, default, "true or false")
-        return value
-
-    def number(self, field: str, default: float, *, whole: bool = False) -> float:
-        """Return a finite number."""
-        what = "a whole number" if whole else "a number"
-        value = self._get(field, int if whole else (int, float), default, what)
-        if isinstance(value, bool) or not -1e12 < value < 1e12:
+    def value(self, field: str, form: Any) -> Any:
+        """Return a field as a type in `_FORMS`, or as the type in `X | None`."""
+        form = get_args(form)[0] if isinstance(form, UnionType) else form
+        kinds, what = _FORMS[form]
+        value = self._get(field, kinds, None, what)
+        is_number = form in {int, float}
+        if is_number and (isinstance(value, bool) or not -1e12 < value < 1e12):
             raise self._wrong(field, what)
-        return float(value) if not whole else int(value)
+        if kinds is list and not all(isinstance(item, str) for item in value):
+            raise self._wrong(field, what)
+        if form is Path:
+            return self._directory / value
+        if form == frozenset[Right]:
+            return self._rights(field, value)
+        return form(value) if is_number else tuple(value) if kinds is list else value
 
-    def finish(self) -> None:
+    def check_known(self) -> None:
         """Raise ConfigurationError for a field that was never read."""
         for field in self.values:
             if field not in self._known:
                 close = closest(field, self._known)
                 raise ConfigurationError(
-                    f"{self.name}: unknown field '{field[:60]}'",
+                    f"{self._name}: unknown field '{field[:60]}'",
                     hint=f"did you mean '{close}'?" if close else f"use one of: {', '.join(sorted(self._known))}",
                 )
+
+    def _rights(self, field: str, names: list[str]) -> frozenset[Right]:
+        known = {right.value.lower(): right for right in Right}
+        if unknown := [name for name in names if name.lower() not in known]:
+            raise ConfigurationError(
+                f"{self._name}: '{field}' has unknown values ({len(unknown)} of {len(names)})",
+                hint='use only "Listen", "Send" and "Manage"',
+            )
+        return frozenset(known[name.lower()] for name in names)
 
     def _get(self, field: str, kind: type | tuple[type, ...], default: Any, what: str) -> Any:
         self._known.add(field)
@@ -278,4 +245,4 @@ class _Table:
         return value
 
     def _wrong(self, field: str, what: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.name}: '{field}' must be {what}")
+        return ConfigurationError(f"{self._name}: '{field}' must be {what}")

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import enum
 import ipaddress
-import math
-import random
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay_core.errors import ConfigurationError
@@ -201,46 +199,6 @@ class TlsSettings:
 
 
 @dataclass(frozen=True)
-class DelayProfile:
-    """Simulated latencies of a cloud service, in seconds."""
-
-    lane: float = 0.0
-    """One-way latency between the relay and any client."""
-    handshake_round_trips: int = 2
-    """Round trips of the TCP and TLS 1.3 handshakes. The relay cannot delay these, so it delays its first response."""
-    authorization: float = 0.0
-    matchmaking: float = 0.0
-    slow: float = 0.0
-    """Share of the senders' WebSockets that are held before a listener is offered them."""
-    slow_range: tuple[float, float] = (3.0, 7.0)
-    """The shortest and the longest time for which these are held."""
-    hanging: float = 0.0
-    """Share of the senders' WebSockets that no listener is ever offered."""
-    seed: int = 0
-    """Determines which are held, by the order of their arrival."""
-
-    @classmethod
-    def azure(cls) -> DelayProfile:
-        """Return latencies measured on the live service."""
-        return cls(lane=0.030, authorization=0.010, matchmaking=0.050)
-
-    @classmethod
-    def azure_tail(cls) -> DelayProfile:
-        """Return the latencies of `azure` with the live service's slow and unanswered connects."""
-        return replace(cls.azure(), slow=0.05, hanging=0.01)
-
-    def holds(self) -> Iterator[float]:
-        """Yield for how long each WebSocket of a sender is held; infinity if no listener is ever offered it.
-
-        Each is drawn independently, even a second one of the same sender; the same seed repeats the sequence.
-        """
-        draws = random.Random(self.seed)  # noqa: S311 - reproducible, not secret
-        while True:
-            draw, hold = draws.random(), draws.uniform(*self.slow_range)
-            yield math.inf if draw < self.hanging else hold if draw < self.hanging + self.slow else 0.0
-
-
-@dataclass(frozen=True)
 class ManagementSettings:
     """Where health, metrics and status are served, over plain HTTP without authentication."""
 
@@ -282,7 +240,6 @@ class RelayConfig:
     """True if the headers AllowedListeners and DisallowedListeners are honoured. Azure may ignore them."""
     limits: Limits = field(default_factory=Limits)
     management: ManagementSettings | None = None
-    delays: DelayProfile | None = None
 
     def __post_init__(self) -> None:
         for name in (self.namespace, *self.aliases):

@@ -64,13 +64,6 @@ class Provisioned:
     """For each hybrid connection: the connection strings of agent and client."""
 
 
-def connection_string(*, host: str, port: int, path: str, rule: str, key: str, tunnel_key: bytes | None = None) -> str:
-    """Return a connection string for one hybrid connection of a relay."""
-    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    text = f"Endpoint=sb://{authority};SharedAccessKeyName={rule};SharedAccessKey={key};EntityPath={path}"
-    return text if tunnel_key is None else f"{text};TunnelKey={base64.b64encode(tunnel_key).decode()}"
-
-
 def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: int) -> Provisioned:
     """Create all files in `directory`, which must not contain any of them yet.
 
@@ -94,16 +87,15 @@ def provision(directory: Path, paths: Sequence[str], *, namespace: str, port: in
     config = parse(text, directory=directory)  # raises an error for invalid names before anything is written
     files = {path: _connection_files(directory, path) for path in keys}
     config_file = directory / "relay.toml"
+    authority = f"[{namespace}]:{port}" if ":" in namespace else f"{namespace}:{port}"
     _check_free([config_file, *(file for pair in files.values() for file in pair)])
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, (agent_key, client_key) in keys.items():
-            tunnel_key = secrets.token_bytes(TUNNEL_KEY_BYTES)
+            tunnel_key = base64.b64encode(secrets.token_bytes(TUNNEL_KEY_BYTES)).decode()
             for file, rule, key in zip(files[path], ("agent", "client"), (agent_key, client_key), strict=True):
-                line = connection_string(
-                    host=namespace, port=port, path=path, rule=rule, key=key, tunnel_key=tunnel_key
-                )
-                certificates.write_private(file, f"{line}\n".encode())
+                access = f"SharedAccessKeyName={rule};SharedAccessKey={key};EntityPath={path};TunnelKey={tunnel_key}"
+                certificates.write_private(file, f"Endpoint=sb://{authority};{access}\n".encode())
         certificates.write_private(config_file, text.encode())
         if not (ignored := directory / ".gitignore").exists():
             ignored.write_text("relay.toml\n*.connection\ntls/\n")

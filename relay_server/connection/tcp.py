@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import ipaddress
+import itertools
 import logging
 import socket
 import sys
-from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -31,20 +32,6 @@ IPV6_SOURCE_BITS = 64
 """An IPv6 host usually has a network of this size to choose its addresses from."""
 
 
-class Slot:
-    """The slot of one connection in a budget."""
-
-    def __init__(self, budget: Slots, source: str, drop: Callable[[], object]) -> None:
-        self.source = source
-        self.drop = drop
-        """Drops the connection."""
-        self._budget = budget
-
-    def leave(self) -> None:
-        """Release the slot, because the connection is authenticated or closed; repeated calls do nothing."""
-        self._budget.remove(self)
-
-
 class Slots:
     """The slots for connections that are not authenticated yet.
 
@@ -56,23 +43,28 @@ class Slots:
     def __init__(self, *, total: int, per_source: int) -> None:
         self._total = total
         self._per_source = per_source
-        self._slots: dict[str, dict[Slot, None]] = {}
-        """Slots of each source, the oldest first."""
+        self._slots: dict[str, dict[int, Callable[[], object]]] = {}
+        """Slots of each source by their number, the oldest first: what drops the connection."""
+        self._numbers = itertools.count()
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, source: str, drop: Callable[[], object]) -> Slot:
-        """Return a slot for a new connection, after dropping an old connection if all slots are taken."""
+    def add(self, source: str, drop: Callable[[], object]) -> Callable[[], None]:
+        """Take a slot for a new connection, after dropping an old connection if all slots are taken.
+
+        Returns:
+            Releases the slot, because the connection is authenticated or closed; repeated calls do nothing.
+        """
         if len(self._slots.get(source, ())) >= self._per_source:
             self._evict_from(source)
         elif self._count >= self._total:
             self.evict()
-        slot = Slot(self, source, drop)
-        self._slots.setdefault(source, {})[slot] = None
+        number = next(self._numbers)
+        self._slots.setdefault(source, {})[number] = drop
         self._count += 1
-        return slot
+        return functools.partial(self._release, source, number)
 
     def evict(self) -> bool:
         """Drop the oldest connection from the source that has the most connections; return False if there are none."""
@@ -81,19 +73,17 @@ class Slots:
         self._evict_from(max(self._slots, key=lambda source: len(self._slots[source])))
         return True
 
-    def remove(self, slot: Slot) -> None:
-        """Remove a slot, if it is still there."""
-        slots = self._slots.get(slot.source, {})
-        if slot in slots:
-            del slots[slot]
+    def _release(self, source: str, number: int) -> None:
+        slots = self._slots.get(source, {})
+        if slots.pop(number, None) is not None:
             self._count -= 1
             if not slots:
-                del self._slots[slot.source]
+                del self._slots[source]
 
     def _evict_from(self, source: str) -> None:
-        oldest = next(iter(self._slots[source]))
-        self.remove(oldest)
-        oldest.drop()
+        oldest, drop = next(iter(self._slots[source].items()))
+        self._release(source, oldest)
+        drop()
 
 
 def source_of(host: str) -> str:
@@ -158,8 +148,8 @@ class Connection(asyncio.BufferedProtocol):
         self._close_timer: asyncio.TimerHandle | None = None
         self._ended = False
         self.handler: Handler | None = None
-        self.slot: Slot | None = None
-        """The slot in the budget for unauthenticated connections, until `prove` is called or the connection closes."""
+        self.leave_budget: Callable[[], None] = lambda: None
+        """Called when the connection no longer counts as unauthenticated."""
         self.remote: tuple[str, int] = ("", 0)
         self.reading_paused = False
         self.writing_paused = False
@@ -179,8 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def prove(self) -> None:
         """Record that the peer's token or secret is valid; the connection is then not dropped to admit a new one."""
         cast("TlsTransport", self._transport).prove()
-        if self.slot is not None:
-            self.slot.leave()
+        self.leave_budget()
 
     def write(self, data: bytes) -> None:
         """Send bytes; if the connection is closed, drop them."""
@@ -204,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_open and self._close_timer is None:
             self.resume_reading()  # to receive the peer's close_notify
             self._close_timer = self._loop.call_later(CLOSE_LIMIT, self.abort)
-            self._shut()
+            self._transport.close()
 
     def abort(self) -> None:
         """Drop the connection now."""
@@ -228,7 +217,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass the received bytes to the handler."""
-        self._deliver(self._buffer[:nbytes])
+        # TLS continues to read while closing; that data is dropped.
+        if self.handler is not None and self._close_timer is None:
+            self.handler.received(self._buffer[:nbytes])
 
     def pause_writing(self) -> None:
         """Report to the handler that the write buffer is full."""
@@ -244,71 +235,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - handlers need no reason
         """Report to the handler, once, that the connection is closed."""
-        self._lose()
-
-    # Overridden by DelayedConnection:
-
-    def _shut(self) -> None:
-        self._transport.close()
-
-    def _deliver(self, data: memoryview) -> None:
-        # TLS continues to read while closing; that data is dropped.
-        if self.handler is not None and self._close_timer is None:
-            self.handler.received(data)
-
-    def _lose(self) -> None:
         self._ended = True
         self._transport.close()  # Python 3.10 warns about transports that were not closed explicitly
         if self._close_timer is not None:
             self._close_timer.cancel()
-        if self.slot is not None:
-            self.slot.leave()
+        self.leave_budget()
         if self.handler is not None:
             self.handler.lost()
         self._gone(self)
-
-
-# Simulated latency for measurements: a connection that delays bytes in both directions.
-#
-# Order and throughput do not change. Only relays with a DelayProfile use this class, so it does not slow down other
-# relays.
-
-
-class DelayedConnection(Connection):
-    """A connection with a one-way latency of `lane` seconds in each direction; `abort` is not delayed."""
-
-    def __init__(
-        self, buffer: memoryview, made: Callable[[Connection], None], gone: Callable[[Connection], None], *, lane: float
-    ) -> None:
-        super().__init__(buffer, made, gone)
-        self._lane = lane
-        self._outgoing: deque[Callable[[], None]] = deque()
-        self._incoming: deque[Callable[[], None]] = deque()
-
-    def write(self, data: bytes) -> None:
-        """Send bytes after the delay."""
-        write = super().write
-        self._later(self._outgoing, lambda: write(data))
-
-    def _shut(self) -> None:
-        shut = super()._shut
-        self._later(self._outgoing, shut)
-
-    def _deliver(self, data: memoryview) -> None:
-        deliver, kept = super()._deliver, bytes(data)
-        self._later(self._incoming, lambda: deliver(memoryview(kept)))
-
-    def _lose(self) -> None:
-        self._later(self._incoming, super()._lose)
-
-    def _later(self, lane: deque[Callable[[], None]], action: Callable[[], None]) -> None:
-        # Timers that are due at the same moment run in any order, so a timer runs the oldest action, not its own.
-        lane.append(action)
-        self._loop.call_later(self._lane, self._next, lane)
-
-    @staticmethod
-    def _next(lane: deque[Callable[[], None]]) -> None:
-        lane.popleft()()
 
 
 # Accepts TCP connections. Unlike asyncio's servers, it knows a connection's address before the TLS handshake.

@@ -193,15 +193,15 @@ def switching_protocols(accept: str, *, tracking: str, subprotocol: str | None, 
         headers.append(("Sec-WebSocket-Protocol", subprotocol))
     if extensions:
         headers.append(("Sec-WebSocket-Extensions", extensions))
-    return _answer(101, "Switching Protocols", [*headers, ("TrackingId", tracking)], b"")
+    return response_head(101, "Switching Protocols", [*headers, ("TrackingId", tracking)])
 
 
-def error_answer(refusal: Refusal, phrase: str, *, tracking: str | None) -> bytes:
+def error_answer(refusal: Refusal, phrase: str, *, tracking: str) -> bytes:
     """Return an error response of the relay itself, with its text as the reason phrase and in a JSON body."""
     body = json.dumps({"error": {"code": refusal.code, "message": phrase}}).encode()
-    headers = [] if tracking is None else [("TrackingId", tracking)]
-    headers += [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body)))]
-    return _answer(refusal.status, phrase, [*headers, ("Connection", "close")], body)
+    headers = [("TrackingId", tracking), ("Content-Type", "application/json; charset=utf-8")]
+    headers += [("Content-Length", str(len(body))), ("Connection", "close")]
+    return response_head(refusal.status, phrase, headers) + body
 
 
 def plain_answer(status: int, reason: str, *, tracking: str) -> bytes:
@@ -209,15 +209,11 @@ def plain_answer(status: int, reason: str, *, tracking: str) -> bytes:
     headers = [("TrackingId", tracking), ("Connection", "close")]
     if status >= 200 and status not in _BODILESS:
         headers.append(("Content-Length", "0"))
-    return _answer(status, reason, headers, b"")
+    return response_head(status, reason, headers)
 
 
 def response_head(status: int, reason: str, headers: list[tuple[str, str]]) -> bytes:
     """Return the head of a response, such as a listener's; names and values must have been checked."""
-    return _answer(status, reason, headers, b"")
-
-
-def _answer(status: int, reason: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
     # A listener chooses this text: without CR and LF it cannot add headers or a second response.
     phrase = _UNPRINTABLE.sub(" ", reason)[:MAX_REASON_CHARS].strip()
     if not any(name.lower() == "date" for name, _ in headers):  # a listener's response may have one of its own
@@ -225,7 +221,7 @@ def _answer(status: int, reason: str, headers: list[tuple[str, str]], body: byte
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers), "", ""]
     # Values in requests were decoded as latin-1, so an echoed value gets its original bytes; a listener's text may not
     # fit.
-    return b"\r\n".join(_encode(line) for line in lines) + body
+    return b"\r\n".join(_encode(line) for line in lines)
 
 
 def _encode(line: str) -> bytes:

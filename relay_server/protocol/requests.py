@@ -59,6 +59,9 @@ def error_phrase(message: str, *, tracking: str, system: str, now: float) -> str
     return f"{message}. TrackingId:{tracking}, SystemTracker:{system}, Timestamp:{stamp}"
 
 
+SECRET_PARAMETER = "sb-hc-secret"  # noqa: S105 - a parameter's name
+"""The parameter for the secret that authenticates a listener's accept request; Azure has no such parameter. The prefix
+makes clients treat it as part of the protocol. The value is hex, which needs no escaping."""
 _PREFIX = "$hc"
 _ACTIONS = frozenset({"listen", "connect", "accept", "request"})
 _ORIGIN = re.compile(r"https?://[^/]*", re.IGNORECASE)
@@ -112,10 +115,10 @@ class RelayRequest(ABC):
     def _ids(self, header: str) -> frozenset[str]:
         return frozenset(item.strip().lower() for item in (self.head.header(header) or "").split(",") if item.strip())
 
-    def address(self, action: str, *, public: str, identity: str, secret: tuple[str, str]) -> str:
+    def address(self, action: str, *, public: str, identity: str, secret: str) -> str:
         """Return the address at which a listener accepts this request; `accept_message` describes the arguments."""
         query = strip_parameters(self.head.query)
-        own = f"sb-hc-action={action}&sb-hc-id={identity}&{secret[0]}={secret[1]}"
+        own = f"sb-hc-action={action}&sb-hc-id={identity}&{SECRET_PARAMETER}={secret}"
         return f"wss://{public}/$hc/{self.raw_path}?{query}{'&' if query else ''}{own}"
 
 
@@ -152,18 +155,21 @@ class HybridRequest(RelayRequest):
         """The token; the header takes precedence over the parameter."""
         return self.head.header(TOKEN_HEADER) or self.parameters.get("sb-hc-token")
 
-    def rejection(self, after: str) -> tuple[int, str] | None:
-        """Return status and text for the sender if this accept request rejects the sender, else None.
+    @property
+    def secret(self) -> str:
+        """The secret in an accept request; "" without one."""
+        return self.parameters.get(SECRET_PARAMETER, "")
 
-        Args:
-            after: The end of the address in the accept message.
+    def rejection(self) -> tuple[int, str] | None:
+        """Return status and text for the sender if this accept request rejects the sender, else None.
 
         Raises:
             Refusal: 400, the status is invalid.
         """
         # hyco-websocket sends the names without the prefix sb-hc-. Such names are accepted only after the address from
         # the accept message, because that address contains the sender's own parameters, which may have any name.
-        appended = dict(parse_qsl(self.head.query.rpartition(after)[2], keep_blank_values=True))
+        after_address = self.head.query.rpartition(f"{SECRET_PARAMETER}={self.secret}")[2]
+        appended = dict(parse_qsl(after_address, keep_blank_values=True))
         status = self.parameters.get("sb-hc-statuscode", appended.get("statusCode"))
         if status is None:
             return None
@@ -172,13 +178,13 @@ class HybridRequest(RelayRequest):
         reason = self.parameters.get("sb-hc-statusdescription", appended.get("statusDescription", ""))
         return int(status), reason
 
-    def accept_message(self, *, public: str, identity: str, secret: tuple[str, str], remote: tuple[str, int]) -> str:
+    def accept_message(self, *, public: str, identity: str, secret: str, remote: tuple[str, int]) -> str:
         """Return the `accept` message that announces this sender to a listener.
 
         Args:
             public: `host:port` to which the listener connects.
             identity: The rendezvous id.
-            secret: Name and value of the parameter that authenticates the listener's accept request.
+            secret: Authenticates the listener's accept request.
             remote: The sender's address and port.
 
         Raises:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from relay_server.config.model import DelayProfile, HybridConnection, RelayConfig
+from relay_server.config.model import HybridConnection, RelayConfig
 from relay_server.connection.request_reader import Handshake
 from relay_server.metrics import EntityCounters
 from relay_server.protocol.refusals import Refusal, no_listeners, no_matching_listeners, overloaded, too_many_listeners
@@ -173,26 +173,8 @@ class Matchmaker:
         self.rendezvous = Rendezvous(new_secret=lambda: secrets.token_hex(16))
         self._config = config
         self._counters = counters
-        delays = config.delays or DelayProfile()
-        self._delay, self._holds = delays.matchmaking, delays.holds()
         self._waiting: Counter[str] = Counter()
         """Number of senders that are waiting for a listener, by hybrid connection."""
-
-    async def delay(self) -> None:
-        """Wait as long as the simulated service takes to choose a listener."""
-        if self._delay:
-            await asyncio.sleep(self._delay)
-
-    async def hold(self, pending: PendingSender, limit: float, timed_out: Refusal) -> None:
-        """Wait as long as the simulated service holds a sender before it offers the sender to a listener.
-
-        Raises:
-            Refusal: The sender is held for longer than the limit, or the relay is shutting down.
-        """
-        if hold := next(self._holds):
-            await asyncio.wait({pending.outcome}, timeout=min(hold, limit))
-            if hold > limit or pending.outcome.done():
-                await self.outcome(pending, 0.0, timed_out)
 
     def candidates(self, connection: HybridConnection, request: RelayRequest) -> list[ControlChannel]:
         """Return the listeners to try, in order.

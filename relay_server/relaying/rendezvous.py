@@ -285,10 +285,6 @@ class HttpRendezvous(Owner):
 # sent to one listener and are the only credential of its accept request. An address can be used once, and only while
 # its sender is waiting.
 
-SECRET_PARAMETER = "sb-hc-secret"  # noqa: S105 - a parameter's name
-"""The parameter for the secret; Azure has no such parameter. The prefix makes clients treat it as part of the protocol.
-The value is hex, which needs no escaping."""
-
 
 @dataclass(frozen=True)
 class Rejection:

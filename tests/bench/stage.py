@@ -5,8 +5,9 @@
     rendezvous     one websocket through the relay for each connection (tests.bench.rendezvous)
     tunnel         relay-client and relay-agent
 
-With delays the relay has `--delay-profile azure`: 30 ms for each of the four lanes of a round trip, and the service's
-own times. The first two ways, which know no relay, then lead through a proxy that is as far away (60 ms each way).
+With delays the relay has the profile `azure` of `tests.support.delayed_relay`: 30 ms for each of the four lanes of a
+round trip, and the service's own times. The first two ways, which know no relay, then lead through a proxy that is as
+far away (60 ms each way).
 """
 
 from __future__ import annotations
@@ -102,21 +103,25 @@ class Stage:
         made = {name: await self._makers[name](port) for name in wanted or self._makers}
         return {name: way for name, way in made.items() if way.port}
 
-    async def start_relay(self, *options: str, hc: str = HC) -> Relay:
+    async def start_relay(self, *options: str, hc: str = HC, profile: str = "azure") -> Relay:
         """Run `relay-server init` for a hybrid connection or family, and `serve` with options."""
         directory, port = self.programs.directory / f"relay-{free_port()}", free_port()
         init = await self.programs.python(
             "init", "relay_server", "init", str(directory), "--hc", hc, *OLDER_HCS, "--port", str(port)
         )
         assert not await init.wait(within=60), init.output()
-        child = await self.serve_relay(directory, *options)
+        child = await self.serve_relay(directory, *options, profile=profile)
         return Relay(child, directory, port, json.loads((directory / "ready.json").read_text())["ca_file"])
 
-    async def serve_relay(self, directory: Path, *options: str) -> Child:
-        """Run `relay-server serve` with the configuration of a directory, and return when it is ready."""
-        profile = ["--delay-profile", "azure"] if self.delays else []
+    async def serve_relay(self, directory: Path, *options: str, profile: str = "azure") -> Child:
+        """Run `relay-server serve` with the configuration of a directory, and return when it is ready.
+
+        Only a stage with delays has their profile; `azure-tail` is one of any stage.
+        """
+        is_delayed = self.delays or profile != "azure"
+        program = ["tests.support.delayed_relay", profile] if is_delayed else ["relay_server"]
         config = ["--config", str(directory / "relay.toml"), "--ready-file", str(directory / "ready.json")]
-        child = await self.programs.python("relay", "relay_server", "serve", *config, *profile, *options)
+        child = await self.programs.python("relay", *program, "serve", *config, *options)
         await lines_of(child, lambda text: "ready on" in text)
         return child
 

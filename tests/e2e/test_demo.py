@@ -21,9 +21,11 @@ from tests.support.ports import free_port
 pytestmark = pytest.mark.e2e
 
 FAILING = """import sys
-from relay_client.demo import run_demo, walkthrough
+from relay_client.cli import run
+from relay_client.demo import walkthrough
 walkthrough.BREAKPOINT_CONDITION = "epoch == -1"
-sys.exit(run_demo())
+sys.argv = ["relay-client", "demo"]
+run()
 """
 
 
@@ -145,7 +147,7 @@ async def test_program_that_ends_too_early(tmp_path):
             if child.name == "relay":
                 await child.end()
         with pytest.raises(DemoFailed, match="the relay exited too early"):
-            await asyncio.wait_for(running.watch(asyncio.Event()), DEADLINE)
+            await asyncio.wait_for(running.watch(), DEADLINE)
 
 
 async def test_debugger_receives_the_end(tmp_path):

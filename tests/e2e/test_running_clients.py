@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from relay_client.cli.running import answers, running
+from relay_client.cli.running import answers
+from relay_client.control.client import running_clients
 from relay_client.control.messages import GetStatus
 from relay_core.errors import ConnectionLost
 from tests.support.deadline import DEADLINE
@@ -288,7 +289,7 @@ async def test_a_relay_client_that_exits_in_the_meantime(
     ):
         for client in (one, other):
             await client.line("ready on")
-        async with running(lambda _about: True) as clients:
+        async with running_clients() as clients:
             for ended, client in enumerate(clients, 1):
                 os.kill(client.about.pid, signal.SIGKILL)
                 await client.until_closed()

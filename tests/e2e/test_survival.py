@@ -24,7 +24,7 @@ from tests.support.chaos import ChaosProxy
 from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
 from tests.support.ports import free_port
 from tests.support.programs import program
-from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.relay import HC, LocalRelay, local_relay, recycle_listeners
 from tests.support.secrets import new_key
 from tests.support.tunnel import QUICK, running_agent
 
@@ -103,7 +103,7 @@ async def test_the_listener_is_recycled(relay: LocalRelay, tmp_path: Path) -> No
     """Stepping continues after the control channel was closed with 1011, as Azure does every day."""
     async with at_breakpoint(relay, tmp_path) as scene:
         before = scene.chaos.connections
-        relay.server.recycle_listeners()
+        recycle_listeners(relay.server)
         while scene.chaos.connections == before:
             await asyncio.sleep(0.02)
         await scene.check_and_step(LINE + 1)

@@ -81,8 +81,7 @@ async def running(relay: LocalRelay, root: Path, *ports: int) -> AsyncIterator[R
             service = ControlService(client_id("forward", client_tunnels.endpoint), client_tunnels, forwarder, logs)
             async with ControlServer(service, directory):
                 found = Running(service, forwarder, directory)
-                (found.client,) = await running_clients(directory)
-                async with found.client:
+                async with running_clients(directory) as (found.client,):
                     yield found
 
 
@@ -399,16 +398,14 @@ async def who_leaves(port: int) -> None:
 async def test_several_programs_at_once(relay: LocalRelay, tmp_path: Path) -> None:
     """One that is waiting holds up nobody, and each receives the answers to its own requests."""
     port = free_port()
-    async with running(relay, tmp_path / "own") as here:
-        (other,) = await running_clients(here.directory)
-        async with other:
-            waiting = asyncio.ensure_future(request(other, Attach(3, wait=True)))
-            for _ in range(3):
-                assert () == (await request(here.client, GetStatus())).ports
-            await request(here.client, Subscribe(("opened",)))
-            async with node_of(relay, port, rank=3):
-                assert port == (await waiting).local_port
-                assert port == (await here.until("opened")).port
+    async with running(relay, tmp_path / "own") as here, running_clients(here.directory) as (other,):
+        waiting = asyncio.ensure_future(request(other, Attach(3, wait=True)))
+        for _ in range(3):
+            assert () == (await request(here.client, GetStatus())).ports
+        await request(here.client, Subscribe(("opened",)))
+        async with node_of(relay, port, rank=3):
+            assert port == (await waiting).local_port
+            assert port == (await here.until("opened")).port
 
 
 async def test_stop(relay: LocalRelay, tmp_path: Path) -> None:

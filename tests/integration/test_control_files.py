@@ -27,8 +27,9 @@ async def test_files_of_killed_programs_are_removed(tmp_path: Path, monkeypatch:
         writer.close()
 
     assert isinstance(address, TcpAddress)
-    async with await asyncio.start_server(impostor, "127.0.0.1", address.port):
-        assert [] == await running_clients(directory)
+    server = await asyncio.start_server(impostor, "127.0.0.1", address.port)
+    async with server, running_clients(directory) as clients:
+        assert [] == clients
     assert address.token.encode() not in received[0]
     assert not (tmp_path / "own").exists()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.ports.forwarder import Forwarder
-from relay_server.config.model import DelayProfile
 from tests.support.deadline import DEADLINE
+from tests.support.delayed_relay import AZURE, delayed
 from tests.support.fleet import node_of, tunnels, who_serves
 from tests.support.ports import free_port
 from tests.support.relay import local_relay
@@ -26,7 +26,7 @@ async def test_every_agent_is_found_at_the_delays_of_azure(tls_directory: Path, 
     """All are found soon, whether or not the relay honours the headers, and each rank answers for itself."""
     ranks = {free_port(): f"rank-{number}" for number in range(agents)}
     async with (
-        local_relay(tls_directory, honour_listener_selection=selects, delays=DelayProfile.azure()) as relay,
+        local_relay(tls_directory, honour_listener_selection=selects, make=delayed(AZURE)) as relay,
         contextlib.AsyncExitStack() as stack,
     ):
         nodes = (node_of(relay, port, name=name) for port, name in ranks.items())

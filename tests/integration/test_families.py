@@ -14,8 +14,9 @@ from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.metadata import PortConflict
 from relay_core.errors import TooManyListeners
 from relay_core.net.hybrid.listener import HybridConnectionListener
-from relay_server.config.model import DelayProfile, HybridConnection, Limits
+from relay_server.config.model import HybridConnection, Limits
 from tests.support.deadline import DEADLINE
+from tests.support.delayed_relay import AZURE, delayed
 from tests.support.fleet import Node, node_of, tunnels, who_serves
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay, local_relay
@@ -157,7 +158,7 @@ async def test_a_family_is_found_at_the_delays_of_azure(tls_directory: Path) -> 
     """16 agents on 4 hybrid connections are found within the time limit although each connection takes round trips."""
     ports = {free_port(): f"node-{number}" for number in range(16)}
     async with (
-        local_relay(tls_directory, size=4, limits=Limits(max_listeners=4), delays=DelayProfile.azure()) as relay,
+        local_relay(tls_directory, size=4, limits=Limits(max_listeners=4), make=delayed(AZURE)) as relay,
         contextlib.AsyncExitStack() as stack,
     ):
         nodes = (node_of(relay, port, name=name) for port, name in ports.items())

@@ -28,7 +28,7 @@ from relay_core.tunnel.events import StreamOpened
 from tests.support import fleet, secrets
 from tests.support.deadline import DEADLINE
 from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.relay import LocalRelay, recycle_listeners
 from tests.support.streams import Handler, echo, local_server
 from tests.support.tunnel import echo_client, running_agent
 
@@ -109,7 +109,7 @@ async def test_a_debugger_stays_attached_when_the_agents_key_is_revoked(
         async with echo_client(port) as editor:
             await editor.exchange(1000)
             credential.revoked = True
-            relay.server.recycle_listeners()
+            recycle_listeners(relay.server)
             assert isinstance(await asyncio.wait_for(failures.get(), DEADLINE), Unauthorized)
             await editor.exchange(1000)
             assert not running.done()

@@ -32,7 +32,7 @@ from relay_server.config.model import Limits
 from tests.support import secrets
 from tests.support.deadline import DEADLINE
 from tests.support.impostor import behind_a_switch, impostor
-from tests.support.relay import LocalRelay, local_relay
+from tests.support.relay import LocalRelay, local_relay, recycle_listeners
 
 
 @contextlib.asynccontextmanager
@@ -216,7 +216,7 @@ async def test_a_listener_survives_its_recycling(relay: LocalRelay) -> None:
     """A close with 1011, as Azure sends every 24 hours, costs nothing: relayed connections stay, new ones work."""
     async with listening(relay) as listener:
         sender, receiver = await pair(relay, listener)
-        relay.server.recycle_listeners()
+        recycle_listeners(relay.server)
         await until_found(relay, listener)
         await sender.send("still here")
         assert await receiver.receive() == "still here"
@@ -282,7 +282,7 @@ async def test_a_listener_outlasts_whatever_answers_for_the_relay(
     ):
         sender, receiver = await until_met(relay, listener)
         switch(elsewhere)
-        relay.server.recycle_listeners()
+        recycle_listeners(relay.server)
         while not isinstance(failure := await asyncio.wait_for(failures.get(), DEADLINE), error):
             pass
         assert prompt is failure.allows_prompt_retry

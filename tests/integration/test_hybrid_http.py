@@ -22,7 +22,7 @@ from relay_core.net import (
     http_headers,
 )
 from tests.support.deadline import DEADLINE
-from tests.support.relay import LocalRelay
+from tests.support.relay import LocalRelay, recycle_listeners
 
 KIB = 1024
 
@@ -296,7 +296,7 @@ async def test_a_response_survives_the_loss_of_the_control_channel(relay: LocalR
     async with serving(relay, handle, down):
         getting = asyncio.ensure_future(get())
         await asyncio.wait_for(began.wait(), DEADLINE)
-        relay.server.recycle_listeners()
+        recycle_listeners(relay.server)
         await asyncio.wait_for(down.wait(), DEADLINE)
         proceed.set()
         assert b"still here" == await asyncio.wait_for(getting, DEADLINE)

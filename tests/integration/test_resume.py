@@ -16,7 +16,7 @@ from relay_core.net.session.client import LinkState
 from relay_core.net.tasks import TaskSet
 from tests.support.chaos import CutSchedule
 from tests.support.deadline import DEADLINE
-from tests.support.relay import LocalRelay
+from tests.support.relay import LocalRelay, recycle_listeners
 from tests.support.streams import echo, local_server
 from tests.support.tunnel import QUICK, EchoClient, echo_client, running_agent, tunnelled
 
@@ -136,7 +136,7 @@ async def test_a_recycled_listener_replaces_the_transport_before_it_breaks(
     async with tunnelled(relay) as path, echo_client(path.port) as client:
         await client.exchange(1000)
         before = path.chaos.connections
-        relay.server.recycle_listeners()
+        recycle_listeners(relay.server)
         while path.chaos.connections == before or len(path.chaos.live) > 1:
             await client.exchange(10_000)
         await client.exchange(100_000)

@@ -7,6 +7,7 @@ import pytest
 
 from relay_agent.agent.agent import Agent
 from relay_client.agents.tunnels import Tunnels
+from relay_client.cli import make_parser
 from relay_client.cli.forward import forward
 from relay_core.auth import AccessSettings, find_access
 from relay_core.auth.entra import EntraCredential
@@ -24,6 +25,7 @@ from tests.support.entra_network import HC, Azure
 from tests.support.managed_identity import FakeManagedIdentity
 from tests.support.ports import free_port
 
+OPTIONS = make_parser().parse_args([])
 FROM_ENTRA = AccessSettings(hc=HC, namespace="contoso")
 
 
@@ -97,7 +99,7 @@ async def test_a_client_waits_for_its_role(
     access = await find_access(FROM_ENTRA, side="client", tls=cloud.tls)
     caplog.set_level(logging.INFO, "relay_client")
     async with TaskSet() as tasks:
-        forwarding = tasks.spawn(forward(tunnels_of(access, cloud), [free_port()]), name="forward")
+        forwarding = tasks.spawn(forward(tunnels_of(access, cloud), [free_port()], OPTIONS), name="forward")
         async with timeout(DEADLINE):
             while len(cloud.entra.requests) < 5:
                 await asyncio.sleep(0.01)
@@ -129,12 +131,12 @@ async def test_a_client_whose_role_does_not_come(cloud: Azure, monkeypatch: pyte
     assert isinstance(access.credential, EntraCredential)
     access.credential.role_grace = 1.0
     with pytest.raises(Unauthorized, match="still refused after 5 minutes.*the role Azure Relay Sender"):
-        await forward(tunnels_of(access, cloud), [free_port()])
+        await forward(tunnels_of(access, cloud), [free_port()], OPTIONS)
 
 
 async def test_a_client_with_a_wrong_key_does_not_wait(cloud: Azure) -> None:
     """A key has no role that could be new: `relay-client --ports` ends with the first refusal."""
     access = Access(cloud.endpoint, SasKeyCredential("send", secrets.new_key()), None, "a test")
     with pytest.raises(Unauthorized, match=r"\(401\)") as caught:
-        await forward(tunnels_of(access, cloud), [free_port()])
+        await forward(tunnels_of(access, cloud), [free_port()], OPTIONS)
     assert "still so" not in str(caught.value)

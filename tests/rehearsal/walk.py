@@ -32,6 +32,7 @@ from tests.support.azure.state import ROLE_NAMES
 from tests.support.entra import RELAY, VAULT
 from tests.support.entra_network import Azure
 from tests.support.managed_identity import FakeManagedIdentity
+from tests.support.relay import recycle_listeners
 
 PREPARE, IN_PREPARE = STEPS / "prepare.py", "points = draw(100, rng)"
 FEATURIZE, IN_FEATURIZE = STEPS / "featurize.py", "return f"
@@ -180,7 +181,7 @@ class Walk:
     async def _interrupt(self, cloud: Cloud, client: Running, stop: Stopped) -> None:
         """Recycle the listener and cut all connections; the session at the breakpoint continues."""
         with self.report.step("the relay recycles the listener, as every 24 hours") as answer:
-            cloud.azure.relay.recycle_listeners()
+            recycle_listeners(cloud.azure.relay)
             assert "2" == await stop.evaluate("1 + 1")
             self.documents.compare(answer, "A listener's connection is recycled", "the session continues")
         with self.report.step("every connection is cut") as answer:

@@ -11,14 +11,24 @@ from tests.support.terminal import on_terminal
 
 PROMPT = "(rank 0) "
 PDB = """
-from relay_client.pdb import local_session, prompt, run_pdb
+import contextlib
+from relay_client.dap import DapClient
+from relay_client.pdb import DebugConnection, prompt, run_pdb
 from relay_core.program.console import run_program
+
+@contextlib.asynccontextmanager
+async def local_session(port, *, crashed=False, cwd=""):
+    async def connect():
+        return await DapClient.connect("127.0.0.1", port)
+
+    async with await connect() as client:
+        yield DebugConnection(client, connect, crashed, cwd)
 
 def main(arguments):
     options = eval(arguments[1])
     prompt.TYPED_AHEAD = options.pop("typed_ahead", prompt.TYPED_AHEAD)
     about = {name: options.pop(name) for name in ("crashed", "cwd") if name in options}
-    job = local_session("127.0.0.1", int(arguments[0]), **about)
+    job = local_session(int(arguments[0]), **about)
     return run_pdb(job, title="rank 0", **options)
 
 sys.exit(run_program("relay-client", main))

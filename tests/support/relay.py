@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,12 @@ class LocalRelay:
         return path
 
 
+def recycle_listeners(server: RelayServer) -> None:
+    """Close every control channel with 1011, as Azure does every 24 hours; relayed connections stay open."""
+    for control in server._gateway.matchmaker.registry.listeners:
+        control.recycle()
+
+
 @contextlib.asynccontextmanager
 async def local_relay(
     tls_directory: Path,
@@ -62,6 +68,7 @@ async def local_relay(
     hybrid_connections: tuple[str, ...] = (HC,),
     size: int = 1,
     limits: Limits | None = None,
+    make: Callable[[RelayConfig], RelayServer] = RelayServer,
     **fields: Any,
 ) -> AsyncIterator[LocalRelay]:
     """Run a relay on a free port, with a family of `size` hybrid connections; `fields` are those of RelayConfig."""
@@ -77,6 +84,6 @@ async def local_relay(
         limits=limits or Limits(),
         **fields,
     )
-    async with RelayServer(config) as server:
+    async with make(config) as server:
         assert server.ca_file is not None
         yield LocalRelay(server, client_tls(str(server.ca_file)), server.ca_file, listen_key, send_key, size)

@@ -83,5 +83,5 @@ def test_every_option_is_documented(option: str):
 def test_the_search_finds_what_there_is():
     """The lists are not empty for want of a search that works."""
     assert {"RELAY_KEEP", "RELAY_DEBUG_HC", "RELAY_RANK", "AZRELAY_CONNECTION_NAME"} <= variables()
-    assert {"--is-debug", "--wait", "--delay-profile", "--no-listen", "--tunnel-key-secret"} <= {*options()}
+    assert {"--is-debug", "--wait", "--log-format", "--no-listen", "--tunnel-key-secret"} <= {*options()}
     assert "RELAY_SCOPE" not in variables()

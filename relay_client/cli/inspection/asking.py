@@ -16,7 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import make_tunnels, quiet_logging
+from relay_client.cli.common import make_tunnels, quiet_logging, run_for_result
 from relay_client.cli.running import clients_named, only_client
 from relay_client.verbs.verb import Answer, Verb, check
 from relay_core.errors import RelayDebugError
@@ -50,18 +50,13 @@ def perform_once(arguments: argparse.Namespace, request: Verb) -> tuple[Answer |
     Raises:
         RelayDebugError: the verb has failed.
     """
-    from relay_core.program.run import run_until_stopped
 
-    answer: Answer | None = None
-
-    async def run() -> None:
-        nonlocal answer
+    async def run() -> Answer:
         async with performing(arguments) as perform:
-            answer = await perform(request)
+            return await perform(request)
 
     quiet_logging(arguments)
-    status = run_until_stopped(run())
-    return answer, status
+    return run_for_result(run())
 
 
 def show(answer: Answer, *, as_json: bool) -> int:
@@ -130,9 +125,7 @@ async def find_client(arguments: argparse.Namespace, stack: contextlib.AsyncExit
     """
     from relay_client.control.client import running_clients
 
-    found = await running_clients()
-    for client in found:
-        stack.push_async_callback(client.close)
+    found = await stack.enter_async_context(running_clients())
     if arguments.client:
         chosen = only_client(clients_named(found, arguments.client))
     elif found:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from relay_client.cli.common import parse_positive_duration, quiet_logging
+from relay_client.cli.common import parse_positive_duration, run_quietly
 from relay_client.cli.inspection.asking import ask, performing
 from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.hang import Hang
@@ -32,12 +32,9 @@ class HangCommand(VerbCommand):
         """Print the verdict, or with `--watch`, each verdict on jobs that have begun to hang."""
         if arguments.watch is None:
             return ask(arguments, self.request(arguments))
-        from relay_core.program.run import run_until_stopped
-
         request = Hang(arguments.ports, once=True)
         check(request, lambda field: f"--{field}")
-        quiet_logging(arguments)
-        return run_until_stopped(_watch(arguments, request))
+        return run_quietly(arguments, _watch(arguments, request))
 
 
 async def _watch(arguments: argparse.Namespace, request: Hang) -> None:

@@ -1,7 +1,7 @@
 """Time until the first byte of a new session, from the first dial on, with and without the service's slow tail.
 
-Each session is new: a search for the agent, a session with it, and a connection to the target. With
-`--delay-profile azure-tail`, the relay holds some of the dials for seconds, and never answers others.
+Each session is new: a search for the agent, a session with it, and a connection to the target. With the
+profile `azure-tail`, the relay holds some of the dials for seconds, and never answers others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORST = 2.0
 async def first_byte(stage: Stage, *, quick: bool) -> list[Row]:
     """The sessions of both relays take turns."""
     slow = Stage(stage.programs, delays=stage.delays)
-    slow.relay = await stage.start_relay("--delay-profile", "azure-tail")
+    slow.relay = await stage.start_relay(profile="azure-tail")
     slow.target_port = stage.target_port
     stages = {"usual": stage, "slow tail": slow}
     ports = {name: free_port() for name in stages}

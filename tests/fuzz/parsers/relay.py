@@ -61,8 +61,8 @@ def request_head(data: bytes) -> None:
             return
         request = HybridRequest.parse(head)
         assert request.action
-        request.rejection("&sb-hc-id=1")
-        request.accept_message(public="relay:443", identity="1", secret=("s", "1"), remote=("127.0.0.1", 1))
+        request.rejection()
+        request.accept_message(public="relay:443", identity="1", secret="1", remote=("127.0.0.1", 1))
         head.check_upgrade()
         _ = request.path, request.token, request.allowed_listeners
 

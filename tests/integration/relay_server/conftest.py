@@ -148,9 +148,14 @@ async def start_relay(config) -> AsyncIterator[Callable[..., Any]]:
     """Return a function that starts a relay; keyword arguments change the configuration or its limits."""
     async with AsyncExitStack() as stack:
 
-        async def start(*, limits: dict[str, Any] | None = None, **changes: Any) -> Relay:
+        async def start(
+            *,
+            limits: dict[str, Any] | None = None,
+            make: Callable[[RelayConfig], RelayServer] = RelayServer,
+            **changes: Any,
+        ) -> Relay:
             changed = replace(config, limits=replace(config.limits, **(limits or {})), **changes)
-            server = RelayServer(changed)
+            server = make(changed)
             await stack.enter_async_context(server)
             return Relay(server, await stack.enter_async_context(AsyncExitStack()))
 

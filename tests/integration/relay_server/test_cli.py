@@ -266,18 +266,12 @@ async def test_listener_selection_can_be_ignored(home):
         served.process.stderr.close()
 
 
-@pytest.mark.parametrize("arguments", [[], ["dance"], ["serve"], ["init", "x"], ["serve", "--delay-profile", "mars"]])
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["serve"], ["init", "x"], ["serve", "--log-format", "mars"]])
 def test_a_wrong_command_line_ends_with_2(arguments):
     """Argparse explains."""
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert 2 == caught.value.code
-
-
-@pytest.mark.parametrize("served", [["--delay-profile", name] for name in ("azure", "azure-tail")], indirect=True)
-def test_it_serves_with_each_delay_profile(served):
-    """The relay knows the profiles that the command line offers."""
-    assert served.process.poll() is None
 
 
 def test_init_prints_the_next_commands_and_no_key(tmp_path, capfd):

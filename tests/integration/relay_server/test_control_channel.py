@@ -9,6 +9,7 @@ import pytest
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, RenewToken
 from tests.integration.relay_server.waiting import eventually
 from tests.support.raw_websocket import BINARY, CLOSE, PING, PONG, TEXT, Frame, finish_websocket, frame, refused
+from tests.support.relay import recycle_listeners
 
 
 async def close_of(control):
@@ -117,7 +118,7 @@ async def test_listeners_are_recycled_on_request(relay):
     """recycle_listeners ends control channels with 1011 and touches nothing else."""
     control = await relay.listen()
     sender, listener = await relay.pair(control)
-    relay.server.recycle_listeners()
+    recycle_listeners(relay.server)
     assert 1011 == (await close_of(control))[0]
     assert 404 == (await refused(relay.target, "/$hc/hc", relay.auth("client"))).status
     await sender.send(TEXT, b"unaffected")

@@ -9,13 +9,12 @@ import pytest
 
 from relay_core.errors import ConfigurationError, LocalPortInUse
 from relay_core.hyco.address import Endpoint
-from relay_server.config.model import DelayProfile
 from relay_server.metrics import Metrics
 from relay_server.protocol.http import MAX_HEAD_BYTES
 from relay_server.server import RelayServer
 from tests.integration.relay_server.conftest import KEYS
 from tests.integration.relay_server.waiting import eventually
-from tests.support.raw_websocket import CLOSE, PING, PONG, TEXT, Frame, RawConnection, finish_websocket, refused
+from tests.support.raw_websocket import CLOSE, TEXT, RawConnection, finish_websocket, refused
 
 
 async def test_a_relay_knows_where_it_is(relay):
@@ -173,75 +172,6 @@ async def test_a_request_that_never_comes_is_not_waited_for(relay, monkeypatch):
     async with await RawConnection.dial(relay.target) as connection:
         connection.writer.write(b"GET / HT")
         assert b"" == await connection.read_until_end()
-
-
-async def test_delays_slow_bytes_down_and_keep_their_order(start_relay):
-    """Each lane takes its time one way, and what was sent first arrives first."""
-    relay = await start_relay(delays=DelayProfile(lane=0.03, handshake_round_trips=1, authorization=0.01))
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    control = await relay.listen()
-    assert loop.time() - start >= 4 * 0.03 + 0.01
-    sender, listener = await relay.pair(control)
-    start = loop.time()
-    for number in range(50):
-        await sender.send(TEXT, b"%d" % number)
-    assert [b"%d" % number for number in range(50)] == [(await listener.read_message())[1] for _ in range(50)]
-    assert 2 * 0.03 <= loop.time() - start
-    await sender.send_close(1000, "bye")
-    assert "bye" == (await listener.read_frame()).reason
-    await listener.send_close(1000)
-    assert CLOSE == (await sender.read_frame()).opcode
-    assert b"" == await sender.read_until_end()
-
-
-async def test_the_azure_profile_has_the_published_figures():
-    """30 ms one way, 10 ms for a signature, 50 ms for matchmaking."""
-    assert DelayProfile(lane=0.03, authorization=0.01, matchmaking=0.05) == DelayProfile.azure()
-
-
-async def test_a_slow_connect_is_held_and_then_relayed(start_relay):
-    """The sender gets its 101 after the time for which the profile holds it."""
-    relay = await start_relay(delays=DelayProfile(slow=1.0, slow_range=(0.05, 0.05)))
-    control = await relay.listen()
-    start = asyncio.get_running_loop().time()
-    await relay.pair(control)
-    assert 0.05 <= asyncio.get_running_loop().time() - start
-
-
-@pytest.mark.parametrize("tail", [DelayProfile(hanging=1.0), DelayProfile(slow=1.0)])
-async def test_a_connect_held_beyond_the_time_limit_is_a_timeout(start_relay, tail):
-    """The sender gets the status of a listener that does not come, and the listener was never offered the sender."""
-    relay = await start_relay(limits={"accept_timeout": 0.05}, delays=tail)
-    control = await relay.listen()
-    assert 408 == (await (await relay.start_connect()).answer()).status
-    await control.send(PING, b"?")
-    assert Frame(PONG, b"?") == await control.read_frame()
-
-
-async def test_a_second_connect_passes_one_that_hangs(start_relay):
-    """A connect that hangs holds up no later one, and is forgotten when its sender gives up."""
-    relay = await start_relay(delays=DelayProfile(hanging=0.5, seed=2))  # holds the second one of six
-    control = await relay.listen()
-    await relay.pair(control)
-    hanging = await relay.start_connect()
-    await eventually(lambda: relay.server.metrics().pending_senders == 1)
-    await relay.pair(control)
-    hanging.abort()
-    await eventually(lambda: relay.server.metrics().pending_senders == 0)
-
-
-@pytest.mark.parametrize("tail", [DelayProfile(hanging=1.0), DelayProfile(slow=1.0, slow_range=(3600, 3600))])
-async def test_a_stop_does_not_wait_for_a_held_connect(start_relay, tail):
-    """Its sender gets a 503."""
-    relay = await start_relay(delays=tail)
-    await relay.listen()
-    sender = await relay.start_connect()
-    await eventually(lambda: relay.server.metrics().pending_senders == 1)
-    stopping = asyncio.get_running_loop().create_task(relay.server.stop())
-    assert 503 == (await sender.answer()).status
-    await sender.close()
-    await stopping
 
 
 async def test_nothing_secret_is_logged(relay, caplog):

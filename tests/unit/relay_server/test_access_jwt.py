@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.sas import mint
-from relay_server.access import Authorizer, Grant, JwtVerifier, SasVerifier
+from relay_server.access import Authorizer, Grant
 from relay_server.config.file import parse
-from relay_server.config.model import HybridConnection, JwtIssuer, Right
+from relay_server.config.model import HybridConnection, JwtIssuer, Right, Rule
 from relay_server.protocol.refusals import Refusal
 from tests.support.entra import LISTENER, RELAY, SENDER, TENANT, Issuer, sign
 
@@ -23,17 +23,23 @@ ISSUER = Issuer()
 HC = HybridConnection("myhc")
 
 
+SIGNING = Rule("listen", frozenset({Right.LISTEN}), "signing-key")
+
+
+def trusting(*issuers: JwtIssuer) -> Authorizer:
+    return Authorizer(hosts=("localhost",), rules=(SIGNING,), issuers=issuers)
+
+
 @pytest.fixture(scope="module")
-def verifier(tmp_path_factory: pytest.TempPathFactory) -> JwtVerifier:
-    return JwtVerifier([ISSUER.settings(tmp_path_factory.mktemp("jwt"))])
+def authorizer(tmp_path_factory: pytest.TempPathFactory) -> Authorizer:
+    return trusting(ISSUER.settings(tmp_path_factory.mktemp("jwt")))
 
 
 def token(**claims: object) -> str:
     return ISSUER.token(**{"exp": NOW + 60, "nbf": NOW, "roles": [LISTENER], **claims})
 
 
-def check(verifier: JwtVerifier, text: str, right: Right = Right.LISTEN) -> Grant:
-    authorizer = Authorizer([SasVerifier(hosts=("localhost",), rules=()), verifier])
+def check(authorizer: Authorizer, text: str, right: Right = Right.LISTEN) -> Grant:
     return authorizer.check(text, right=right, path="myhc", connection=HC, now=NOW)
 
 
@@ -50,10 +56,10 @@ def check(verifier: JwtVerifier, text: str, right: Right = Right.LISTEN) -> Gran
         {"nbf": None},
     ],
 )
-def test_good_tokens(verifier: JwtVerifier, claims: dict[str, object]) -> None:
+def test_good_tokens(authorizer: Authorizer, claims: dict[str, object]) -> None:
     """Both audiences, one or several roles, and a clock that is a little ahead are fine; `Bearer` may stand before."""
-    assert Grant(NOW + 60, "an-object-id") == check(verifier, token(**claims))
-    assert NOW + 60 == check(verifier, f"Bearer {token(**claims)}").expires_at
+    assert Grant(NOW + 60, "an-object-id") == check(authorizer, token(**claims))
+    assert NOW + 60 == check(authorizer, f"Bearer {token(**claims)}").expires_at
 
 
 @pytest.mark.parametrize(
@@ -76,29 +82,29 @@ def test_good_tokens(verifier: JwtVerifier, claims: dict[str, object]) -> None:
         ({"iss": None}, "InvalidSignature"),
     ],
 )
-def test_every_fault_is_a_401_of_its_own(verifier: JwtVerifier, claims: dict[str, object], code: str) -> None:
+def test_every_fault_is_a_401_of_its_own(authorizer: Authorizer, claims: dict[str, object], code: str) -> None:
     """A token that is not good for this is identified by a code for its fault."""
     with pytest.raises(Refusal) as caught:
-        check(verifier, token(**claims))
+        check(authorizer, token(**claims))
     assert (401, code) == (caught.value.status, caught.value.code)
 
 
 @pytest.mark.parametrize(
     "header", [{"alg": "none"}, {"alg": "HS256"}, {"alg": "RS512"}, {"alg": "RS256", "crit": ["x"]}, {}, {"alg": None}]
 )
-def test_only_one_algorithm(verifier: JwtVerifier, header: dict[str, object]) -> None:
+def test_only_one_algorithm(authorizer: Authorizer, header: dict[str, object]) -> None:
     """The token does not choose how it is checked."""
     with pytest.raises(Refusal, match="malformed"):
-        check(verifier, ISSUER.token(exp=NOW + 60, header={"typ": "JWT", **header}))
+        check(authorizer, ISSUER.token(exp=NOW + 60, header={"typ": "JWT", **header}))
 
 
-def test_a_changed_token(verifier: JwtVerifier) -> None:
+def test_a_changed_token(authorizer: Authorizer) -> None:
     """Claims of one token under the signature of another are refused, and so are claims without a signature."""
     weak, strong = token(roles=[]), sign({"alg": "RS256"}, {"iss": ISSUER.name, "roles": [LISTENER], "exp": NOW + 60})
     header, _, signature = weak.split(".")
     for forged in (f"{header}.{strong.split('.')[1]}.{signature}", f"{header}.{strong.split('.')[1]}."):
         with pytest.raises(Refusal, match="invalid signature"):
-            check(verifier, forged)
+            check(authorizer, forged)
 
 
 def test_keys_can_be_changed(tmp_path: Path) -> None:
@@ -106,21 +112,22 @@ def test_keys_can_be_changed(tmp_path: Path) -> None:
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     old = tmp_path / "old.pem"
     old.write_bytes(_pem(other.public_key()))
-    both = JwtVerifier([JwtIssuer(ISSUER.name, old), ISSUER.settings(tmp_path)])
+    both = trusting(JwtIssuer(ISSUER.name, old), ISSUER.settings(tmp_path))
     assert "an-object-id" == check(both, token()).rule
     with pytest.raises(Refusal, match="invalid signature"):
-        check(JwtVerifier([JwtIssuer(ISSUER.name, old)]), token())
+        check(trusting(JwtIssuer(ISSUER.name, old)), token())
 
 
 def test_without_issuers_no_jwt_is_a_token() -> None:
     """A relay that trusts nobody answers as to any other text."""
     with pytest.raises(Refusal, match="malformed"):
-        check(JwtVerifier([]), token())
+        check(trusting(), token())
 
 
-def test_signatures_of_keys_still_count(verifier: JwtVerifier) -> None:
-    """A shared access signature goes to its own verifier."""
-    assert not verifier.recognises(mint("http://localhost/myhc", key_name="k", key="k", expires_at=NOW))
+def test_signatures_of_keys_still_count(authorizer: Authorizer) -> None:
+    """A shared access signature is checked with the rules."""
+    signed = mint("http://localhost/myhc", key_name="listen", key="signing-key", expires_at=NOW + 60)
+    assert Grant(NOW + 60, "listen") == check(authorizer, signed)
 
 
 @pytest.mark.parametrize("content", [b"", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
@@ -128,9 +135,9 @@ def test_a_file_without_a_key(tmp_path: Path, content: bytes) -> None:
     """An unusable file stops the relay before it serves."""
     (tmp_path / "key.pem").write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"key\.pem does not contain a public key"):
-        JwtVerifier([JwtIssuer("i", tmp_path / "key.pem")])
+        trusting(JwtIssuer("i", tmp_path / "key.pem"))
     with pytest.raises(ConfigurationError, match=r"cannot read .*none\.pem: No such file"):
-        JwtVerifier([JwtIssuer("i", tmp_path / "none.pem")])
+        trusting(JwtIssuer("i", tmp_path / "none.pem"))
 
 
 def test_keys_of_other_kinds(tmp_path: Path) -> None:
@@ -138,7 +145,7 @@ def test_keys_of_other_kinds(tmp_path: Path) -> None:
     for key in (ec.generate_private_key(ec.SECP256R1()), rsa.generate_private_key(65537, 1024)):
         (tmp_path / "key.pem").write_bytes(_pem(key.public_key()))
         with pytest.raises(ConfigurationError, match="is not an RSA key of at least 2048 bits"):
-            JwtVerifier([JwtIssuer("i", tmp_path / "key.pem")])
+            trusting(JwtIssuer("i", tmp_path / "key.pem"))
 
 
 def _pem(key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> bytes:
@@ -151,12 +158,12 @@ PARTS = st.binary(max_size=40) | st.dictionaries(
 
 
 @given(st.lists(PARTS, min_size=3, max_size=3), st.text(max_size=20))
-def test_any_text_is_refused_with_401(verifier: JwtVerifier, parts: list[bytes], text: str) -> None:
+def test_any_text_is_refused_with_401(authorizer: Authorizer, parts: list[bytes], text: str) -> None:
     """No text that is not a token raises anything but a refusal."""
     encoded = [base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts]
     for candidate in (".".join(encoded), f"ey{text}.{text}.", "ey" + ".".join(encoded)):
         with pytest.raises(Refusal) as caught:
-            check(verifier, candidate)
+            check(authorizer, candidate)
         assert 401 == caught.value.status
 
 

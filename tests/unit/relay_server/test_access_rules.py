@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.hyco.sas import mint
-from relay_server.access import ANONYMOUS, Authorizer, Grant, SasVerifier
+from relay_server.access import ANONYMOUS, Authorizer, Grant
 from relay_server.config.model import HybridConnection, Right, Rule
 from relay_server.protocol.refusals import Refusal, missing_right
 
@@ -16,7 +16,7 @@ NAMESPACE = Rule("root", frozenset({Right.MANAGE}), "root-key")
 SHADOW = Rule("agent", frozenset({Right.SEND}), "shadow-key")
 HC = HybridConnection("My/Hc", rules=(ENTITY,))
 OPEN = HybridConnection("open", requires_client_authorization=False, rules=(ENTITY,))
-AUTHORIZER = Authorizer([SasVerifier(hosts=("relay.test", "localhost"), rules=(NAMESPACE, SHADOW))])
+AUTHORIZER = Authorizer(hosts=("relay.test", "localhost"), rules=(NAMESPACE, SHADOW))
 
 
 def token(rule="agent", key="entity-key", uri="http://relay.test/my/hc", expires_at=NOW + 60):
@@ -119,21 +119,6 @@ def test_a_missing_hybrid_connection_needs_a_token_of_the_namespace():
     assert "root" == check(token(rule="root", key="root-key"), connection=None).rule
     assert (401, "InvalidSignature") == refusal(token(), connection=None)
     assert (401, "MissingToken") == refusal(None, right=Right.SEND, connection=None)
-
-
-def test_other_verifiers_are_asked_for_their_kind_of_token():
-    """A JWT goes to the first verifier that recognises it."""
-
-    class Jwt:
-        def recognises(self, text):
-            return text.startswith("ey")
-
-        def verify(self, text, **facts):
-            return Grant(NOW + 1, f"{text} {facts['right'].value} {facts['path']}")
-
-    authorizer = Authorizer([SasVerifier(hosts=("localhost",), rules=()), Jwt()])
-    grant = authorizer.check("Bearer ey.x", right=Right.SEND, path="p", connection=HC, now=NOW)
-    assert Grant(NOW + 1, "ey.x Send p") == grant
 
 
 @given(

@@ -25,7 +25,6 @@ def test_lines_of_a_script(typed, capfd):
     with pytest.raises(EOFError):
         screen.ask("(prompt) ")
     assert capfd.readouterr().out == ""
-    assert repr(screen) == "<Screen not reading>"
 
 
 def test_output_is_shown_by_lines(typed, capfd):
@@ -76,7 +75,6 @@ def test_output_above_the_line_being_typed(typed, capfd):
     """While a line is read, output replaces the prompt, which is written again below."""
     screen = typed()
     screen._prompt = "(rank 0) "
-    assert repr(screen) == "<Screen reading>"
     screen.show_output("output\n")
     assert capfd.readouterr().out == "\r\x1b[Koutput\n(rank 0) "
 

@@ -1,12 +1,10 @@
-import math
 from dataclasses import replace
-from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
 
 from relay_core.errors import ConfigurationError
-from relay_server.config.model import DelayProfile, HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
+from relay_server.config.model import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
 
 RULE = Rule("r", frozenset({Right.LISTEN}), "the-secret-key", "the-other-secret-key")
 CONFIG = RelayConfig(
@@ -116,26 +114,3 @@ def test_a_public_address_needs_rules(bind):
         assert bind == replace(replace(nobody, **change), bind=bind).bind
     for loopback in ("127.0.0.1", "::1", "localhost"):
         assert loopback == replace(nobody, bind=loopback).bind
-
-
-def test_the_tail_has_its_shares_and_repeats():
-    """Of 10000 connects, 5% are held for 3 to 7 s and 1% forever; a second run holds the same ones."""
-    tail = DelayProfile.azure_tail()
-    holds, again = (list(islice(tail.holds(), 10_000)) for _ in range(2))
-    slow = [hold for hold in holds if 0 < hold < math.inf]
-    assert holds == again
-    assert (0.05, 0.01) == (round(len(slow) / len(holds), 2), round(holds.count(math.inf) / len(holds), 2))
-    assert (3.0, 7.0) == (pytest.approx(min(slow), abs=0.1), pytest.approx(max(slow), abs=0.1))
-
-
-def test_a_held_connect_says_nothing_about_the_next():
-    """After a held connect, the next one is held as often as any."""
-    holds = list(islice(DelayProfile(slow=0.3, hanging=0.2).holds(), 10_000))
-    after = [following for hold, following in pairwise(holds) if hold]
-    assert 0.5 == pytest.approx(sum(map(bool, after)) / len(after), abs=0.02)
-
-
-def test_only_the_tail_holds_connects():
-    """The tail adds held connects to `azure`, which has none, and changes nothing else of it."""
-    assert not any(islice(DelayProfile.azure().holds(), 1000))
-    assert DelayProfile.azure() == replace(DelayProfile.azure_tail(), slow=0.0, hanging=0.0)

@@ -1,4 +1,5 @@
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -6,7 +7,7 @@ from relay_core.errors import ConfigurationError
 from relay_core.hyco.connection_string import ConnectionString
 from relay_server.config.file import load
 from relay_server.config.model import Right
-from relay_server.config.provisioning import connection_string, provision
+from relay_server.config.provisioning import provision
 
 
 def test_everything_is_written_and_fits_together(tmp_path):
@@ -112,15 +113,12 @@ def test_a_directory_that_cannot_be_made_is_a_configuration_error(tmp_path):
         provision(tmp_path / "r", ["hc"], namespace="localhost", port=1)
 
 
-def test_connection_strings_are_readable():
-    """What is written is what the library reads, IPv6 namespaces included."""
-    text = connection_string(host="::1", port=1, path="p", rule="r", key="k=", tunnel_key=bytes(32))
-    parsed = ConnectionString.parse(text)
-    assert ("::1", 1, "p", "r", "k=", bytes(32)) == (
-        parsed.host,
-        parsed.port,
-        parsed.entity_path,
-        parsed.key_name,
-        parsed.key,
-        parsed.tunnel_key,
-    )
+def test_connection_strings_are_readable(tmp_path):
+    """They have the relay's address, which may be an IPv6 one, the hybrid connection, the rule and the keys."""
+    made = provision(tmp_path / "relay", ["p"], namespace="::1", port=1)
+    ((agent, client),) = [map(ConnectionString.parse, map(Path.read_text, pair)) for pair in made.connection_files]
+    for parsed, rule in ((agent, "agent"), (client, "client")):
+        assert ("::1", 1, "p", rule) == (parsed.host, parsed.port, parsed.entity_path, parsed.key_name)
+    assert agent.key != client.key
+    assert agent.tunnel_key == client.tunnel_key
+    assert 32 == len(agent.tunnel_key)

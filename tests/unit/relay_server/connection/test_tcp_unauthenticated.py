@@ -41,8 +41,8 @@ def test_who_has_left_is_not_dropped():
     """A connection that has proved itself, or has ended, makes room and is not dropped; leaving twice is harmless."""
     connections = Connections(total=2, per_source=1)
     place = connections.add("192.0.2.1", "proved")
-    place.leave()
-    place.leave()
+    place()
+    place()
     connections.add("192.0.2.1", "next")
     assert ([], 1) == (connections.dropped, len(connections.budget))
 
