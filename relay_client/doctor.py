@@ -104,7 +104,6 @@ class AgentChecks:
         self._tls = tls
         self._ranks = ranks
         self._agents: list[AgentInfo] = []
-        self._descriptions: list[str] = []
         self._search_seconds = 0.0
         """From the first dial until all sessions with agents had begun."""
         self._error: RelayDebugError | None = None
@@ -142,7 +141,6 @@ class AgentChecks:
                 self._error = None
             # the roster also has the targets of an agent whose tunnel is being replaced at this moment
             self.targets = [claim.target for claim in tunnels.roster.targets(self._now)]
-            self._descriptions = [describe_agent(agent, self._now) for agent in self._agents]
 
     async def _hybrid_connection(self) -> str:
         if isinstance(self._error, HybridConnectionNotFound):
@@ -169,7 +167,7 @@ class AgentChecks:
     async def _agent(self) -> str:
         if self._error is not None:
             raise self._error
-        return "; ".join(self._descriptions)
+        return "; ".join(describe_agent(agent, self._now) for agent in self._agents)
 
     async def _target(self) -> str:
         registered = {target.rank for target in self.targets}

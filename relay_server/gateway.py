@@ -291,9 +291,15 @@ class Gateway:
             timed_out = accept_timed_out(limits.accept_timeout_status)
             outcome = await self.matchmaker.offer(candidates, message, pending, limits.accept_timeout, timed_out)
         if isinstance(outcome, Rejection):
-            self.counters.of(hybrid_connection.path).rejected += 1
-            logger.info("a listener rejected sender %s with status %d", pending.id, outcome.status)
-            _reject(pending, outcome)
+            self._reject(hybrid_connection, pending, outcome)
+
+    def _reject(self, hybrid_connection: HybridConnection, pending: PendingSender, rejection: Rejection) -> None:
+        """Forward a listener's rejection to the sender."""
+        self.counters.of(hybrid_connection.path).rejected += 1
+        logger.info("a listener rejected sender %s with status %d", pending.id, rejection.status)
+        connection = pending.handshake.connection
+        connection.write(plain_answer(rejection.status, rejection.reason, tracking=pending.request.tracking))
+        connection.close()
 
     # Accept and reject:
 
@@ -404,8 +410,7 @@ class Gateway:
             finally:
                 control.forget_request(pending)
         if isinstance(outcome, Rejection):
-            self.counters.of(hybrid_connection.path).rejected += 1
-            _reject(pending, outcome)
+            self._reject(hybrid_connection, pending, outcome)
         elif isinstance(outcome, ControlResponse):
             await exchange.respond(outcome.response, outcome.body)
         elif isinstance(outcome, HttpRendezvous):
@@ -446,13 +451,6 @@ class Gateway:
         return self.counters.snapshot(
             (pair.counters, pair.sender.bytes_received, pair.listener.bytes_received) for pair in self.pairs
         )
-
-
-def _reject(pending: PendingSender, rejection: Rejection) -> None:
-    """Forward a listener's rejection."""
-    connection = pending.handshake.connection
-    connection.write(plain_answer(rejection.status, rejection.reason, tracking=pending.request.tracking))
-    connection.close()
 
 
 def _send_request(

@@ -7,7 +7,6 @@ async with RelayServer(config) as server:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import socket
@@ -20,7 +19,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, LocalPortInUse
 from relay_core.hyco.address import Endpoint
 from relay_core.net.memory import keep_freed_memory
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.tls import TlsMachine, TlsTransport
 from relay_server.access import Authorizer
 from relay_server.config import certificates
@@ -127,9 +126,7 @@ class RelayServer:
             control.close(1001, "The relay is shutting down")
         for pair in list(self._gateway.pairs):
             pair.close(1001, "The relay is shutting down")
-        with contextlib.suppress(*TIMEOUT_ERRORS):
-            async with timeout(self.config.limits.drain_timeout):
-                await self._wait_until_empty()
+        await first_completed(self._wait_until_empty(), timeout=self.config.limits.drain_timeout)
         await self.kill()
 
     async def kill(self) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from relay_core.compat import TIMEOUT_ERRORS
 from relay_core.errors import ConfigurationError
 from relay_core.net.tasks import TaskSet, cancel_and_wait, first_completed
 from relay_core.program import run
@@ -72,8 +71,7 @@ class Reloader:
         """Compare the files until the task is cancelled."""
         last = time.monotonic()
         while True:
-            with contextlib.suppress(*TIMEOUT_ERRORS):
-                await first_completed(self._requested.wait(), timeout=interval)
+            await first_completed(self._requested.wait(), timeout=interval)
             found = fingerprint(self._files())
             is_due = time.monotonic() - last > AT_LEAST_EVERY
             if found != self._seen or is_due or self._requested.is_set():

@@ -159,7 +159,7 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
     import asyncio
 
     from relay_client.ports.forwarder import LOCAL_HOST, Forwarder
-    from relay_core.compat import TIMEOUT_ERRORS, timeout
+    from relay_core.net.tasks import first_completed
 
     wanted = local.destination
     reason: RelayDebugError | None = None
@@ -172,11 +172,9 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
 
     async def print_url() -> None:
         async with tunnels, forwarder:
-            try:
-                async with timeout(within):
-                    await tunnels.search.wait_for(lambda: tunnels.agent_for(wanted), show_waiting)
-            except TIMEOUT_ERRORS:
-                raise _timed_out(wanted, within, reason) from None
+            found = tunnels.search.wait_for(lambda: tunnels.agent_for(wanted), show_waiting)
+            if await first_completed(found, timeout=within) is None:
+                raise _timed_out(wanted, within, reason)
             tunnels.keep_searching()
             print(f"http://{LOCAL_HOST}:{local.port}/", flush=True)
             await asyncio.Event().wait()

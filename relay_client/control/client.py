@@ -154,21 +154,21 @@ async def running_clients(directory: ControlDirectory | None = None) -> AsyncIte
             await client.close()
 
 
-async def client_that_forwards(namespace: str, hc: str, ports: Collection[Port]) -> ClientId | None:
+async def client_that_forwards(endpoint: Endpoint, ports: Collection[Port]) -> ClientId | None:
     """Return this user's running relay-client that has all these ports open for a hybrid connection, or None.
 
     If a relay-client has only some of them open, it is asked to open the others.
 
     Args:
-        namespace: Host and port of the relay, as in a `ClientId`.
-        hc: Name of the hybrid connection.
+        endpoint: The hybrid connection.
         ports: The ports. A port that an `attach` request has opened does not count, because `release` closes it.
 
     Raises:
         RelayDebugError: the relay-client cannot open the others.
     """
     async with running_clients() as clients:
-        same = [client for client in clients if (client.about.namespace, client.about.hc) == (namespace, hc)]
+        wanted = namespace_of(endpoint), endpoint.path
+        same = [client for client in clients if (client.about.namespace, client.about.hc) == wanted]
         opened = [(client, await _ports_of(client)) for client in same]
         for client, found in opened:
             if set(ports) <= found:

@@ -336,18 +336,16 @@ class Document:
         if key not in self.data:
             self._members[key] = value
 
-    def replace(self, path: Sequence[str | int], value: Any) -> None:
-        """Replace an existing value, for example `replace(["configurations", 0, "type"], "debugpy")`.
+    def change(self, array: str, is_wanted: Callable[[Any], bool], members: Mapping[str, Any]) -> None:
+        """Give these members to the wanted objects of an array in the root, if there is one.
 
         Raises:
-            ConfigurationError: the existing value is a container, and the new value is of another kind.
+            ConfigurationError: an existing member is a container, and the new one is of another kind.
         """
-        node = self._root
-        for step in path:
-            if node is not None:
-                node = node.entries[step].node if isinstance(step, int) else node.member(step)
-        if node is not None:
-            self._merge(node, value, str(path[-1]))
+        node = self._root.member(array) if self._root else None
+        for entry in node.entries if node is not None else ():
+            if entry.key is None and is_wanted(entry.node.data):
+                self._merge(entry.node, dict(members), array)
 
     def upsert(self, array: str, key: str, entry: Mapping[str, Any], *, keep: Collection[str] = ()) -> None:
         """Ensure that an array in the root contains an object: add the object, or update the one with the same name.

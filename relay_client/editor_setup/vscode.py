@@ -179,11 +179,12 @@ def _is_ours(member: Any) -> bool:
 def _without_deprecated_type(text: str, name: str) -> str:
     """Return a launch.json in which attach entries of the deprecated type `python` have been changed to `debugpy`."""
     document = Document(text, name)
-    configurations = document.data.get("configurations")
-    for position, each in enumerate(configurations if isinstance(configurations, list) else []):
-        if isinstance(each, dict) and (each.get("type"), each.get("request")) == ("python", "attach"):
-            document.replace(["configurations", position, "type"], "debugpy")
+    document.change("configurations", _is_deprecated, {"type": "debugpy"})
     return document.text()
+
+
+def _is_deprecated(entry: Any) -> bool:
+    return isinstance(entry, dict) and (entry.get("type"), entry.get("request")) == ("python", "attach")
 
 
 def _named(elements: Any, name: str) -> Mapping[str, Any]:

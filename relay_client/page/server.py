@@ -35,11 +35,10 @@ from relay_client.verbs.hang import Hang
 from relay_client.verbs.stacks import Stacks
 from relay_client.verbs.values import Diff, Evaluate
 from relay_client.verbs.verb import Answer, Verb
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import LocalPortInUse, RelayDebugError
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.local_server import LocalServer
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.socket_tables import ROOT, own_user
 
 logger = logging.getLogger(__name__)
@@ -93,9 +92,7 @@ class Feed:
             state = await self._service.answer(GetStatus(), self._subscriber)
             yield {"state": encode(state), "events": [encode(event) for event in new]}
             await asyncio.sleep(MIN_INTERVAL)
-            with contextlib.suppress(*TIMEOUT_ERRORS):
-                async with timeout(MAX_INTERVAL - MIN_INTERVAL):
-                    await changed.wait()
+            await first_completed(changed.wait(), timeout=MAX_INTERVAL - MIN_INTERVAL)
 
     def _receive(self, event: Event) -> None:
         self._count += 1
@@ -251,10 +248,8 @@ class PageServer:
         return kind == "Bearer" and self._access.is_valid(key)
 
     async def _open_session(self, request: web.Request) -> web.Response:
-        key = None
-        with contextlib.suppress(*TIMEOUT_ERRORS):
-            async with timeout(REQUEST_TIMEOUT):
-                key = self._access.open_session(await request.text())
+        token = await first_completed(request.text(), timeout=REQUEST_TIMEOUT)
+        key = self._access.open_session(str(token)) if token else None
         if key is None:
             return _refusal(NO_SESSION)
         self.show_link()

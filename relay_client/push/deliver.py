@@ -19,10 +19,9 @@ from relay_client.push.rounds import Rounds
 from relay_client.ui.text import format_ranks, parse_chosen_ranks
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import Phase, Push, Pushed, State
-from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.foreign import escape_controls
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.value_parsers import format_ranges
 
 logger = logging.getLogger(__name__)
@@ -75,13 +74,10 @@ async def until_found(tunnels: Tunnels, ranks: Collection[int] | None) -> None:
     if awaited := [absent.rank for absent in missing() if absent.may_register]:
         which = f"{format_ranks(awaited)}, which {'are' if len(awaited) > 1 else 'is'} not registered"
         logger.warning("waiting up to %g s for %s", SEARCH_SECONDS, which)
-        try:
-            async with timeout(SEARCH_SECONDS):
-                await tunnels.search.wait_for(
-                    lambda: None if any(absent.may_register for absent in missing()) else True, lambda _why: None
-                )
-        except TIMEOUT_ERRORS:
-            pass  # reported below
+        found = tunnels.search.wait_for(
+            lambda: None if any(absent.may_register for absent in missing()) else True, lambda _why: None
+        )
+        await first_completed(found, timeout=SEARCH_SECONDS)
     if missing():
         raise _not_found(tunnels, {absent.rank for absent in missing()}, ranks)
 

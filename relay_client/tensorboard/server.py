@@ -7,7 +7,6 @@ import contextlib
 import importlib.util
 import logging
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -259,10 +258,10 @@ async def _until_open(process: asyncio.subprocess.Process, port: int) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM):
+    for end in (process.terminate, process.kill):
         if process.returncode is not None:
             return
         with contextlib.suppress(ProcessLookupError, *TIMEOUT_ERRORS):
-            process.send_signal(number)
+            end()
             async with timeout(END_TIMEOUT):
                 await process.wait()

@@ -22,8 +22,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from relay_client.ui.target_table import Row, most_important, rich_table, summary
-from relay_core.compat import timeout
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, first_completed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,9 +86,7 @@ async def _update(table: ScreenTable, rows: Callable[[], list[Row]]) -> None:
     with _resizes() as resized:
         while True:
             table.update(rows())
-            with contextlib.suppress(asyncio.TimeoutError):
-                async with timeout(REFRESH_INTERVAL):
-                    await resized.wait()
+            await first_completed(resized.wait(), timeout=REFRESH_INTERVAL)
             resized.clear()
 
 

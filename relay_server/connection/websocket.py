@@ -41,7 +41,7 @@ class WebSocket(Handler):
     Args:
         connection: A connection after its 101 response.
         owner: Receives the events.
-        limits: Has the times of pings.
+        limits: Has the times of pings, and how long the peer may take to answer a Close.
         extensions_agreed: Whether reserved bits may be set.
     """
 
@@ -57,6 +57,7 @@ class WebSocket(Handler):
             now=self._loop.time(),
             ping_interval=limits.ping_interval,
             ping_timeout=limits.ping_timeout,
+            close_timeout=limits.close_timeout,
             extensions_agreed=extensions_agreed,
         )
         self._lost = False
@@ -86,9 +87,13 @@ class WebSocket(Handler):
             self.connection.write(frames)
 
     def send_close(self, payload: bytes) -> None:
-        """End the direction to the peer; the direction from the peer stays open."""
+        """End the direction to the peer; the direction from the peer stays open for a limited time."""
         if frame := self._machine.send_close(payload, self._loop.time()):
             self.connection.write(frame)
+            # A peer that never answers with its own Close frame must not keep the connection open (RFC 6455, 7.1.1).
+            self._timer.cancel()
+            if not self._lost:
+                self._timer = self._loop.call_at(self._machine.next_deadline(), self._tick)
 
     def fail(self, code: int, reason: str) -> None:
         """Send a Close with the reason and drop the connection, without waiting for the peer."""
@@ -138,7 +143,8 @@ class WebSocket(Handler):
         held_up = self.connection.reading_paused or self.connection.buffered > 0
         self._machine.tick(self._loop.time(), held_up=held_up)
         if self._machine.is_dead:
-            logger.info("disconnecting %s:%d: it did not answer a ping", *self.connection.remote)
+            unanswered = "a Close frame" if self.close_sent else "a ping"
+            logger.info("disconnecting %s:%d: it did not answer %s", *self.connection.remote, unanswered)
             self.connection.abort()
             return
         self._flush()

@@ -124,8 +124,6 @@ class ControlChannel(Owner):
         """Close the channel; relayed connections and pending offers continue."""
         self._websocket.send_close(close_payload(code, reason))
         self._end()
-        if "close" not in self._timers:
-            self._timers["close"] = self._loop.call_later(self._limits.close_timeout, self._websocket.connection.abort)
 
     # Events of the WebSocket:
 
@@ -159,8 +157,6 @@ class ControlChannel(Owner):
     def lost(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
         """Remove the listener, because its connection is closed."""
         self._has_left()
-        if timer := self._timers.pop("close", None):
-            timer.cancel()
 
     def _has_left(self) -> None:
         if not self._is_ended and not self.gone.done():

@@ -71,8 +71,6 @@ class RelayedPair(Owner):
             for connection in (sender, listener)
         )
         self.counters = counters
-        self._close_timeout = limits.close_timeout
-        self._close_timer: asyncio.TimerHandle | None = None
         self._ended = ended
         self._open = {self.sender, self.listener}
 
@@ -85,14 +83,7 @@ class RelayedPair(Owner):
         """Close both directions on behalf of the relay."""
         for websocket in (self.sender, self.listener):
             websocket.send_close(close_payload(code, reason))
-        # A peer that never answers with its own Close frame must not keep the pair open (RFC 6455, 7.1.1).
-        self._limit_closing()
         self._finish()
-
-    def abort(self) -> None:
-        """Drop both connections without a Close frame, as if the network had failed."""
-        self.sender.connection.abort()
-        self.listener.connection.abort()
 
     # Events of the two WebSockets:
 
@@ -104,7 +95,6 @@ class RelayedPair(Owner):
     def close_received(self, websocket: WebSocket, payload: bytes) -> None:
         """Relay the end of one direction."""
         self._other(websocket).send_close(payload)
-        self._limit_closing()
         self._finish()
 
     def writing_paused(self, websocket: WebSocket) -> None:
@@ -125,17 +115,10 @@ class RelayedPair(Owner):
         else:
             other.connection.resume_reading()  # it was paused for the other side; its Close frame must be read
         if not self._open:
-            if self._close_timer is not None:
-                self._close_timer.cancel()
             self._ended(self)
 
     def _other(self, websocket: WebSocket) -> WebSocket:
         return self.listener if websocket is self.sender else self.sender
-
-    def _limit_closing(self) -> None:
-        if self._close_timer is None:  # the first Close frame of either side starts the time limit
-            loop = asyncio.get_running_loop()
-            self._close_timer = loop.call_later(self._close_timeout, self.abort)
 
     def _finish(self) -> None:
         """Close each connection whose closing handshake is complete (RFC 6455, 7.1.1: the server closes TCP first)."""
@@ -161,8 +144,6 @@ class HttpRendezvous(Owner):
     def __init__(self, connection: Connection, *, limits: Limits) -> None:
         self._websocket = WebSocket(connection, self, limits)
         self._connection = connection
-        self._close_timeout = limits.close_timeout
-        self._close_timer: asyncio.TimerHandle | None = None
         self._chunks: deque[Chunk] = deque()
         self._unread = 0
         self._is_lost = False
@@ -230,9 +211,6 @@ class HttpRendezvous(Owner):
         self._websocket.send_close(close_payload(1000))
         if self._websocket.close_received:
             self._connection.close()
-        elif self._close_timer is None and not self._is_lost:
-            loop = asyncio.get_running_loop()
-            self._close_timer = loop.call_later(self._close_timeout, self._connection.abort)
         self._connection.resume_reading()
 
     def abort(self) -> None:
@@ -273,8 +251,6 @@ class HttpRendezvous(Owner):
     def lost(self, websocket: WebSocket) -> None:  # noqa: ARG002 - there is one
         """Wake the tasks that are waiting."""
         self._is_lost = True
-        if self._close_timer is not None:
-            self._close_timer.cancel()
         self._readable.set()
         self._writable.set()
 

@@ -84,11 +84,12 @@ def test_lists(before: str, wanted: list[str], after: str) -> None:
     assert f'{{"configurations": [{{"name": "n", "args": {after}}}]}}' == document.text()
 
 
-def test_replace() -> None:
-    """A value is found by names and numbers, and replaced alone."""
-    document = Document('{"a": [{"type": "python", // old\n}]}', "x")
-    document.replace(["a", 0, "type"], "debugpy")
-    assert '{"a": [{"type": "debugpy", // old\n}]}' == document.text()
+def test_change() -> None:
+    """A member of the wanted objects is replaced alone; nothing happens without the array."""
+    document = Document('{"a": [{"type": "python", // old\n}, {"type": "node"}]}', "x")
+    for array in ("a", "b"):
+        document.change(array, lambda entry: entry["type"] == "python", {"type": "debugpy"})
+    assert '{"a": [{"type": "debugpy", // old\n}, {"type": "node"}]}' == document.text()
 
 
 def test_defaults_of_the_root() -> None:
