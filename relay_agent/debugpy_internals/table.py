@@ -418,7 +418,6 @@ UNREACHED = Feature(
     Internal("pydevd:PyDB.handle_breakpoint_condition", "replaced", "reports a condition that raises"),
     Internal("pydevd:PyDB.handle_breakpoint_expression", "replaced", "reports a log message that raises"),
     Internal("pydevd:PyDB.file_to_id_to_line_breakpoint", "read", "the lines of the breakpoints", True),
-    MESSAGE,
     Internal("pydevd:PyDB.cmd_factory", "read", "creates the message for the editor", True),
     Internal(
         "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",

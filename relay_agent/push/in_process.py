@@ -18,6 +18,7 @@ from typing import Any
 from relay_agent.collectives.flight_recorder import begun_collectives
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.stderr import describe_exception
+from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.push.loaded_code import filename_of, find_modules, functions_of
 from relay_agent.push.new_file import NewFile
 from relay_agent.push.old_file import OldFile
@@ -351,8 +352,7 @@ def _is_stopped() -> bool:
 
 def _compiled_text() -> list[str]:
     """Return the remark that compiled graphs keep the old code, if torch.compile has compiled anything."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None) or {}
-    if not counters.get("frames", {}).get("total"):
+    if not has_compiled_code():
         return []
     return [
         "torch.compile graphs that contain a changed function keep its old code; torch._dynamo.reset() discards them"

@@ -2,10 +2,10 @@
 
 debugpy verifies a breakpoint if its file exists. It cannot be hit if another tool has taken the debugger's trace
 function, in a child process that is not followed, if the job has loaded the module from another file or not at all, if
-its line has already run, or if torch.compile has compiled the function; in the last case, the breakpoint is no longer
-verified. It does not stop the thread if its condition raises. Each such fact is one line in the job's log and in the
-debug console. Nothing is examined before an editor has attached, and nothing after it has left. Jobs that use gevent
-are not examined: with its locks, pydevd's reader could wait for the examination.
+its line has already run, or if torch.compile has compiled the function. It does not stop the thread if its condition
+raises. Each such fact is one line in the job's log and in the debug console. Nothing is examined before an editor has
+attached, and nothing after it has left. Jobs that use gevent are not examined: with its locks, pydevd's reader could
+wait for the examination.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class _Examination(threading.Thread):
     def _passed(self) -> Iterator[bool]:
         seen: set[breakpoints.Place] = set()
         while True:
-            for place in {*self._places().values()} - seen:
+            for place in self._places() - seen:
                 seen.add(place)
                 if breakpoints.has_run(place):
                     self.report(
@@ -211,40 +211,14 @@ class _Examination(threading.Thread):
             yield True
 
     def _compiled(self) -> Iterator[bool]:
-        watch = breakpoints.CompiledWatch()
-        reported: set[str] = set()
-        before: dict[int, str] = {}
-        while True:
-            names = watch.names(self._places())
-            if new := sorted(set(names.values()) - reported):
-                reported.update(new)
-                self.report(breakpoints.describe_compiled(new))
-            for key in names.keys() ^ before.keys():
-                self._verify(key, names.get(key))
-            before = names
+        while not (self._places() and (line := breakpoints.describe_compiled())):
             yield True
+        self.report(line)
 
-    def _places(self) -> dict[int, breakpoints.Place]:
-        """Return where the line breakpoints are, by their ids."""
+    def _places(self) -> set[breakpoints.Place]:
+        """Return where the line breakpoints are."""
         files = list(self._lines.items())
-        return {key: breakpoints.Place(file, one.line) for file, found in files for key, one in list(found.items())}
-
-    def _verify(self, key: int, name: str | None) -> None:
-        """Send the editor whether a breakpoint is verified: it is not in a compiled function, which is named."""
-        for (_, number), (_, received) in list(self._breakpoints.items()):
-            if number == key:
-                path, line = received[0], received[3]
-                message = f"torch.compile has compiled {name}" if name else ""
-                self._writer.add_command(self._changed(key, path, line, message))
-
-    @staticmethod
-    def _changed(key: int, path: str, line: int, message: str) -> Any:
-        """Return a DAP event."""
-        from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
-
-        changed = {"id": key, "verified": not message, "message": message, "line": line, "source": {"path": path}}
-        event = {"type": "event", "event": "breakpoint", "body": {"reason": "changed", "breakpoint": changed}}
-        return NetCommand(0, 0, event, is_json=True)
+        return {breakpoints.Place(file, one.line) for file, found in files for one in list(found.values())}
 
     def show(self, line: str) -> None:
         """Write a line to the debug console."""
