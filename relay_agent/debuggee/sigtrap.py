@@ -15,8 +15,8 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from relay_agent.debuggee.unreached.breakpoints import with_callers
 from relay_agent.job.gevent_originals import threading
+from relay_agent.stacks.in_process import with_callers
 from relay_agent.stacks.stopped import stopped_threads
 
 Hold = Callable[[FrameType], None]

@@ -63,7 +63,7 @@ def collect(locals: bool = False) -> list[ThreadStack]:  # noqa: A002 - its name
     crash = sys.modules.get("relay_agent.debuggee.post_mortem")
     raised = crash.tracebacks() if crash is not None else {}
     for ident, top in sorted(sys._current_frames().items(), key=lambda item: item[0] != main):  # noqa: SLF001 - its documented name
-        stack = list(_outwards(top))
+        stack = list(with_callers(top))
         if ident != main and (ident == caller or is_helper([frame.f_code.co_filename for frame in reversed(stack)])):
             continue
         found.append((ident, _own_places(stack, raised.get(ident))[:MAX_FRAMES]))
@@ -110,7 +110,7 @@ def running_frames(ident: int) -> list[FrameType]:
 
 
 def _stack_of(ident: int) -> list[FrameType]:
-    return list(_outwards(sys._current_frames().get(ident)))  # noqa: SLF001 - its documented name
+    return list(with_callers(sys._current_frames().get(ident)))  # noqa: SLF001 - its documented name
 
 
 def is_helper(files: list[str]) -> bool:
@@ -149,7 +149,8 @@ def _own_places(stack: list[FrameType], held: TracebackType | None) -> list[_Pla
     return [*places[::-1], *((frame, frame.f_lineno) for frame in outer)]
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+def with_callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame, its caller, and so on."""
     while frame is not None:
         yield frame
         frame = frame.f_back

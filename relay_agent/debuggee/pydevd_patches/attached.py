@@ -20,7 +20,8 @@ from relay_agent.debuggee import tracing
 from relay_agent.debuggee.pydevd_patches import child_processes
 from relay_agent.debuggee.unreached import breakpoints, children
 from relay_agent.debugpy_internals.table import UNREACHED
-from relay_agent.job.gevent_originals import is_active, keep_thread, threading, time
+from relay_agent.job.gevent_originals import is_active, keep_thread, time
+from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception, write_line
 from relay_agent.stacks.stopped import stopped_threads
 
@@ -59,7 +60,7 @@ def install() -> None:
         notify(api, debugger)
         if examination is not None:
             with UNREACHED.guarded():
-                examination.start()
+                start_helper(examination.run, "relay-agent examination")
 
     PyDevdAPI.notify_configuration_done = notify_and_examine
     PyDB.handle_breakpoint_condition = _condition
@@ -99,21 +100,18 @@ def show(line: str) -> None:
         time.sleep(SEND_TIME)
 
 
-class _Examination(threading.Thread):
-    """The thread that examines the process while an editor is attached.
+class _Examination:
+    """Examines the process while an editor is attached.
 
     Args:
         debugger: pydevd's debugger.
         warnings: See `TracerWatch`.
     """
 
-    pydev_do_not_trace = is_pydev_daemon_thread = True
-
     latest: _Examination | None = None
     """The examination for the last editor that attached."""
 
     def __init__(self, debugger: Any, warnings: MutableMapping[str, object]) -> None:
-        super().__init__(name="relay-agent examination", daemon=True)
         self.raised: set[tuple[str, str]] = set()
         """Places and expressions of the breakpoints of which an exception was reported."""
         self._watch = breakpoints.TracerWatch(warnings)
@@ -132,7 +130,7 @@ class _Examination(threading.Thread):
         keep_thread()
 
     def is_current(self) -> bool:
-        """Return whether the editor for which this thread was started is attached."""
+        """Return whether the editor for which this examination was started is attached."""
         import debugpy  # noqa: PLC0415 - as above
 
         return _Examination.latest is self and bool(debugpy.is_client_connected())

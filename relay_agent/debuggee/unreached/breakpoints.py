@@ -11,11 +11,12 @@ import re
 import sys
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, NamedTuple
 
 from relay_agent.job.gevent_originals import threading
 from relay_agent.job.torch_compiler import has_compiled_code
+from relay_agent.stacks.in_process import with_callers
 
 # Finds modules that were loaded from another place than the file with the breakpoints.
 #
@@ -237,13 +238,6 @@ class Place(NamedTuple):
 def is_executed(file: str) -> bool:
     """Return whether a thread executes code of a file, which need not be a module: `runpy.run_path` makes none."""
     return any(_file(frame.f_code) == file for each in sys._current_frames().values() for frame in with_callers(each))  # noqa: SLF001 - it has no public name
-
-
-def with_callers(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame, its caller, and so on."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def has_run(place: Place) -> bool:
