@@ -104,10 +104,9 @@ class PrefetchEngine:
 
         Send the event before this response, because the editor's next request follows the response immediately.
         """
-        if response["request_seq"] not in self._watches:
-            return PrefetchOutput([], None)
-        self._watches.remove(response["request_seq"])
-        if self._watches or self._ids is None:
+        is_of_watch = response["request_seq"] in self._watches
+        self._watches.discard(response["request_seq"])
+        if not is_of_watch or self._watches or self._ids is None:
             return PrefetchOutput([], None)
         return self._begin(self._ids, after, now)  # its ids stay valid until the process resumes
 
