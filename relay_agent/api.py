@@ -24,7 +24,7 @@ from relay_core.errors import RelayDebugError, TimedOut
 if TYPE_CHECKING:
     from relay_agent.debuggee.debugger import Debugger
     from relay_agent.debuggee.process import DebuggedProcess
-    from relay_agent.values.contents import Statistics
+    from relay_agent.values.presentation import ShownText
 
 _P = ParamSpec("_P")
 
@@ -299,7 +299,7 @@ def present(kind: type | str, function: Callable[[Any], str]) -> None:
     presentation.present(kind, function)
 
 
-def stats(value: object, seconds: float = 5.0) -> Statistics:
+def stats(value: object, seconds: float = 5.0) -> ShownText:
     """Return the minimum, maximum, mean and number of NaNs of each tensor and array in a value, shown as text.
 
     In the debug console, relay-client's command `@stats x` calls this function. All elements are read in a helper

@@ -15,7 +15,6 @@ from typing import NoReturn
 from relay_agent.agent.attachments import Attachments
 from relay_agent.agent.dial import DescriptorsExhausted, connect_to_editor, serve_stream
 from relay_agent.agent.handshake_admission import Admission, RefusalLog
-from relay_agent.agent.joined_calls import JoinedCalls
 from relay_agent.agent.port_targets import PortTarget, PortTargets
 from relay_agent.agent.responses import Answer, respond_on_stream
 from relay_agent.agent.succession import Succession
@@ -36,7 +35,7 @@ from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelIdentity
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.session.timers import keep_seconds, tunnel_settings
 from relay_core.net.streams.bridge import Traffic
-from relay_core.net.tasks import TaskSet, first_completed
+from relay_core.net.tasks import Paced, TaskSet, first_completed
 from relay_core.records import parse
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import MISDIRECTED, TUNNEL_HEADER, TunnelHeader, misdirected
@@ -47,6 +46,10 @@ NO_TUNNEL = (426, "this agent accepts relay-client connections only")
 """Upgrade Required (RFC 9110, 15.5.22): the sender does not use the tunnel protocol."""
 ANONYMOUS = "somebody"
 """Name of a client that does not announce its user."""
+ANNOUNCEMENT_INTERVAL = 0.05
+"""Minimum time in seconds from one announcement to the next, too short for users to notice. All ranks of a node often
+change together. Each announcement contains all of them, so one for each change would cost the square of their
+number."""
 IN_CONTACT_INTERVAL = 0.2
 """Seconds between checks for connected clients after listening has become impossible."""
 DRAIN_TIMEOUT = 1.5
@@ -90,7 +93,7 @@ class Agent:
     ) -> None:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
-        self._announcing = JoinedCalls(self._announce)
+        self._announcing = Paced(self._announce, ANNOUNCEMENT_INTERVAL)
         self._connections = TaskSet()
         self._holders = Attachments(self.publish, self._connections)
         self._on_listening = on_listening

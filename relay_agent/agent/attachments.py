@@ -80,35 +80,6 @@ class Stops:
         )
 
 
-class StopAnnouncer:
-    """Announces that processes have stopped or resumed, once for each quick sequence of changes, after its last change.
-
-    Args:
-        announce: Sends the announcement.
-    """
-
-    def __init__(self, announce: Callable[[], None]) -> None:
-        self._announce = announce
-        self._announce_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        """The timer of the pending announcement, if any; if the announcement has been postponed, the timer is started
-        again when it fires."""
-
-    def announce_later(self) -> None:
-        """Announce after `ANNOUNCE_DELAY`, or later if this is called again in the meantime."""
-        loop = asyncio.get_running_loop()
-        self._announce_at = loop.time() + ANNOUNCE_DELAY
-        if self._timer is None:
-            self._timer = loop.call_at(self._announce_at, self._timer_fired, loop)
-
-    def _timer_fired(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        if loop.time() >= self._announce_at:
-            self._announce()
-        else:  # postponed by a later change; cheaper than starting a timer at each step
-            self._timer = loop.call_at(self._announce_at, self._timer_fired, loop)
-
-
 ACK_INTERVAL = 0.01
 """Seconds between checks of whether a client has received everything."""
 
@@ -173,7 +144,8 @@ class Attachments:
         self._on_change = on_change
         self._tasks = tasks if tasks is not None else TaskSet()  # an empty set is false
         self._holders: dict[Target, _Holder] = {}
-        self._stop_announcer = StopAnnouncer(self._announce_stops)
+        self._timer: asyncio.TimerHandle | None = None
+        """The timer of the last announcement of stops."""
 
     def refusal(self, target: Target, driver: SessionDriver, user: str, *, is_release: bool = False) -> str:
         """Return why a client must not connect to a target that another client holds, or "" if it may connect.
@@ -193,7 +165,7 @@ class Attachments:
     def contact_changed(self) -> None:
         """Announce later which clients are connected: replacing a transport takes less time than `ANNOUNCE_DELAY`."""
         if self._holders:
-            self._stop_announcer.announce_later()
+            self._announce_later()
 
     @contextlib.asynccontextmanager
     async def holding(self, target: Target, driver: SessionDriver, user: str) -> AsyncIterator[DebugStream]:
@@ -207,7 +179,7 @@ class Attachments:
         """
         holder = await self._acquire(target, driver, user)
         holder.streams += 1
-        stream = DebugStream(holder, self._stop_announcer.announce_later)
+        stream = DebugStream(holder, self._announce_later)
         try:
             if holder.streams == 1:
                 self._on_change()
@@ -221,7 +193,13 @@ class Attachments:
                 target.detached()
                 self._on_change()
             else:
-                self._stop_announcer.announce_later()
+                self._announce_later()
+
+    def _announce_later(self) -> None:
+        """Announce the stops after `ANNOUNCE_DELAY`, or later if there are more changes in the meantime."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(ANNOUNCE_DELAY, self._announce_stops)
 
     def _announce_stops(self) -> None:
         """Announce the stops that last, and ask the processes for the places that no editor has requested."""

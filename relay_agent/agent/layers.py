@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from relay_core.dap.messages import Request
+from relay_core.dap.messages import arguments_of
 from relay_core.layers.layer import Abort, EndLocal, Layer, Output, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Kind
 
@@ -139,7 +139,8 @@ class DebuggerWatch(Layer):
                 self._deadline = now + PATIENCE
             self._pending[request["seq"]] = request["command"]
             if request["command"] == "attach":
-                self._child = _child_of(request)
+                child = arguments_of(request).get("subProcessId")  # set to answer debugpy's announcement of a child
+                self._child = child if isinstance(child, int) else None
         if len(self._pending) > MAX_PENDING:
             self.is_finished = True
         return [piece]
@@ -193,13 +194,6 @@ class DebuggerWatch(Layer):
             if earlier == number:
                 break
         self._checking, self._deadline = None, now + PATIENCE
-
-
-def _child_of(attach: Request) -> int | None:
-    """Return the process id in an `attach` that answers debugpy's announcement of a child; else None."""
-    arguments = attach.get("arguments")
-    child = arguments.get("subProcessId") if isinstance(arguments, dict) else None
-    return child if isinstance(child, int) else None
 
 
 # A layer that detects the end of a debug session.

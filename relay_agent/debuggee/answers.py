@@ -52,15 +52,6 @@ def _connect(process: Process, body: Body) -> None:
     debugger.connect(body["port"], follow_children=process.settings.follow_children)
 
 
-def _release(_process: Process, _body: Body) -> None:
-    debugger.release()
-
-
-def _check(_process: Process, _body: Body) -> bool:
-    """Return whether the debugger is executing something in a stopped thread."""
-    return stopped_threads.is_executing()
-
-
 def _timeouts(process: Process, body: Body) -> float | None:
     """Raise the timeouts of collective operations, or restore them, unless the settings determine them.
 
@@ -71,10 +62,6 @@ def _timeouts(process: Process, body: Body) -> float | None:
     if process.settings.timeouts is None:
         raise_while_held(is_held=is_held)
     return peer_timeout() if is_held else None
-
-
-def _allocator(_process: Process, _body: Body) -> object:
-    return read_allocator()
 
 
 def _push(process: Process, body: Body) -> object:
@@ -135,10 +122,10 @@ returns the answer, or a function that passes the answer to its argument later."
 ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "arm": _arm,
     "connect": _connect,
-    "release": _release,
-    "check": _check,
+    "release": lambda _process, _body: debugger.release(),
+    "check": lambda _process, _body: stopped_threads.is_executing(),
     "timeouts": _timeouts,
-    "allocator": _allocator,
+    "allocator": lambda _process, _body: read_allocator(),
     "push": _push,
     **{name: functools.partial(_question, name) for name in FUNCTIONS},
 }

@@ -17,6 +17,7 @@ from typing import Any
 from relay_agent.debugpy_internals.table import BREAK_HERE, COMPILED_CALLER
 from relay_agent.job import gevent_originals
 from relay_agent.job.import_hook import after_import
+from relay_agent.job.torch_compiler import is_generated
 
 COMPILER = "torch._dynamo.eval_frame"
 
@@ -28,7 +29,7 @@ def stop_in(frame: FrameType) -> None:
     """
     import pydevd  # noqa: PLC0415 - an attached debugger has imported it, as below
 
-    if _is_generated(frame) and COMPILED_CALLER.is_available():
+    if is_generated(frame.f_code) and COMPILED_CALLER.is_available():
         with COMPILED_CALLER.guarded():
             _stop_at_current_line(pydevd.get_global_debugger(), frame)
             return
@@ -69,12 +70,6 @@ def _stop_at_current_line(pydevd: Any, frame: FrameType) -> None:
     with untraced(pydevd, thread):
         pydevd.set_suspend(thread, CMD_SET_BREAK)
         pydevd.do_wait_suspend(thread, frame, "line", None)
-
-
-def _is_generated(frame: FrameType) -> bool:
-    """Whether torch.compile has generated the code of a frame."""
-    generated = getattr(sys.modules.get("torch._dynamo.convert_frame"), "output_codes", ())
-    return frame.f_code in generated
 
 
 def keep_uncompiled(function: Callable[..., object]) -> None:

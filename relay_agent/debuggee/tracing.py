@@ -46,6 +46,7 @@ from relay_agent.debuggee import gevent_support
 from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import write_line
 from relay_agent.stacks.in_process import with_callers
 from relay_core.errors import RelayDebugError
@@ -235,13 +236,12 @@ def retrace_main_thread() -> None:
     from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415 - in debug runs only
 
     if not PYDEVD_USE_SYS_MONITORING and threading.get_ident() == threading.main_thread().ident:
-        _Retracer(daemon=True).start()
+        start_helper(_Retracer().run, "relay-agent tracing")
 
 
-class _Retracer(threading.Thread):
-    """Thread that waits until the main thread has lost its trace function, and sets the function again."""
+class _Retracer:
+    """Waits until the main thread has lost its trace function, and sets the function again."""
 
-    pydev_do_not_trace = is_pydev_daemon_thread = True
     _is_over = False
 
     def run(self) -> None:

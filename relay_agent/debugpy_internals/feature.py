@@ -114,15 +114,3 @@ class _Guard:
 
 def _describe(reason: object) -> str:
     return f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason)
-
-
-# debugpy's private functions that several features use.
-
-COMM = "_pydevd_bundle.pydevd_comm"
-MESSAGE = Internal("_pydevd_bundle.pydevd_net_command:NetCommand", "called", "creates a message for the adapter")
-BYTES = Internal("_pydevd_bundle.pydevd_net_command:NetCommand._as_bytes", "read", "the size of a message", True)
-DICT = Internal("_pydevd_bundle.pydevd_net_command:NetCommand.as_dict", "read", "the content of a message")
-DEBUGGER = Internal("pydevd:get_global_debugger", "called", "finds the debugger of the process")
-WRITER = Internal("pydevd:PyDB.writer", "read", "the connection to the adapter", True)
-LOCK = Internal("pydevd:PyDB._main_lock", "called", "held while pydevd processes a request", True)
-ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")

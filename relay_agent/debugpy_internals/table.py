@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from relay_agent.debugpy_internals.feature import (
-    BYTES,
-    COMM,
-    DEBUGGER,
-    DICT,
-    ENABLE,
-    LOCK,
-    MESSAGE,
-    WRITER,
-    Feature,
-    Internal,
-)
+from relay_agent.debugpy_internals.feature import Feature, Internal
+
+# Functions that several features use.
+
+COMM = "_pydevd_bundle.pydevd_comm"
+MESSAGE = Internal("_pydevd_bundle.pydevd_net_command:NetCommand", "called", "creates a message for the adapter")
+DEBUGGER = Internal("pydevd:get_global_debugger", "called", "finds the debugger of the process")
+WRITER = Internal("pydevd:PyDB.writer", "read", "the connection to the adapter", True)
+LOCK = Internal("pydevd:PyDB._main_lock", "called", "held while pydevd processes a request", True)
+ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")
+
 
 # The part of the table with features that change the messages between pydevd and debugpy's adapter.
 
@@ -21,8 +20,8 @@ SENDING = Feature(
     "each response takes up to 40 ms longer, and a response of 16 MiB or more makes the session hang",
     Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY and limits the size"),
     MESSAGE,
-    BYTES,
-    DICT,
+    Internal("_pydevd_bundle.pydevd_net_command:NetCommand._as_bytes", "read", "the size of a message", True),
+    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.as_dict", "read", "the content of a message"),
 )
 FLOODS = Feature(
     "with `redirectOutput`, a job that prints without pause gets no response to the editor's requests, and its memory "
@@ -60,26 +59,6 @@ UNSUPPORTED = Feature(
     ),
     WRITER,
     MESSAGE,
-)
-PREFETCH = Feature(
-    "a step takes a few milliseconds longer, because the responses to the editor's requests are not prefetched",
-    Internal(
-        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
-        "replaced",
-        "receives the prefetch set, and processes prefetch requests",
-    ),
-    Internal(f"{COMM}:WriterThread.add_command", "replaced", "moves prefetched responses into events"),
-    Internal(f"{COMM}:ReaderThread.process_net_command_json", "called", "processes prefetch requests", True),
-    Internal("pydevd:PyDB.reader", "read", "the thread that processes requests", True),
-    Internal(
-        "_pydevd_bundle.pydevd_net_command:NetCommand.send",
-        "called",
-        "pydevd's writer thread calls it for each message",
-    ),
-    WRITER,
-    MESSAGE,
-    BYTES,
-    DICT,
 )
 
 
@@ -418,7 +397,6 @@ UNREACHED = Feature(
     Internal("pydevd:PyDB.handle_breakpoint_condition", "replaced", "reports a condition that raises"),
     Internal("pydevd:PyDB.handle_breakpoint_expression", "replaced", "reports a log message that raises"),
     Internal("pydevd:PyDB.file_to_id_to_line_breakpoint", "read", "the lines of the breakpoints", True),
-    MESSAGE,
     Internal("pydevd:PyDB.cmd_factory", "read", "creates the message for the editor", True),
     Internal(
         "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",
@@ -467,7 +445,6 @@ FEATURES = (
     WAKING,
     CONTINUING,
     INTERRUPTED,
-    PREFETCH,
     SHOWING,
     PUSHED_LINES,
     RELEASE,

@@ -14,9 +14,9 @@ from pathlib import Path
 from relay_agent.monitor.files import EventLog, append_usage, scalars_of
 from relay_agent.monitor.mlflow_metrics import MlflowMetrics, find_run
 from relay_agent.monitor.prometheus import MetricsServer, as_text
-from relay_agent.monitor.readings import Counters, Gpus, has_host_pids, read_counters, usage_between
+from relay_agent.monitor.readings import AllocatorReading, Counters, Gpus, has_host_pids, read_counters, usage_between
 from relay_core.agent_api.announcement import TargetInfo
-from relay_core.agent_api.usage import AllocatorUsage, NodeUsage
+from relay_core.agent_api.usage import NodeUsage
 
 FILE = "monitor-{host}.csv"
 EVENT_DIRECTORY = "Diagnostics"
@@ -43,7 +43,7 @@ class Monitor:
     def __init__(
         self,
         targets: Callable[[], list[TargetInfo]],
-        allocators: Callable[[], Awaitable[Mapping[int, AllocatorUsage]]],
+        allocators: Callable[[], Awaitable[Mapping[int, AllocatorReading]]],
         on_usage: Callable[[NodeUsage], None],
         outputs: Path,
         interval: float,

@@ -7,11 +7,11 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
 
@@ -208,12 +208,33 @@ def _read_amd(library: Any, handle: Any, name: str) -> GpuUsage | None:
 # Computes usage from two readings of counters. No I/O.
 
 
+@dataclass(frozen=True)
+class HeldMemory:
+    """What torch's allocator holds on one GPU."""
+
+    is_array: ClassVar = True
+    uuid: str
+    """As nvidia-smi prints it; "" if torch does not report it."""
+    reserved: int
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class AllocatorReading:
+    """What a process reports of torch's allocator."""
+
+    is_array: ClassVar = True
+    usage: AllocatorUsage
+    gpus: tuple[HeldMemory, ...] = ()
+    """The GPUs on which it holds memory."""
+
+
 def usage_between(
     before: Counters,
     after: Counters,
     ports: Mapping[int, int],
     gpus: Sequence[GpuUsage] = (),
-    allocators: Mapping[int, AllocatorUsage] = MappingProxyType({}),
+    allocators: Mapping[int, AllocatorReading] = MappingProxyType({}),
     *,
     has_host_pids: bool = False,
 ) -> NodeUsage | None:
@@ -224,7 +245,7 @@ def usage_between(
         after: The later one.
         ports: The logical port of each process id.
         gpus: The node's GPUs.
-        allocators: The memory usage of torch's allocator, by logical port.
+        allocators: What the processes report of torch's allocator, by logical port.
         has_host_pids: Whether a process id that the driver of the GPUs reports can only mean the same process here.
     """
     passed = after.clock - before.clock
@@ -236,7 +257,7 @@ def usage_between(
             cpu = max(0.0, spent - before.processes[pid][0]) / passed
             allocator = allocators.get(ports[pid])
             shares = tuple(_shares(pid, gpus, allocator, has_host_pids=has_host_pids))
-            known = None if allocator is None else replace(allocator, gpus=())
+            known = None if allocator is None else allocator.usage
             processes.append(ProcessUsage(ports[pid], cpu, memory, known, shares))
     return NodeUsage(
         time=after.time,
@@ -250,7 +271,7 @@ def usage_between(
 
 
 def _shares(
-    pid: int, gpus: Sequence[GpuUsage], allocator: AllocatorUsage | None, *, has_host_pids: bool
+    pid: int, gpus: Sequence[GpuUsage], allocator: AllocatorReading | None, *, has_host_pids: bool
 ) -> Iterator[GpuShare]:
     """Yield what a process uses of each GPU.
 

@@ -1,1 +1,1 @@
-"""The agent's and the job's side of prefetching: DAP requests that are sent to debugpy before the editor sends them."""
+"""The agent's side of prefetching: DAP requests that are sent to debugpy before the editor sends them."""

@@ -1,11 +1,7 @@
 """State machine of prefetch at a stop, sans-IO: decides which requests to send to debugpy and what to send the client.
 
-The protocol is defined in `relay_core.dap.prefetch`. The agent's layer and the job's hook in pydevd both use this
-class: they report debugpy's messages to it and send the messages that it returns.
-
-Why one class for two places: in the job it saves the millisecond that the adapter takes for each request, but needs
-patches to pydevd that a version may lack; the agent is the way that always works. Both have to decide alike, or the
-client could not know what was asked.
+The protocol is defined in `relay_core.dap.prefetch`. The layer reports debugpy's messages to this class and sends the
+messages that it returns.
 
 Invariants: requests of the prefetch set are debugpy's normal requests, so a response is never invented; a request that
 may change something ends the stop for prefetching, because later responses would be from before or after it; an entry
@@ -14,7 +10,6 @@ that is slow or large several times in a row is dropped, because it delays a use
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from relay_core.dap.messages import Event, Request, Response
@@ -28,10 +23,8 @@ may take a long time, which delays a user who steps again."""
 LARGE = 64 * 1024
 """Response size in bytes above which a request counts as large. Responses to VS Code's requests are about 3 KiB long;
 larger ones are sent only when requested."""
-ABANDONED = "relay-agent has stopped prefetching; step again to see this value"
 COSTLY_LIMIT = 3
 """Number of consecutive slow or large responses after which a request is excluded from prefetching."""
-NO_LOCK = nullcontext()
 
 
 @dataclass(frozen=True)
@@ -48,14 +41,9 @@ class PrefetchOutput:
 
 
 class PrefetchEngine:
-    """Prefetching for the connection of one debugger.
+    """Prefetching for the connection of one debugger."""
 
-    Args:
-        lock: Held during each call; needed if several threads call the methods.
-    """
-
-    def __init__(self, lock: AbstractContextManager[object] = NO_LOCK) -> None:
-        self._lock = lock
+    def __init__(self) -> None:
         self._set: list[_SetEntry] = []
         self._stop: _StopState | None = None
         """The current stop; None while the process may be running or a request may be changing something."""
@@ -73,11 +61,6 @@ class PrefetchEngine:
         return bool(self._pending)
 
     @property
-    def is_stopped(self) -> bool:
-        """Whether the process is stopped and no pending request may change that."""
-        return self._stop is not None
-
-    @property
     def is_watching(self) -> bool:
         """Whether watch expressions are waiting for responses."""
         return bool(self._watches)
@@ -89,8 +72,7 @@ class PrefetchEngine:
     def replace_set(self, templates: object) -> None:
         """Use a new prefetch set; invalid templates are ignored."""
         found = [RequestTemplate.parse(template) for template in templates] if isinstance(templates, list) else []
-        with self._lock:
-            self._set = [_SetEntry(template) for template in found if template][:MAX_PREFETCH_SET]
+        self._set = [_SetEntry(template) for template in found if template][:MAX_PREFETCH_SET]
 
     def begin_stop(self, thread: int, after: int, now: float) -> PrefetchOutput:
         """Start prefetching for a new stop.
@@ -100,10 +82,9 @@ class PrefetchEngine:
             after: Sequence number of the editor's last request before the stop that may change something.
             now: Seconds of a monotonic clock.
         """
-        with self._lock:
-            self._ids = StopIds(thread)
-            self._watches.clear()
-            return self._begin(self._ids, after, now)
+        self._ids = StopIds(thread)
+        self._watches.clear()
+        return self._begin(self._ids, after, now)
 
     def change_requested(self, request: Request | None) -> None:
         """Handle a request that may change something: send and announce no more requests for the current stop.
@@ -111,53 +92,37 @@ class PrefetchEngine:
         After watch expressions, prefetching starts again, because nothing else then resumes the process or changes its
         values.
         """
-        with self._lock:
-            self._stop = None
-            if request is not None and self._ids is not None and is_watch(request):
-                self._watches.add(request["seq"])
-            else:
-                self._ids = None
-                self._watches.clear()
+        self._stop = None
+        if request is not None and self._ids is not None and is_watch(request):
+            self._watches.add(request["seq"])
+        else:
+            self._ids = None
+            self._watches.clear()
 
     def watch_answered(self, response: Response, after: int, now: float) -> PrefetchOutput:
         """Handle the response to a watch expression; after the last one, prefetch again for the same stop.
 
         Send the event before this response, because the editor's next request follows the response immediately.
         """
-        with self._lock:
-            if response["request_seq"] not in self._watches:
-                return PrefetchOutput([], None)
-            self._watches.remove(response["request_seq"])
-            if self._watches or self._ids is None:
-                return PrefetchOutput([], None)
-            return self._begin(self._ids, after, now)  # its ids stay valid until the process resumes
+        is_of_watch = response["request_seq"] in self._watches
+        self._watches.discard(response["request_seq"])
+        if not is_of_watch or self._watches or self._ids is None:
+            return PrefetchOutput([], None)
+        return self._begin(self._ids, after, now)  # its ids stay valid until the process resumes
 
     def response_received(self, response: Response, size: int, now: float) -> PrefetchOutput:
         """Handle the response, of `size` bytes, to a prefetch request."""
-        with self._lock:
-            pending = self._pending.pop(response["request_seq"])
-            is_costly = now - pending.sent_at > SLOW or size > LARGE
-            pending.entry.costly = pending.entry.costly + 1 if is_costly else 0
-            stop, request = pending.stop, pending.request
-            stop.responses.append(response)
-            stop.size += size
-            if response.get("success") is True:
-                stop.ids.learn(request["command"], request["arguments"], response.get("body"))
-            else:
-                stop.remaining.clear()  # the process has resumed
-            return self._output(stop, now)
-
-    def abandon(self) -> list[Event]:
-        """Send no more requests, and return events with a failure for each pending request."""
-        with self._lock:
-            self._set, self._stop, self._ids = [], None, None
-            self._watches.clear()
-            pending, self._pending = self._pending, {}
-            for seq, each in pending.items():
-                failure: Response = {"seq": 0, "type": "response", "request_seq": seq, "success": False}
-                each.stop.responses.append({**failure, "command": each.request["command"], "message": ABANDONED})
-            stops = {id(each.stop): each.stop for each in pending.values()}
-            return [event for stop in stops.values() if (event := self._next_event(stop))]
+        pending = self._pending.pop(response["request_seq"])
+        is_costly = now - pending.sent_at > SLOW or size > LARGE
+        pending.entry.costly = pending.entry.costly + 1 if is_costly else 0
+        stop, request = pending.stop, pending.request
+        stop.responses.append(response)
+        stop.size += size
+        if response.get("success") is True:
+            stop.ids.learn(request["command"], request["arguments"], response.get("body"))
+        else:
+            stop.remaining.clear()  # the process has resumed
+        return self._output(stop, now)
 
     def _begin(self, ids: StopIds, after: int, now: float) -> PrefetchOutput:
         entries = [entry for entry in self._set if entry.costly < COSTLY_LIMIT]

@@ -17,7 +17,9 @@ from typing import Any
 
 from relay_agent.collectives.flight_recorder import begun_collectives
 from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
+from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.push.loaded_code import filename_of, find_modules, functions_of
 from relay_agent.push.new_file import NewFile
 from relay_agent.push.old_file import OldFile
@@ -107,7 +109,7 @@ class Hold:
             self._changed.notify_all()
             while (not self.place or self._is_passing) and not self.is_over and time.monotonic() < ends:
                 self._changed.wait(min(0.05, max(0.0, ends - time.monotonic())))
-                if threading.main_thread().ident in stopped_threads():
+                if _is_stopped():
                     return State.STOPPED
             return State.HELD if self.place and not self._is_passing else State.RUNNING
 
@@ -173,6 +175,8 @@ PREPARED_TIME = 60.0
 """Seconds for which a prepared push prevents another one."""
 SAFE_POINT_TIME = 1.0
 """Seconds after which another thread swaps the code, if the main thread is not executing Python code."""
+COMPILED = "torch.compile graphs that contain a changed function keep its old code; torch._dynamo.reset() discards them"
+"""The remark if torch.compile has compiled anything."""
 
 
 def start_phase(request: Push, respond: Callable[[Pushed], None], *, is_armed: Callable[[], bool]) -> None:
@@ -183,28 +187,19 @@ def start_phase(request: Push, respond: Callable[[Pushed], None], *, is_armed: C
         respond: Called with the result of the phase.
         is_armed: Returns whether debugpy is tracing this process.
     """
-    _PhaseThread(request, respond, is_armed).start()
 
-
-class _PhaseThread(threading.Thread):
-    """The thread of a phase; pydevd does not trace, stop or list it."""
-
-    pydev_do_not_trace = is_pydev_daemon_thread = True
-
-    def __init__(self, request: Push, respond: Callable[[Pushed], None], is_armed: Callable[[], bool]) -> None:
-        super().__init__(name="relay-agent push", daemon=True)
-        self._request, self._respond, self._is_armed = request, respond, is_armed
-
-    def run(self) -> None:
-        _pushing.interrupt(self._request)
+    def execute() -> None:
+        _pushing.interrupt(request)
         with _pushing.lock:
             try:
-                result = _pushing.phase(self._request, is_armed=self._is_armed())
+                result = _pushing.phase(request, is_armed=is_armed())
             except ConfigurationError as error:
                 result = Pushed(error=error.sentence, hint=error.hint)
             except BaseException as error:  # noqa: BLE001 - a definition in the file may raise anything
                 result = Pushed(error=describe_exception(error))
-        self._respond(result)
+        respond(result)
+
+    start_helper(execute, "relay-agent push")
 
 
 @dataclass
@@ -309,11 +304,10 @@ def _commit(prepared: _Prepared, *, is_armed: bool) -> Pushed:
     elif not prepared.hold.end(execute):
         swap.undo()
         return Pushed(error="the main thread was held for too long and continued with the old code")
-    kept = [*swap.kept, *_compiled_text()]
     return Pushed(
         state=State.DONE,
         changed=tuple(swap.changed),
-        kept=tuple(kept),
+        kept=(*swap.kept, *([COMPILED] if has_compiled_code() else [])),
         is_same=swap.is_empty,
         file=os.path.realpath(prepared.filename),
         digest=FileDigest.of(prepared.source.encode(errors="surrogatepass")).sha256,
@@ -344,13 +338,3 @@ def _at_safe_point(action: Callable[[], None]) -> None:
 
 def _is_stopped() -> bool:
     return threading.main_thread().ident in stopped_threads()
-
-
-def _compiled_text() -> list[str]:
-    """Return the remark that compiled graphs keep the old code, if torch.compile has compiled anything."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None) or {}
-    if not counters.get("frames", {}).get("total"):
-        return []
-    return [
-        "torch.compile graphs that contain a changed function keep its old code; torch._dynamo.reset() discards them"
-    ]

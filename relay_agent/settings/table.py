@@ -13,7 +13,6 @@ The settings for credentials are in the table `relay_core.access_settings.ACCESS
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,17 +27,6 @@ HELD = "held"
 MAX_TIMEOUTS = 20 * 24 * 3600.0
 """Maximum timeout in seconds: torch passes timeouts to poll(2) as milliseconds in an int, which holds at most 24
 days."""
-
-
-class Kind(enum.Enum):
-    """How a setting is given on a command line."""
-
-    VALUE = enum.auto()
-    """With a value."""
-    FLAG = enum.auto()
-    """With or without a value; a boolean that is off by default."""
-    LIST = enum.auto()
-    """Repeatedly, or with values that are separated by commas."""
 
 
 class Setting(NamedTuple):
@@ -58,17 +46,10 @@ class Setting(NamedTuple):
     """Older, shorter name for the option, for `relay-agent run` only: a job may have its own option of that name."""
     bare: str | None = None
     """The value if the option is given without one; None if it requires one."""
-    kind: Kind = Kind.VALUE
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether the setting is a boolean that is off by default."""
-        return self.kind is Kind.FLAG
-
-    @property
-    def is_list(self) -> bool:
-        """Whether the option may be repeated."""
-        return self.kind is Kind.LIST
+    is_flag: bool = False
+    """Whether the setting is a boolean that is off by default; the option then needs no value."""
+    is_list: bool = False
+    """Whether the option may be repeated, or have values that are separated by commas."""
 
     @property
     def parameter(self) -> str:
@@ -174,7 +155,7 @@ SETTINGS = (
     ),
     Setting(
         "on_crash", "--debug-on-crash", "RELAY_DEBUG_ON_CRASH", "FLAG", parse_flag, "false",
-        "hold a process at its first uncaught exception", bare="true", kind=Kind.FLAG,
+        "hold a process at its first uncaught exception", bare="true", is_flag=True,
     ),
     Setting(
         "hold", "--debug-hold", "RELAY_DEBUG_HOLD", "TIME", parse_duration, f"{DEFAULT_HOLD / 60:g}m",
@@ -188,11 +169,11 @@ SETTINGS = (
     Setting(
         "forwards", "--debug-forward", "RELAY_DEBUG_FORWARD", "LIST", parse_ports, "",
         "additional ports on this machine that clients can connect to, such as 6006,8888; repeatable",
-        alias="--forward", kind=Kind.LIST,
+        alias="--forward", is_list=True,
     ),
     Setting(
         "event_directories", "--debug-tensorboard", "RELAY_DEBUG_TENSORBOARD", "LIST", _parse_directories, "",
-        "serve the TensorBoard event files in these directories", kind=Kind.LIST,
+        "serve the TensorBoard event files in these directories", is_list=True,
     ),
     Setting(
         "monitor", "--debug-monitor", "RELAY_DEBUG_MONITOR", "TIME", _parse_interval, "",
@@ -205,7 +186,7 @@ SETTINGS = (
     ),
     Setting(
         "follow_children", "--debug-follow-children", "RELAY_DEBUG_FOLLOW_CHILDREN", "FLAG", parse_flag, "false",
-        "offer child processes to the debugger too", alias="--follow-children", bare="true", kind=Kind.FLAG,
+        "offer child processes to the debugger too", alias="--follow-children", bare="true", is_flag=True,
     ),
     Setting(
         "values", "--debug-values", "RELAY_DEBUG_VALUES", "SWITCH", parse_flag, "on",
@@ -214,7 +195,7 @@ SETTINGS = (
     ),
     Setting(
         "allow_edit", "--debug-allow-edit", "RELAY_DEBUG_ALLOW_EDIT", "FLAG", parse_flag, "false",
-        "allow 'relay-client push' to replace running code", bare="true", kind=Kind.FLAG,
+        "allow 'relay-client push' to replace running code", bare="true", is_flag=True,
     ),
 )  # fmt: skip
 """All settings, in the order in which `--help` lists them."""

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception
 from relay_agent.stacks.in_process import held_frames, running_frames
 from relay_agent.stacks.stopped import stopped_threads
@@ -147,20 +148,7 @@ _PATH = (ast.Expression, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.C
 
 def start_evaluation(request: Evaluate) -> Callable[[Callable[[Value], None]], None]:
     """Return a function that evaluates in a separate thread, and then calls its argument with the value."""
-    return lambda respond: _Evaluation(request, respond).start()
-
-
-class _Evaluation(threading.Thread):
-    """The thread that waits for an evaluation; pydevd does not trace, stop or list it."""
-
-    pydev_do_not_trace = is_pydev_daemon_thread = True
-
-    def __init__(self, request: Evaluate, respond: Callable[[Value], None]) -> None:
-        super().__init__(name="relay-agent evaluation", daemon=True)
-        self._request, self._respond = request, respond
-
-    def run(self) -> None:
-        self._respond(evaluate(self._request))
+    return lambda respond: start_helper(lambda: respond(evaluate(request)), "relay-agent evaluation")
 
 
 def evaluate(request: Evaluate) -> Value:

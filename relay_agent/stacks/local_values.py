@@ -1,6 +1,6 @@
 """Local variables of frames as short text, even if a `__repr__` raises, returns long text, or never returns.
 
-The repr of a tensor may wait for a GPU that hangs. So the values are formatted in a worker thread, which is abandoned
+The repr of a tensor may wait for a GPU that hangs. So the values are formatted in a helper thread, which is abandoned
 when it exceeds the time limit, and arrays are described by type, shape and device instead of by their contents.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
-from typing import ClassVar
 
-from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.gevent_originals import time
+from relay_agent.values.deadline import Call, TooLate, call_within
 from relay_agent.values.presentation import ShortRepr
-from relay_agent.values.torch_state import NotRead, read_torch_state, taken_over
+from relay_agent.values.torch_state import NotRead
 
 BUDGET = 0.5
 """Time limit in seconds for all values of a process: half of the agent's limit for the whole response."""
@@ -28,6 +28,10 @@ STILL_STUCK = "<not shown: a repr from an earlier request is still running>"
 TOO_MUCH = "<not shown: too many values>"
 
 
+_late: list[Call] = []
+"""The last call if it was abandoned; while it is running, no other is started."""
+
+
 def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
     """Return the local variables of each frame, as text by name.
 
@@ -35,52 +39,29 @@ def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
         frames: The most important frame first, because time and space may run out.
     """
     values = [_variables(frame) for frame in frames]
-    described: list[dict[str, str]] = [dict.fromkeys(found, NOT_IN_TIME) for found in values]
-    if _Worker.latest is not None and _Worker.latest.is_alive():
+    if any(call.is_running for call in _late):
         return [dict.fromkeys(found, STILL_STUCK) for found in values]
-    _Worker.latest = worker = _Worker(list(zip(values, described, strict=True)))
-    worker.start()
-    worker.join(BUDGET)
-    worker.abandon()
-    return described
+    _late.clear()
+    described = [dict.fromkeys(found, NOT_IN_TIME) for found in values]
+    pending = list(zip(values, described, strict=True))
+    try:
+        call_within(BUDGET, lambda: _describe_all(pending))
+    except TooLate as late:
+        _late.append(late.call)
+        pending.clear()  # a stuck call must not keep the job's objects alive
+    except BaseException:  # noqa: BLE001, S110 - the job's code may raise anything; the rest has no text then
+        pass
+    return [dict(texts) for texts in described]  # copies, because a late call continues to write
 
 
-class _Worker(threading.Thread):
-    """Thread that formats values until it is abandoned; pydevd does not trace, stop or list it."""
-
-    pydev_do_not_trace = is_pydev_daemon_thread = True
-
-    latest: ClassVar[_Worker | None] = None
-    """The last worker that was started; while a `__repr__` keeps it alive, no other is started."""
-
-    def __init__(self, variables: Sequence[tuple[Mapping[str, object], dict[str, str]]]) -> None:
-        super().__init__(name="relay-agent values", daemon=True)
-        self._variables = variables
-        self._writing = threading.Lock()
-        self._abandoned = False
-
-    def run(self) -> None:
-        with taken_over(read_torch_state()):
-            self._describe_all()
-
-    def _describe_all(self) -> None:
-        total, ends = 0, time.monotonic() + BUDGET
-        for values, texts in self._variables:
-            for name, value in values.items():
-                if time.monotonic() > ends:
-                    return
-                text = describe(value) if total < MAX_TOTAL else TOO_MUCH
-                total += len(text)
-                with self._writing:
-                    if self._abandoned:
-                        return
-                    texts[name] = text
-
-    def abandon(self) -> None:
-        """Stop writing to the texts."""
-        with self._writing:
-            self._abandoned = True
-        self._variables = ()  # a stuck worker must not keep the job's objects alive
+def _describe_all(pending: list[tuple[Mapping[str, object], dict[str, str]]]) -> None:
+    total, ends = 0, time.monotonic() + BUDGET
+    for values, texts in pending:
+        for name, value in values.items():
+            if time.monotonic() > ends:
+                return
+            texts[name] = describe(value) if total < MAX_TOTAL else TOO_MUCH
+            total += len(texts[name])
 
 
 _short = ShortRepr(MAX_TEXT)

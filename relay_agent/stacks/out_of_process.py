@@ -19,11 +19,11 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from relay_agent.stacks.in_process import is_helper
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack, public_name
@@ -266,28 +266,8 @@ async def _ask_py_spy(pid: int, *, with_locals: bool) -> list[ThreadStack]:
     return _in_order([_from_py_spy(thread, pid) for thread in json.loads(out)])
 
 
-class _PySpyVariable(TypedDict):
-    name: str
-    repr: str | None
-
-
-class _PySpyFrame(TypedDict):
-    filename: str
-    line: int
-    name: str
-    locals: list[_PySpyVariable] | None
-
-
-class _PySpyThread(TypedDict):
-    """One element of the output of `py-spy dump --json`."""
-
-    os_thread_id: int
-    thread_id: int
-    thread_name: str | None
-    frames: list[_PySpyFrame]
-
-
-def _from_py_spy(thread: _PySpyThread, pid: int) -> ThreadStack:
+def _from_py_spy(thread: Mapping[str, Any], pid: int) -> ThreadStack:
+    """Read one element of the output of `py-spy dump --json`."""
     main, ident = thread["os_thread_id"] == pid, int(thread["thread_id"])
     frames = tuple(
         Frame(

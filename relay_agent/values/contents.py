@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from relay_agent.job.gevent_originals import time
 from relay_agent.values import presentation
 from relay_agent.values.deadline import TooLate, call_within
-from relay_agent.values.presentation import MAX_ASKED, MAX_ITEMS, describe, find_kind, has_few_elements
+from relay_agent.values.presentation import MAX_ASKED, MAX_ITEMS, ShownText, describe, find_kind, has_few_elements
 from relay_agent.values.torch_state import NotRead
 from relay_core.agent_api import evaluation
 from relay_core.agent_api.evaluation import MAX_PARTS, PART_DIGITS, Selection, Value, part_bounds
@@ -393,17 +393,7 @@ STATISTICS_PIECE = 4 * 1024 * 1024
 """Number of elements that are converted at once."""
 
 
-class Statistics:
-    """Statistics whose `repr` is the text to show, because debuggers show a `repr`."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
-
-
-def compute_statistics(value: object, seconds: float = STATS_SECONDS) -> Statistics:
+def compute_statistics(value: object, seconds: float = STATS_SECONDS) -> ShownText:
     """Return the statistics of each tensor and array in a value, one line each.
 
     Args:
@@ -420,7 +410,7 @@ def compute_statistics(value: object, seconds: float = STATS_SECONDS) -> Statist
         lines.append(f"incomplete: {error}")
     except Exception as error:  # noqa: BLE001 - the code of a library or a job
         lines.append(f"incomplete: {type(error).__name__}: {error}")
-    return Statistics("\n".join(lines) or f"not a tensor or an array: {type(value).__name__}")
+    return ShownText("\n".join(lines) or f"not a tensor or an array: {type(value).__name__}")
 
 
 def _fill(lines: list[str], value: object, until: float) -> None:

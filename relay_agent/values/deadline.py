@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from relay_agent.job.gevent_originals import threading, time
+from relay_agent.job.helper_thread import start_helper
 from relay_agent.values.torch_state import NotRead, read_torch_state, taken_over
 
 # Calls with a deadline: a function that may never return runs in a helper thread and is abandoned at its deadline.
@@ -64,12 +65,18 @@ class Call:
         self.finished = threading.Lock()
         """Released when the function has returned."""
         self.finished.acquire()
-        self.is_running = True
         self.result: Any = None
         self.error: BaseException | None = None
+        self._process: int | None = os.getpid()
+        """The process whose thread executes the call, until it has returned."""
         self._function: Callable[[], Any] | None = function
         self._context = copy_context()
         self._torch_state = read_torch_state()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the function has not returned; False in a forked child, which does not have the thread."""
+        return self._process == os.getpid()
 
     def execute(self) -> None:
         """Call the function in this thread."""
@@ -79,14 +86,12 @@ class Call:
         except BaseException as error:  # noqa: BLE001 - it is raised in the waiting thread
             self.error = error
         self._function = self._torch_state = None  # an abandoned call must not keep the job's objects alive
-        self.is_running = False
+        self._process = None
         self.finished.release()
 
 
-class _Helper(threading.Thread):
+class _Helper:
     """A thread that executes one call at a time and is reused for later calls."""
-
-    pydev_do_not_trace = is_pydev_daemon_thread = True
 
     idle: ClassVar[list[_Helper]] = []
     """The idle helpers."""
@@ -94,7 +99,6 @@ class _Helper(threading.Thread):
     """Held while a helper is taken from the list, is put back, or exits."""
 
     def __init__(self) -> None:
-        super().__init__(name="relay-agent values", daemon=True)
         self._calls: SimpleQueue[Call] = SimpleQueue()
 
     @classmethod
@@ -104,7 +108,7 @@ class _Helper(threading.Thread):
             if cls.idle:
                 return cls.idle.pop()
         helper = cls()
-        helper.start()
+        start_helper(helper.run, "relay-agent values")
         return helper
 
     @classmethod
@@ -121,6 +125,7 @@ class _Helper(threading.Thread):
         self._calls.put(call)
 
     def run(self) -> None:
+        """Execute calls until none has arrived for a while."""
         while True:
             try:
                 call = self._calls.get(timeout=IDLE_TIME)
@@ -222,12 +227,11 @@ def within_deadline(
             _budget.spend(time.monotonic() - started)
 
 
-def _forget_late_calls() -> None:
-    """Forget, in a forked child, the calls, which have ended with their threads; one of them may hold the lock."""
+def _replace_lock() -> None:
+    """Replace the lock in a forked child: a thread of the parent may hold it."""
     global _lock  # noqa: PLW0603 - the lock protects what is at module level, too
     _lock = threading.Lock()
-    _late.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_late_calls)
+    os.register_at_fork(after_in_child=_replace_lock)

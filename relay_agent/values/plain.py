@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+from relay_agent.values.presentation import ShownText
 from relay_agent.values.static_path import instance_table, module_tables, package_of, read_path, type_name
 
 MAX_PARTS = 100_000
@@ -28,16 +29,6 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(...), range)
 _ARRAYS = frozenset({("torch", "Tensor"), ("torch", "Parameter"), ("numpy", "ndarray"), ("numpy", "generic")})
 _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
 _CONVERSIONS = ((str, str.__str__), (int, int.__index__), (float, float.__float__))
-
-
-class Described:
-    """Stands for a value that cannot be copied."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
 
 
 def read_plain(width: int | None, value: Any, *steps: tuple[str, Any]) -> Any:
@@ -73,7 +64,7 @@ class _Copy:
         if self._parts > self._limits[0] or depth > self._limits[1]:
             if self._width is None:
                 raise LookupError("the value has too many parts; choose one of them")
-            return Described("...")
+            return ShownText("...")
         return self._of_container(value, kind, depth + 1)
 
     def _of_container(self, value: Any, kind: type, depth: int) -> Any:
@@ -99,13 +90,13 @@ class _Copy:
                 continue
         raise LookupError("the job is changing the value")
 
-    def _described(self, value: Any, kind: type) -> Described:
+    def _described(self, value: Any, kind: type) -> ShownText:
         table: Iterable[Any] = () if issubclass(kind, type) else self._first(dict.__iter__, instance_table(value))
         names = ", ".join([name for name in table if type(name) is str][:MAX_NAMES])
         if self._width is None:
             hint = f"; compare one of its attributes: {names}" if names else ""
             raise TypeError(f"comparing an object of class {type_name(kind)} would execute code{hint}")
-        return Described(f"<{type_name(kind)} object{f' with {names}' if names else ''}>")
+        return ShownText(f"<{type_name(kind)} object{f' with {names}' if names else ''}>")
 
 
 def _is_array(value: Any) -> bool:

@@ -349,6 +349,16 @@ def _package(kind: type) -> str:
     return str(kind.__module__).partition(".")[0]
 
 
+class ShownText:
+    """A text that debuggers show as it is, because they show the `repr`: in place of a value, or as statistics."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
 # Values as text of limited length, with tensors, arrays and tables described by type and shape.
 
 MAX_ASKED = 2000

@@ -40,17 +40,6 @@ class GpuShare:
 
 
 @dataclass(frozen=True)
-class HeldMemory:
-    """What torch's allocator holds on one GPU."""
-
-    is_array: ClassVar = True
-    uuid: str
-    """As nvidia-smi prints it; "" if torch does not report it."""
-    reserved: int
-    """Bytes."""
-
-
-@dataclass(frozen=True)
 class AllocatorUsage:
     """Memory of torch's CUDA allocator in one process, on all of its GPUs."""
 
@@ -65,9 +54,6 @@ class AllocatorUsage:
     """Number of times that torch raised OutOfMemoryError because no memory was left."""
     retries: int
     """Number of times that unused memory had to be freed before memory could be allocated."""
-    gpus: tuple[HeldMemory, ...] = ()
-    """The GPUs on which it holds memory. A process reports them to its agent, which announces `ProcessUsage.gpus`
-    instead."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ An editor that receives `stopped` requests the threads, the top of the call stac
 each of these requests needs the response to the previous one. The client learns which requests its editor sends
 automatically, and sends them to the agent as the *prefetch set*. At the next stop, the agent sends the same requests to
 debugpy, in addition to the editor's own requests, and sends requests and responses to the client in *prefetch events*.
-If a request from the editor is in such an event, the client answers it as soon as the response is available. A process
-that supports prefetching prefetches in place of the agent (`relay_agent.prefetch.in_process`).
+If a request from the editor is in such an event, the client answers it as soon as the response is available.
 
     editor          client                              agent                     debugpy
       | next          |  prefetch set (if new), next      |  next                    |
@@ -15,7 +14,7 @@ that supports prefetching prefetches in place of the agent (`relay_agent.prefetc
       |     response  |                               ... |                      ... |
 
 These messages are DAP messages inside the stream, but neither the editor nor debugpy receives them. This module
-contains what client, agent and process share; docs/concepts/prefetch.md describes the whole exchange.
+contains what client and agent share; docs/concepts/prefetch.md describes the whole exchange.
 """
 
 from __future__ import annotations
@@ -27,23 +26,14 @@ from typing import NamedTuple
 from relay_core.dap.framing import MAX_BODY
 from relay_core.dap.messages import Arguments, arguments_of
 
-# The values of the next three constants and their JSON keys are part of the wire format.
+# The values of the next two constants and their JSON keys are part of the wire format.
 PREFETCH_SET = "relayDebug.prefetchSet"
 """A request from the client that contains the prefetch set: `arguments.requests` are requested at each stop from now
-on.
-
-The agent passes the set on to a process that prefetches, as an argument of this name in watch expressions and in the
-requests that resume the process. The argument has `requests`, if the set has changed, and `after`, the number of the
-request that contains it."""
+on."""
 PREFETCH_EVENT = "relayDebug.prefetched"
 """An event that the agent sends. Its body has `requested`, the requests that debugpy will answer; `responses`, those
 to such requests; and `after`, the number of the editor's last request that reached the agent and may change something,
-or 0. (A process that prefetches sends the number from the last request that had `after` as an argument.) Every request
-in `requested` has its response in `responses` of the same or a later event."""
-IN_PROCESS = "relayDebug.prefetchesInProcess"
-"""The event by which a debugged process announces to its agent that it prefetches. The process accepts prefetch sets
-and sends prefetch events; the first one at a stop is in the body of the `stopped` event, in a field named
-`PREFETCH_EVENT`."""
+or 0. Every request in `requested` has its response in `responses` of the same or a later event."""
 RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "stepBack", "reverseContinue", "goto"})
 """Requests that lead to the next stop."""
 MAX_PREFETCH_SET = 8

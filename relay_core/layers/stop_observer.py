@@ -105,10 +105,8 @@ class ObservedStop:
         return self.place is not None
 
     def _prefetched(self, body: object) -> None:
-        """Take the requests and responses from a process that prefetches."""
+        """Take the requests and responses in a prefetch event."""
         match body:
-            case {prefetch.PREFETCH_EVENT: first}:  # in the event of the stop
-                self._prefetched(first)
             case {"requested": list(requests), "responses": list(responses)}:
                 for request in requests:
                     if is_message(request, "request") and request["command"] == "stackTrace":
@@ -165,7 +163,7 @@ class StopObserver(Layer):
             if (self._stop is not None or piece.name == _FILTERS) and (request := piece.request()):
                 self._editor_sent(request)
         elif piece.name == "stopped" and (event := piece.event()):
-            self._stopped(event, piece)
+            self._stopped(event)
         elif self._stop is not None:
             self._debugger_sent(self._stop, piece)
 
@@ -177,16 +175,13 @@ class StopObserver(Layer):
         elif request["command"] == "stackTrace" and self._stop is not None:
             self._stop.requested(request)
 
-    def _stopped(self, event: Event, piece: Piece) -> None:
+    def _stopped(self, event: Event) -> None:
         match event:
             case {"body": {"reason": str(reason), **rest}}:
                 thread = rest.get("threadId")
                 found = exception_of(event["body"]) if self._stops_only_at_uncaught else None
                 uncaught = str(found)[:MAX_EXCEPTION] if found else ""
-                stop = ObservedStop(reason, thread if isinstance(thread, int) else None, uncaught=uncaught)
-                if prefetch.PREFETCH_EVENT in rest:  # then the stack is already in the event, and nobody requests it
-                    stop.received(piece)
-                self._set(stop)
+                self._set(ObservedStop(reason, thread if isinstance(thread, int) else None, uncaught=uncaught))
 
     def _debugger_sent(self, stop: ObservedStop, piece: Piece) -> None:
         name = piece.name

@@ -222,18 +222,20 @@ class Paced:
     """Calls a function at once if it has rarely been called lately, and otherwise later, once for several requests.
 
     Args:
-        callback: Called in the event loop.
+        callback: Called in the event loop, after the last request in any case; it may request the next call.
         interval: Seconds from one call to the next in the long run; ten times the duration of a call if that is longer.
         burst: Seconds whose calls may be made at once after a pause.
     """
 
-    def __init__(self, callback: Callable[[], None], interval: float, burst: float) -> None:
+    def __init__(self, callback: Callable[[], None], interval: float, burst: float = 0.0) -> None:
         self._callback = callback
         self._interval = interval
         self._burst = burst
         self._next = 0.0
         """When the next call may be made, by the monotonic clock."""
         self._timer: asyncio.TimerHandle | None = None
+        self._called = asyncio.Event()
+        """Set by the next call."""
 
     def request(self) -> None:
         """Call the function now, or once later for all requests until then."""
@@ -249,9 +251,20 @@ class Paced:
             return
         self._timer.cancel()
         self._timer = None
+        called, self._called = self._called, asyncio.Event()
         started = time.monotonic()
-        self._callback()
-        self._next = max(self._next, started - self._burst) + max(self._interval, _SHARE * (time.monotonic() - started))
+        earliest = max(self._next, started - self._burst)
+        self._next = earliest + self._interval  # for a request that the call itself makes
+        try:
+            self._callback()
+        finally:
+            self._next = earliest + max(self._interval, _SHARE * (time.monotonic() - started))
+            called.set()
+
+    async def until_called(self) -> None:
+        """Wait until the requested call, if there is one, has been made."""
+        if self._timer is not None:
+            await self._called.wait()
 
 
 _SHARE = 10

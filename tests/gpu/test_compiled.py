@@ -36,15 +36,18 @@ JOB = """
 
 
 async def test_breakpoint_in_a_compiled_function(tmp_path: Path) -> None:
-    """A breakpoint in a function with compiled kernels is reported, and is hit once the job executes the function."""
+    """Functions with compiled kernels are reported, and a breakpoint is hit once the job executes the function."""
     path = tmp_path / "model.py"
     path.write_text(MODEL)
     async with job(JOB, str(tmp_path)) as running:
         port = int(await running.line())
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             await client.attach({str(path): [{"line": 6}]}, within=DEADLINE)
-            changed = await client.wait_for_event("breakpoint", within=DEADLINE)
+            await client.wait_for_event("output", matching=is_about_torch, within=DEADLINE)
             running.process.stdin.write(b"\n")  # type: ignore[union-attr]
             stopped = await client.wait_for_event("stopped", within=DEADLINE)
-    assert "torch.compile has compiled loss" == changed["body"]["breakpoint"]["message"]
     assert "breakpoint" == stopped["body"]["reason"]
+
+
+def is_about_torch(body: dict[str, str]) -> bool:
+    return "in functions that torch.compile has compiled" in body["output"]

@@ -1,4 +1,4 @@
-"""Facts about the oldest and the newest debugpy: attaching, prefetch, children, listening editors, and floods."""
+"""Facts about the oldest and the newest debugpy: attaching, children, listening editors, and floods."""
 
 import asyncio
 import re
@@ -10,8 +10,6 @@ import pytest
 from relay_agent.debuggee.pydevd_patches.relay_debug_output import KEPT
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
 from relay_client.dap import DapClient
-from relay_core.dap.framing import Message
-from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from tests.support.deadline import DEADLINE
 from tests.support.follower import Follower
 from tests.support.jobs import ROOT, job
@@ -48,8 +46,6 @@ if __name__ == "__main__":
 """
 BREAKPOINT = 2
 """The line of `square = ...`."""
-TEMPLATES = [RequestTemplate("stackTrace"), RequestTemplate("scopes"), RequestTemplate("variables")]
-SET = {"after": 5, "requests": [template.as_json() for template in TEMPLATES]}
 
 
 @pytest.fixture
@@ -61,7 +57,7 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_sessions(script: Path, version: str) -> None:
-    """Two editors in a row stop, step with prefetched variables and continue twice; nothing is switched off."""
+    """Two editors in a row stop, step and continue twice; nothing is switched off."""
     code = f"""{HEAD}
     for _ in range(2):
         print(debugger.arm(), flush=True)
@@ -76,8 +72,9 @@ async def test_sessions(script: Path, version: str) -> None:
             async with await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client:
                 await client.attach({str(script): [{"line": BREAKPOINT}]}, within=DEADLINE)
                 thread = {"threadId": (await client.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]}
-                await client.request("next", {**thread, PREFETCH_SET: SET}, within=DEADLINE)
-                assert {"number": "7", "square": "49"} == await prefetched_variables(client)
+                await client.request("next", thread, within=DEADLINE)
+                await client.wait_for_event("stopped", within=DEADLINE)
+                assert {"number": "7", "square": "49"} == await local_variables(client, thread)
                 await asyncio.gather(*(client.request("continue", thread, within=DEADLINE) for _ in range(2)))
                 await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
             assert running.process.stdin is not None
@@ -86,14 +83,13 @@ async def test_sessions(script: Path, version: str) -> None:
         assert (0, [], "") == await running.finish()
 
 
-async def prefetched_variables(client: DapClient) -> dict[str, str]:
-    """Wait for the next stop, and return the local variables that come with it."""
-    event: Message = (await client.wait_for_event("stopped", within=DEADLINE))["body"][PREFETCH_EVENT]
-    while True:
-        for response in event["responses"]:
-            if response["command"] == "variables":
-                return {variable["name"]: variable["value"] for variable in response["body"]["variables"]}
-        event = (await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE))["body"]
+async def local_variables(client: DapClient, thread: dict[str, int]) -> dict[str, str]:
+    """Return the local variables of the top frame."""
+    frames = (await client.request("stackTrace", thread, within=DEADLINE))["stackFrames"]
+    scopes = (await client.request("scopes", {"frameId": frames[0]["id"]}, within=DEADLINE))["scopes"]
+    reference = {"variablesReference": scopes[0]["variablesReference"]}
+    found = (await client.request("variables", reference, within=DEADLINE))["variables"]
+    return {variable["name"]: variable["value"] for variable in found}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from relay_agent.agent import joined_calls
+from relay_agent.agent import agent as agent_module
 from relay_agent.agent.agent import Agent
 from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.announcement import State
@@ -73,7 +73,7 @@ async def test_a_thousand_ranks_change_together(relay: LocalRelay) -> None:
 
 async def test_the_last_state_precedes_the_goodbye(relay: LocalRelay, monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes right before the agent's exit is announced before the session ends."""
-    monkeypatch.setattr(joined_calls, "INTERVAL", 10 * DEADLINE)
+    monkeypatch.setattr(agent_module, "ANNOUNCEMENT_INTERVAL", 10 * DEADLINE)
     port, seen, over = free_port(), set(), asyncio.Event()
     node = Node(Process(port, 1, state="running"))
     async with tunnels(relay) as client:

@@ -17,7 +17,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.forwarder import Forwarder
 from relay_client.prefetch import ResponseCache
 from relay_core.dap.framing import Message, MessageDecoder, encode
-from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET
+from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET
 from relay_core.hyco.address import Endpoint
 from relay_core.layers.piece import MAX_PARSED
 from relay_core.tunnel.limits import Settings
@@ -29,7 +29,7 @@ from tests.support.listening import listening_editor
 from tests.support.ports import free_port
 from tests.support.relay import HC, LocalRelay
 from tests.support.run_job import running_job
-from tests.support.scripted_adapter import ScriptedAdapter, ScriptedJob
+from tests.support.scripted_adapter import ScriptedAdapter
 from tests.support.streams import echo, local_server, split
 from tests.support.tunnel import tunnelled, tunnelled_to
 
@@ -105,9 +105,9 @@ class Wire:
         return self.ask("variables", variablesReference=scope)
 
 
-def stopped_again(in_process):
+def stopped_again():
     """Return a path whose client has looked at one stop, and now knows of the next."""
-    path = Wire(ScriptedJob(random.Random(1)) if in_process else ScriptedAdapter())
+    path = Wire(ScriptedAdapter())
     path.settle()
     path.ask("next", threadId=1)
     path.look()
@@ -115,10 +115,9 @@ def stopped_again(in_process):
     return path
 
 
-@pytest.mark.parametrize("in_process", [False, True])
-def test_second_stop_costs_one_round_trip(in_process):
+def test_second_stop_costs_one_round_trip():
     """Responses to the requests of one stop are on the client at the next; the debugger receives each request once."""
-    path = stopped_again(in_process)
+    path = stopped_again()
     asked = len(path.adapter.requests)
     path.received.clear()
     path.send("threads")
@@ -129,10 +128,9 @@ def test_second_stop_costs_one_round_trip(in_process):
     assert ["threads"] == [request["command"] for request in path.adapter.requests[asked:]]
 
 
-@pytest.mark.parametrize("in_process", [False, True])
-def test_watch_expressions_cost_one_round_trip(in_process):
+def test_watch_expressions_cost_one_round_trip():
     """What an editor requests after its watch expressions is on the client, and newer than they are."""
-    path = stopped_again(in_process)
+    path = stopped_again()
     frame = path.ask("stackTrace", threadId=1, startFrame=0, levels=1)["stackFrames"][0]["id"]
     for _ in range(3):
         path.send("evaluate", expression="x", frameId=frame, context="watch")
@@ -164,7 +162,7 @@ fields = st.sampled_from(["seq", "request_seq", "command", "event", "arguments",
 messages = st.builds(
     lambda kind, name, rest: {"type": kind, "command": name, "event": name, **rest},
     st.sampled_from(["request", "response", "event"]),
-    st.sampled_from(["threads", "scopes", "next", "stopped", "continued", PREFETCH_SET, PREFETCH_EVENT, IN_PROCESS]),
+    st.sampled_from(["threads", "scopes", "next", "stopped", "continued", PREFETCH_SET, PREFETCH_EVENT]),
     st.dictionaries(fields, values),
 )
 
@@ -226,9 +224,7 @@ async def listening(tunnels: Tunnels, port: int, script: Path) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("debugging", [connecting, listening])
-async def test_job_that_prefetches(
-    relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debugging: Debugging
-) -> None:
+async def test_job(relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debugging: Debugging) -> None:
     """The same with a job whose debugpy relay_agent started, whichever side connects."""
     for limit in ("AUTOMATIC_DELAY", "MAX_AGE"):
         monkeypatch.setattr(f"relay_client.prefetch.{limit}", 3600.0)
@@ -279,17 +275,15 @@ async def test_any_messages_through_a_tunnel(relay: LocalRelay) -> None:
         await writer.wait_closed()
 
 
-@pytest.mark.parametrize("in_process", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_any_editor_on_any_network(seed, in_process):
+def test_any_editor_on_any_network(seed):
     """However bytes are timed and whatever the editor requests, it receives what it would receive without prefetch."""
     for number in range(25):
-        rng = random.Random(f"{seed} {number}")
-        _walk(rng, ScriptedJob(rng) if in_process else ScriptedAdapter())
+        _walk(random.Random(f"{seed} {number}"))
 
 
-def _walk(rng: random.Random, adapter: ScriptedAdapter) -> None:
-    path, model = Wire(adapter), ScriptedAdapter()
+def _walk(rng: random.Random) -> None:
+    path, model = Wire(ScriptedAdapter()), ScriptedAdapter()
     expected: dict[int, tuple[str, dict[str, object] | None]] = {}
     stops_seen = 0
     running = False

@@ -56,7 +56,7 @@ async def directly(_relay: LocalRelay, script: Path) -> AsyncIterator[int]:
 
 @contextlib.asynccontextmanager
 async def through_relay(relay: LocalRelay, script: Path) -> AsyncIterator[int]:
-    """Run the script as a job behind a relay; the process itself prefetches."""
+    """Run the script as a job behind a relay; the agent prefetches."""
     port = free_port()
     async with (
         running_job(relay, script, "--port", str(port), "--debug-values", "off", **PATIENCE),

@@ -19,18 +19,12 @@ export interface GpuUsage {
   total: number;
 }
 
-export interface HeldMemory {
-  uuid: string;
-  reserved: number;
-}
-
 export interface AllocatorUsage {
   allocated: number;
   reserved: number;
   peak: number;
   ooms: number;
   retries: number;
-  gpus: HeldMemory[];
 }
 
 export interface GpuShare {

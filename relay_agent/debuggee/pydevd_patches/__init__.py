@@ -1,4 +1,4 @@
-"""Monkey patches for pydevd, the part of debugpy that runs inside the job: fixes, and prefetching.
+"""Monkey patches that correct pydevd, the part of debugpy that runs inside the job.
 
 Each patch is a feature of `relay_agent.debugpy_internals.table`. A feature is switched off if this pydevd lacks a
 function that it needs, and after the first error in the feature. Forked children inherit the patches; the directory
@@ -23,7 +23,6 @@ from relay_agent.debuggee.pydevd_patches import (
 )
 from relay_agent.job.gevent_originals import threading
 from relay_agent.job.paths import in_front
-from relay_agent.prefetch import in_process
 
 __all__ = ["VALUES_VARIABLE", "follow_into_children", "follow_on_demand", "install"]
 
@@ -53,7 +52,6 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     child_processes.install_child_wait()
     child_processes.install_following()
     attached.install()
-    in_process.install()
     sending.install_rejection()
     relay_debug_output.install(is_child=is_child)
     if "relay_agent.push.sources" in sys.modules:  # code was replaced before debugpy was started

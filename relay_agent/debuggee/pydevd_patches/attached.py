@@ -2,10 +2,10 @@
 
 debugpy verifies a breakpoint if its file exists. It cannot be hit if another tool has taken the debugger's trace
 function, in a child process that is not followed, if the job has loaded the module from another file or not at all, if
-its line has already run, or if torch.compile has compiled the function; in the last case, the breakpoint is no longer
-verified. It does not stop the thread if its condition raises. Each such fact is one line in the job's log and in the
-debug console. Nothing is examined before an editor has attached, and nothing after it has left. Jobs that use gevent
-are not examined: with its locks, pydevd's reader could wait for the examination.
+its line has already run, or if torch.compile has compiled the function. It does not stop the thread if its condition
+raises. Each such fact is one line in the job's log and in the debug console. Nothing is examined before an editor has
+attached, and nothing after it has left. Jobs that use gevent are not examined: with its locks, pydevd's reader could
+wait for the examination.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from relay_agent.debuggee import tracing
 from relay_agent.debuggee.pydevd_patches import child_processes
 from relay_agent.debuggee.unreached import breakpoints, children
 from relay_agent.debugpy_internals.table import UNREACHED
-from relay_agent.job.gevent_originals import is_active, keep_thread, threading, time
+from relay_agent.job.gevent_originals import is_active, keep_thread, time
+from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception, write_line
 from relay_agent.stacks.stopped import stopped_threads
 
@@ -59,7 +60,7 @@ def install() -> None:
         notify(api, debugger)
         if examination is not None:
             with UNREACHED.guarded():
-                examination.start()
+                start_helper(examination.run, "relay-agent examination")
 
     PyDevdAPI.notify_configuration_done = notify_and_examine
     PyDB.handle_breakpoint_condition = _condition
@@ -99,21 +100,18 @@ def show(line: str) -> None:
         time.sleep(SEND_TIME)
 
 
-class _Examination(threading.Thread):
-    """The thread that examines the process while an editor is attached.
+class _Examination:
+    """Examines the process while an editor is attached.
 
     Args:
         debugger: pydevd's debugger.
         warnings: See `TracerWatch`.
     """
 
-    pydev_do_not_trace = is_pydev_daemon_thread = True
-
     latest: _Examination | None = None
     """The examination for the last editor that attached."""
 
     def __init__(self, debugger: Any, warnings: MutableMapping[str, object]) -> None:
-        super().__init__(name="relay-agent examination", daemon=True)
         self.raised: set[tuple[str, str]] = set()
         """Places and expressions of the breakpoints of which an exception was reported."""
         self._watch = breakpoints.TracerWatch(warnings)
@@ -132,7 +130,7 @@ class _Examination(threading.Thread):
         keep_thread()
 
     def is_current(self) -> bool:
-        """Return whether the editor for which this thread was started is attached."""
+        """Return whether the editor for which this examination was started is attached."""
         import debugpy  # noqa: PLC0415 - as above
 
         return _Examination.latest is self and bool(debugpy.is_client_connected())
@@ -201,7 +199,7 @@ class _Examination(threading.Thread):
     def _passed(self) -> Iterator[bool]:
         seen: set[breakpoints.Place] = set()
         while True:
-            for place in {*self._places().values()} - seen:
+            for place in self._places() - seen:
                 seen.add(place)
                 if breakpoints.has_run(place):
                     self.report(
@@ -211,40 +209,14 @@ class _Examination(threading.Thread):
             yield True
 
     def _compiled(self) -> Iterator[bool]:
-        watch = breakpoints.CompiledWatch()
-        reported: set[str] = set()
-        before: dict[int, str] = {}
-        while True:
-            names = watch.names(self._places())
-            if new := sorted(set(names.values()) - reported):
-                reported.update(new)
-                self.report(breakpoints.describe_compiled(new))
-            for key in names.keys() ^ before.keys():
-                self._verify(key, names.get(key))
-            before = names
+        while not (self._places() and (line := breakpoints.describe_compiled())):
             yield True
+        self.report(line)
 
-    def _places(self) -> dict[int, breakpoints.Place]:
-        """Return where the line breakpoints are, by their ids."""
+    def _places(self) -> set[breakpoints.Place]:
+        """Return where the line breakpoints are."""
         files = list(self._lines.items())
-        return {key: breakpoints.Place(file, one.line) for file, found in files for key, one in list(found.items())}
-
-    def _verify(self, key: int, name: str | None) -> None:
-        """Send the editor whether a breakpoint is verified: it is not in a compiled function, which is named."""
-        for (_, number), (_, received) in list(self._breakpoints.items()):
-            if number == key:
-                path, line = received[0], received[3]
-                message = f"torch.compile has compiled {name}" if name else ""
-                self._writer.add_command(self._changed(key, path, line, message))
-
-    @staticmethod
-    def _changed(key: int, path: str, line: int, message: str) -> Any:
-        """Return a DAP event."""
-        from _pydevd_bundle.pydevd_net_command import NetCommand  # noqa: PLC0415 - in debug runs only
-
-        changed = {"id": key, "verified": not message, "message": message, "line": line, "source": {"path": path}}
-        event = {"type": "event", "event": "breakpoint", "body": {"reason": "changed", "breakpoint": changed}}
-        return NetCommand(0, 0, event, is_json=True)
+        return {breakpoints.Place(file, one.line) for file, found in files for one in list(found.values())}
 
     def show(self, line: str) -> None:
         """Write a line to the debug console."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from relay_agent.debugpy_internals.table import SENDING, UNSUPPORTED
 from relay_agent.job.gevent_originals import json
-from relay_core.dap.prefetch import PREFETCH_EVENT
 
 # Patch that changes how pydevd sends messages to debugpy's adapter: it sets TCP_NODELAY and limits message sizes.
 #
@@ -61,10 +60,6 @@ def install() -> None:
 
 def shortened(message: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return a replacement for a message of `size` bytes, which is more than the adapter accepts."""
-    if message.get("event") == PREFETCH_EVENT:  # usually a single long response
-        longest = max(message["body"]["responses"], key=lambda response: len(json.dumps(response)))
-        responses = [shortened(r, size) if r is longest else r for r in message["body"]["responses"]]
-        return {**message, "body": {**message["body"], "responses": responses}}
     reason = f"{size:,} bytes long, but debugpy's limit is 16 MiB per message"
     if message.get("type") == "response":
         header = {name: message.get(name) for name in ("type", "request_seq", "command")}

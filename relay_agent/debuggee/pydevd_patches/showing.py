@@ -17,7 +17,7 @@ from typing import Any
 
 from relay_agent.debugpy_internals.table import SHOWING
 from relay_agent.values.deadline import FULL_DEADLINE, REPR_DEADLINE, within_deadline
-from relay_agent.values.presentation import describe, find_presenter, on_registration
+from relay_agent.values.presentation import ShownText, describe, find_presenter, on_registration
 
 FULL_CONTEXTS = frozenset({"repl", "clipboard"})
 """Contexts of `evaluate` in which the user has requested a single value and wants to see it in full."""
@@ -131,16 +131,6 @@ def _name(method: Any) -> str:
     return str(function.__qualname__ if isinstance(function, types.FunctionType) else type(function).__name__)
 
 
-class _Text:
-    """The reason why an attribute was not read, shown in place of its value."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
-
-
 def _reading_in_time(read: Callable[..., Any]) -> Callable[..., Any]:
     """Return `DefaultResolver._get_py_dictionary`, which reads the attributes of an object, with deadlines."""
 
@@ -167,8 +157,8 @@ def _attribute(value: object, name: str) -> object:
     except AttributeError:
         return _MISSING
     except Exception as error:  # noqa: BLE001 - the job's code may raise anything
-        return _Text(f"<{type(error).__name__}: {str(error)[:MAX_ERROR]}>")
-    return _Text(found) if isinstance(found, str) else found[0]
+        return ShownText(f"<{type(error).__name__}: {str(error)[:MAX_ERROR]}>")
+    return ShownText(found) if isinstance(found, str) else found[0]
 
 
 def _is_computed(value: object, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -127,13 +128,8 @@ minutes."""
 
 def list_files(directories: Sequence[str]) -> EventFiles:
     """Return the event files below these directories, with their sizes."""
-    return EventFiles(
-        tuple(file for number, root in enumerate(directories) for file in sorted(_below(number, root), key=_path))
-    )
-
-
-def _path(file: EventFile) -> str:
-    return file.path
+    found = (sorted(_below(*each), key=lambda file: file.path) for each in enumerate(directories))
+    return EventFiles(tuple(itertools.chain.from_iterable(found)))
 
 
 def _below(number: int, root: str) -> Iterator[EventFile]:

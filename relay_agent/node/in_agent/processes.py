@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from relay_agent.agent.port_targets import PortTarget
+from relay_agent.monitor.readings import AllocatorReading
 from relay_agent.node.in_agent.node_answers import NodeAnswers
 from relay_agent.node.in_agent.registered_process import MonitorSettings, RegisteredProcess
 from relay_agent.node.protocol import Access
@@ -17,7 +18,7 @@ from relay_core.agent_api.announcement import AgentInfo, Ending
 from relay_core.agent_api.members import port as valid_port
 from relay_core.agent_api.metadata import ClientStatus
 from relay_core.agent_api.requests import NodeRequest, Response
-from relay_core.agent_api.usage import AllocatorUsage, NodeUsage
+from relay_core.agent_api.usage import NodeUsage
 from relay_core.net.tasks import TaskSet
 
 logger = logging.getLogger(__name__)
@@ -42,9 +43,9 @@ class Allocators:
     def __init__(self, processes: Callable[[], Sequence[RegisteredProcess]]) -> None:
         self._processes = processes
         self._tasks = TaskSet()
-        self._asked: dict[RegisteredProcess, asyncio.Task[AllocatorUsage | None]] = {}
+        self._asked: dict[RegisteredProcess, asyncio.Task[AllocatorReading | None]] = {}
 
-    async def read(self) -> dict[int, AllocatorUsage]:
+    async def read(self) -> dict[int, AllocatorReading]:
         """Return the memory usage of the processes that report it in time, by port."""
         pending = {process: task for process, task in self._asked.items() if not task.done()}
         asked = {
@@ -63,7 +64,7 @@ class Allocators:
         await self._tasks.cancel_all()
 
 
-def _result(task: asyncio.Task[AllocatorUsage | None]) -> AllocatorUsage | None:
+def _result(task: asyncio.Task[AllocatorReading | None]) -> AllocatorReading | None:
     return task.result() if task.done() and not task.cancelled() and task.exception() is None else None
 
 

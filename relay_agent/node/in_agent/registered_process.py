@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from relay_agent.agent.targets import TargetGone
+from relay_agent.monitor.readings import AllocatorReading
 from relay_agent.node.in_agent.other_process import ProgramImage, descends_from, read_status
 from relay_agent.node.protocol import Answer, Message, Registration, StateChange, encode
 from relay_agent.stacks.out_of_process import Dump, stacks_from_outside
@@ -21,7 +22,6 @@ from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.push import Pushed
 from relay_core.agent_api.questions import NO_ANSWER, Question, ReadStacks, Reply
 from relay_core.agent_api.stacks import ProcessStacks
-from relay_core.agent_api.usage import AllocatorUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.layers.stop_observer import Place
@@ -183,10 +183,10 @@ class RegisteredProcess:
         self.was_debugged = self._is_attached = True
         await self.ask("connect", {"port": port, "registered": self.registered_pids()}, within=ARM_TIMEOUT)
 
-    async def allocator(self) -> AllocatorUsage | None:
+    async def allocator(self) -> AllocatorReading | None:
         """Return the memory usage of torch's allocator; None if the process has not used CUDA, or cannot answer."""
         try:
-            return parse_or_none(AllocatorUsage, await self.ask("allocator", within=ALLOCATOR_PATIENCE))
+            return parse_or_none(AllocatorReading, await self.ask("allocator", within=ALLOCATOR_PATIENCE))
         except RelayDebugError:
             return None
 

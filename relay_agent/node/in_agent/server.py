@@ -17,8 +17,7 @@ import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from relay_agent.agent.agent import Agent
-from relay_agent.agent.joined_calls import JoinedCalls
+from relay_agent.agent.agent import ANNOUNCEMENT_INTERVAL, Agent
 from relay_agent.agent.succession import Succession
 from relay_agent.node.directory import STARTER_VARIABLE, NodeDirectory
 from relay_agent.node.in_agent.other_process import ProcessExit, until_exit
@@ -32,7 +31,7 @@ from relay_core.agent_api.announcement import TargetInfo
 from relay_core.auth import AccessSettings, find_access
 from relay_core.errors import RelayDebugError
 from relay_core.net.relay_tls import client_tls
-from relay_core.net.tasks import TaskSet, first_completed, frames_of
+from relay_core.net.tasks import Paced, TaskSet, first_completed, frames_of
 
 FIRST_PROCESS_TIMEOUT = 30.0
 """Timeout in seconds for the process that started this agent to register, which it does immediately unless it has
@@ -183,7 +182,7 @@ async def _run_with_tag(agent: Agent, processes: ProcessTable, tag: RunTag | Non
         targets = processes.targets()
         tag.update((each.describe() for each in targets), targets[0].node_rank if targets else None)
 
-    updating = JoinedCalls(update)
+    updating = Paced(update, ANNOUNCEMENT_INTERVAL)
 
     def publish() -> None:
         agent.publish()

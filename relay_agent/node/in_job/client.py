@@ -31,9 +31,9 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from relay_agent.job.gevent_originals import keep_thread, prepare_imports, threading, time
+from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import describe_exception, unexpected, write_line
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job import forked_imports
@@ -148,7 +148,7 @@ class NodeClient:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._drop_connection)
         with blocked_signals():
-            _HelperThread(target=self._live, name="relay-agent", daemon=True).start()
+            start_helper(self._live, "relay-agent")
         atexit.register(self.leave)
         # A program may begin with closing all descriptors, or with `os.wait`.
         self._connected.wait(START_TIME)
@@ -345,12 +345,3 @@ def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
     except (OSError, RuntimeError, ValueError):  # disk full, or the job has closed a file that faulthandler needs
         return None
     return None if number is None else {"path": str(path), "signal": number}
-
-
-class _HelperThread(threading.Thread):
-    """A thread that pydevd does not trace, stop or show; pydevd recognizes such threads by these attributes."""
-
-    pydev_do_not_trace = is_pydev_daemon_thread = True
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from relay_agent.agent import joined_calls
+from relay_agent.agent import agent as agent_module
 from relay_agent.agent.agent import Agent
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.agent_api.announcement import State, TargetInfo
@@ -48,7 +48,7 @@ async def test_targets_without_room_in_the_announcement(caplog: pytest.LogCaptur
 
 async def test_a_process_exits_after_its_last_change_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent confirms an exit only once a pending announcement is sent: the container may stop right after that."""
-    monkeypatch.setattr(joined_calls, "INTERVAL", 10 * DEADLINE)
+    monkeypatch.setattr(agent_module, "ANNOUNCEMENT_INTERVAL", 10 * DEADLINE)
     target = PortTarget(5678, 5678)
     agent = Agent(Endpoint("localhost", 1, "myhc"), SasKeyCredential("listen", secrets.new_key()), {5678: target})
     for _ in range(2):

@@ -1,11 +1,13 @@
 """Facts about the stops that an agent announces."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from relay_agent.agent import attachments
-from relay_agent.agent.attachments import StopAnnouncer, Stops
+from relay_agent.agent.attachments import Attachments, Stops
+from relay_agent.agent.port_targets import PortTarget
 from relay_core.layers.stop_observer import ObservedStop, Place
 from tests.support.deadline import DEADLINE
 
@@ -50,13 +52,16 @@ async def test_changes_in_a_quick_sequence_are_announced_once(monkeypatch: pytes
     monkeypatch.setattr(attachments, "ANNOUNCE_DELAY", 0.05)
     announced: asyncio.Queue[float] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    announcer = StopAnnouncer(lambda: announced.put_nowait(loop.time()))
-    for _ in range(2):
-        for _ in range(3):
-            last = loop.time()
-            announcer.announce_later()
-        assert await asyncio.wait_for(announced.get(), DEADLINE) >= last + attachments.ANNOUNCE_DELAY
-        assert announced.empty()
+    holders = Attachments(lambda: announced.put_nowait(loop.time()))
+    driver: Any = object()
+    async with holders.holding(PortTarget(5678, 5678), driver, "ann@a") as stream:
+        announced.get_nowait()  # that the target is held
+        for _ in range(2):
+            for stop in (ObservedStop("step", 1), None, ObservedStop("step", 1)):
+                last = loop.time()
+                stream.stopped(stop)
+            assert await asyncio.wait_for(announced.get(), DEADLINE) >= last + attachments.ANNOUNCE_DELAY
+            assert announced.empty()
 
 
 def _state(stops: Stops) -> tuple[bool, float | None]:

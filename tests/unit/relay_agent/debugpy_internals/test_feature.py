@@ -3,14 +3,12 @@
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from relay_agent.debugpy_internals import table
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Feature
 from relay_client.dap import DapClient
-from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import ROOT, job
 
@@ -51,9 +49,6 @@ if not child:
 os.waitpid(child, 0)
 work(7)
 """
-TEMPLATES = [RequestTemplate("stackTrace"), RequestTemplate("threads")]
-SET = {"after": 5, "requests": [template.as_json() for template in TEMPLATES]}
-"""What is prefetched, as if an editor had sent it at the stop before."""
 BREAKPOINT = 6
 """The line of `square = ...`."""
 NOT_USED = {
@@ -155,28 +150,11 @@ async def use(client: DapClient, script: Path) -> None:
     await client.request("continue", thread, within=DEADLINE)
     await client.wait_for_event("stopped", within=DEADLINE)
     assert {"number": "7"} == await variables(client, thread)
-    await client.request(
-        "next",
-        {**thread, PREFETCH_SET: {"after": 5, "requests": [template.as_json() for template in TEMPLATES]}},
-        within=DEADLINE,
-    )
-    stopped = (await client.wait_for_event("stopped", within=DEADLINE))["body"]
-    if PREFETCH_EVENT in stopped:
-        await all_answered(client, stopped[PREFETCH_EVENT])
+    await client.request("next", thread, within=DEADLINE)
+    await client.wait_for_event("stopped", within=DEADLINE)
     assert {"number": "7", "square": "49"} == await variables(client, thread)
     await client.request("continue", thread, within=DEADLINE)
     await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
-
-
-async def all_answered(client: DapClient, event: dict[str, Any]) -> None:
-    """Wait for the response, or a failure, to each request that is announced."""
-    asked, answered = set(), set()
-    while True:
-        asked |= {request["seq"] for request in event["requested"]}
-        answered |= {response["request_seq"] for response in event["responses"]}
-        if asked <= answered:
-            return
-        event = (await client.wait_for_event(PREFETCH_EVENT, within=DEADLINE))["body"]
 
 
 async def variables(client: DapClient, thread: dict[str, int]) -> dict[str, str]:

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from relay_agent.monitor.allocator import KEYS, summed
-from relay_core.agent_api.usage import AllocatorUsage, HeldMemory
+from relay_agent.monitor.readings import AllocatorReading, HeldMemory
+from relay_core.agent_api.usage import AllocatorUsage
 from relay_core.records import parse_or_none
 from tests.support.deadline import DEADLINE
 from tests.support.jobs import run_job
@@ -90,4 +91,5 @@ def test_torch_has_these_keys() -> None:
     )
     uuid = "GPU-00000000-0000-0000-0000-00000000000"
     held = HeldMemory(f"{uuid}1", 8), HeldMemory(f"{uuid}2", 16)
-    assert AllocatorUsage(21, 24, 21, 6, 3, held) == parse_or_none(AllocatorUsage, ast.literal_eval(found))
+    expected = AllocatorReading(AllocatorUsage(21, 24, 21, 6, 3), held)
+    assert expected == parse_or_none(AllocatorReading, ast.literal_eval(found))

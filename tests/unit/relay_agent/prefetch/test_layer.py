@@ -6,7 +6,7 @@ import pytest
 
 from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
-from relay_core.dap.prefetch import IN_PROCESS, PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
+from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 from tests.support.layers import Alone
@@ -47,16 +47,6 @@ def layer() -> Alone[PrefetchLayer]:
     return layer
 
 
-@pytest.fixture
-def job() -> Alone[PrefetchLayer]:
-    """The same in front of a process that prefetches."""
-    layer = Alone(PrefetchLayer())
-    announcement = encode({"seq": 3, "type": "event", "event": IN_PROCESS, "body": {}})
-    assert layer.receive_local(announcement, 0) == []
-    assert layer.receive_peer(THE_SET, 0) == []
-    return layer
-
-
 def feed(layer: Alone[PrefetchLayer], data: bytes) -> tuple[bytes, list[Message]]:
     """Let debugpy send bytes; return the bytes for the client, and the requests for debugpy."""
     onward, requests = split(layer.receive_local(data, 0))
@@ -79,31 +69,6 @@ def test_requests_are_sent_at_a_stop(layer):
     assert (onward, scopes["arguments"]) == (b"", {"frameId": 7})
     onward, requests = feed(layer, response(scopes, {"scopes": []}))
     assert ((["scopes"], ["stackTrace", "scopes"], 6), []) == (contents(onward), requests)
-
-
-def test_job_that_prefetches(job):
-    """The event in its stop is passed on after the stop, all others unchanged; the agent sends no requests."""
-    asked = {"seq": 1_000_000_001, "type": "request", "command": "threads", "arguments": {}}
-    body = {"after": 6, "requested": [asked], "responses": []}
-    stop = {"seq": 9, "type": "event", "event": "stopped", "body": {"threadId": 1, "reason": "step"}}
-    onward, requests = feed(job, encode({**stop, "body": {**stop["body"], PREFETCH_EVENT: body}}))
-    assert onward.startswith(STOPPED)
-    assert ((["threads"], [], 6), []) == (contents(onward[len(STOPPED) :]), requests)
-    later = encode(
-        {"seq": 10, "type": "event", "event": PREFETCH_EVENT, "body": {"after": 6, "requested": [], "responses": []}}
-    )
-    assert feed(job, later) == (later, [])
-
-
-def test_what_a_job_receives(job):
-    """A request that resumes it has a new prefetch set among its arguments, and always its number."""
-    resuming = {"seq": 6, "type": "request", "command": "next", "arguments": {"threadId": 1}}
-    for argument in ({**SET, "after": 6}, {"after": 6}):
-        (received,) = parse(split(job.receive_peer(encode(resuming), 0))[1])
-        assert received == {**resuming, "arguments": {"threadId": 1, PREFETCH_SET: argument}}
-    other = encode({"seq": 7, "type": "request", "command": "evaluate", "arguments": {"expression": "x"}})
-    assert job.receive_peer(other, 0) == [ToLocal(other)]
-    assert feed(job, STOPPED) == (STOPPED, [])  # it has no requests
 
 
 def test_without_a_prefetch_set():
@@ -180,13 +145,7 @@ def test_watch_expressions(layer):
     assert "stackTrace" == stack["command"]
 
 
-def test_watch_expressions_of_a_process_that_prefetches(job):
-    """It gets the number of the request, with which its next event begins."""
-    (sent,) = parse(split(job.receive_peer(watch(7), 0))[1])
-    assert 7 == sent["arguments"][PREFETCH_SET]["after"]
-
-
-@pytest.mark.parametrize("text", ["stopped", PREFETCH_SET, PREFETCH_EVENT, IN_PROCESS])
+@pytest.mark.parametrize("text", ["stopped", PREFETCH_SET, PREFETCH_EVENT])
 def test_what_only_looks_like_it(layer, text):
     """Output and expressions that contain these names are passed on unchanged."""
     output = encode({"seq": 9, "type": "event", "event": "output", "body": {"output": json.dumps(text)}})

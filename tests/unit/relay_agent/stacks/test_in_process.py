@@ -169,7 +169,7 @@ def test_repr_that_never_returns(monkeypatch):
         assert look(1) == dict.fromkeys(("value", "after"), local_values.STILL_STUCK)
     finally:
         leave.set()
-        local_values._Worker.latest.join()
+        assert local_values._late[0].finished.acquire(timeout=DEADLINE)
     assert look(1) == {"value": "1", "after": "5"}
 
 

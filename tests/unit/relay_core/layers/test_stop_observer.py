@@ -178,17 +178,13 @@ def test_the_debugger_may_be_local() -> None:
     assert [STOP, PLACED, None] == seen
 
 
-@pytest.mark.parametrize("is_separate", [True, False], ids=["prefetch event", "in the stop"])
-def test_the_place_may_be_prefetched(is_separate: bool) -> None:
-    """A process that prefetches sends requests and responses in an event, or in that of the stop."""
+def test_the_place_may_be_prefetched() -> None:
+    """An agent that prefetches sends requests and responses in an event."""
     asked = {"seq": 8, "type": "request", "command": "stackTrace", "arguments": {"threadId": 1}}
     answered = {"type": "response", "request_seq": 8, "command": "stackTrace", "body": {"stackFrames": [FRAME]}}
     prefetched = {"after": 0, "requested": [asked], "responses": [answered]}
     session = Session()
-    if is_separate:
-        session.debugger(STOPPED, event(PREFETCH_EVENT, **prefetched))
-    else:
-        session.debugger(event("stopped", reason="breakpoint", threadId=1, **{PREFETCH_EVENT: prefetched}))
+    session.debugger(STOPPED, event(PREFETCH_EVENT, **prefetched))
     assert PLACED == session.seen[-1]
 
 

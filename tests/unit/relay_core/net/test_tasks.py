@@ -1,13 +1,11 @@
 """Facts about starting and cancelling tasks."""
 
 import asyncio
-import time
 
 import pytest
 
 from relay_core.errors import ConnectionLost
-from relay_core.net.tasks import Paced, TaskSet, first_completed, first_success, run_together
-from tests.support.deadline import DEADLINE
+from relay_core.net.tasks import TaskSet, first_completed, first_success, run_together
 
 
 async def crash() -> None:
@@ -155,46 +153,6 @@ async def test_a_result_that_nobody_gets_is_discarded(ends: str) -> None:
     await asyncio.wait({race})
     assert ["stream"] == discarded
     assert (not first) is race.cancelled()
-
-
-async def test_paced_calls() -> None:
-    """After a pause, some calls are made at once; further requests are joined to one call, which is later."""
-    calls: list[int] = []
-    requests = 0
-    joined = asyncio.Event()
-
-    def call() -> None:
-        calls.append(requests)
-        if requests == 1000:
-            joined.set()
-
-    paced = Paced(call, interval=0.01, burst=0.1)
-    started = time.monotonic()
-    while requests < 1000:
-        requests += 1
-        paced.request()
-    assert 1 <= len(calls) <= 12 + 100 * (time.monotonic() - started)
-    assert [1, 2] == calls[:2]
-    await asyncio.wait_for(joined.wait(), DEADLINE)
-    paced.flush()
-    assert 1 == calls.count(1000)
-
-
-async def test_paced_calls_that_take_long() -> None:
-    """Who requests calls that take long gets fewer of them."""
-    calls: list[float] = []
-
-    def call() -> None:
-        calls.append(time.monotonic())
-        while time.monotonic() < calls[-1] + 0.02:
-            pass
-
-    paced = Paced(call, interval=0.001, burst=0.0)
-    for _ in range(100):
-        paced.request()
-    assert 1 == len(calls)
-    paced.flush()
-    assert 2 == len(calls)
 
 
 class Attempts:

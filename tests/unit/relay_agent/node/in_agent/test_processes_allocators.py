@@ -4,24 +4,25 @@ import asyncio
 
 import pytest
 
+from relay_agent.monitor.readings import AllocatorReading
 from relay_agent.node.in_agent import processes
 from relay_agent.node.in_agent.processes import Allocators
 from relay_core.agent_api.usage import AllocatorUsage
 from tests.support.deadline import DEADLINE
 
-NUMBERS = AllocatorUsage(6, 8, 7, 2, 1)
+NUMBERS = AllocatorReading(AllocatorUsage(6, 8, 7, 2, 1))
 
 
 class Rank:
     """A process that answers when the test wants it."""
 
-    def __init__(self, port: int, found: AllocatorUsage | None = NUMBERS) -> None:
+    def __init__(self, port: int, found: AllocatorReading | None = NUMBERS) -> None:
         self.logical_port = port
         self.requests = 0
         self.can_answer = asyncio.Event()
         self._found = found
 
-    async def allocator(self) -> AllocatorUsage | None:
+    async def allocator(self) -> AllocatorReading | None:
         self.requests += 1
         await self.can_answer.wait()
         return self._found
@@ -71,7 +72,7 @@ async def test_a_failed_question(is_closed: bool) -> None:
     """A process that fails or is cut off has no numbers, and the others are not affected."""
 
     class Broken(Rank):
-        async def allocator(self) -> AllocatorUsage | None:
+        async def allocator(self) -> AllocatorReading | None:
             raise asyncio.CancelledError if is_closed else OSError
 
     good = Rank(5679)
