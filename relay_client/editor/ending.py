@@ -44,7 +44,7 @@ class DisconnectGuard:
         """Handle a request; return what the debugger receives."""
         self.has_begun = True
         if not has_stream:
-            self._outbox.succeed(request)
+            self._outbox.answer(request)
             return []
         self._unanswered = request
         changed = harmless(request)
@@ -55,7 +55,7 @@ class DisconnectGuard:
         if request["command"] == "terminate":
             self._answered.add(request["seq"])
             self._unanswered = None
-            self._outbox.succeed(request)
+            self._outbox.answer(request)
         return [ToPeer.of(changed)]
 
     def responded(self, number: int) -> bool:
@@ -70,7 +70,7 @@ class DisconnectGuard:
     def answer(self) -> None:
         """Answer the unanswered request in place of the debugger, which can no longer answer."""
         if self._unanswered is not None:
-            self._outbox.succeed(self._unanswered)
+            self._outbox.answer(self._unanswered)
 
 
 # The end of an editor's session, which is held back until the editor can be shown the reason.
@@ -158,9 +158,9 @@ class SessionEnd:
         code = exit_code(view.ending)
         self._outbox.show(ended_text(view, view.ending), IMPORTANT if code else CONSOLE)
         if code is not None:
-            self._outbox.report("exited", {"exitCode": code})
+            self._outbox.event("exited", {"exitCode": code})
 
     def terminate(self, client: object) -> None:
         """Report the end of the session; an editor that can attach again does so if `client` names it."""
         restarts = client in RESTARTING_CLIENTS
-        self._outbox.report("terminated", {"restart": {"relay-client": "attach again"}} if restarts else {})
+        self._outbox.event("terminated", {"restart": {"relay-client": "attach again"}} if restarts else {})

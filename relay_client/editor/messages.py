@@ -9,8 +9,8 @@ from relay_client.editor.job_view import JobView
 from relay_client.ranks.view import how_ended
 from relay_client.ui.text import CHECK_PORTS, duration, format_ports
 from relay_core.agent_api.announcement import Ending
-from relay_core.dap.messages import Arguments, Body, Event, Request, Response
-from relay_core.foreign import Notification, failure, message_format
+from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response, response_to
+from relay_core.foreign import failure, message_format, notification
 
 # DAP messages that relay-client itself sends to an editor.
 #
@@ -24,37 +24,45 @@ PREFIX = "relay-client: "
 """A prefix that distinguishes relay-client's lines from the output of the job."""
 
 
-def make_event(name: str, body: Mapping[str, object], seq: int) -> Event:
-    """Return an event."""
-    return {"seq": seq, "type": "event", "event": name, "body": dict(body)}
+class EditorMessages:
+    """Sends messages to one editor; subclasses number them and pass them on."""
 
+    def _next_seq(self) -> int:
+        """Return the `seq` of the next message."""
+        raise NotImplementedError
 
-def make_output(text: Notification, category: str, seq: int) -> Event:
-    """Return the event that shows one line of text, possibly as a notification."""
-    return make_event("output", {"category": category, "output": f"{PREFIX}{text}\n"}, seq)
+    def send(self, message: Message) -> None:
+        """Send a message."""
+        raise NotImplementedError
 
+    def event(self, name: str, body: Mapping[str, object] | None = None) -> None:
+        """Send an event."""
+        event: Event = {"seq": self._next_seq(), "type": "event", "event": name, "body": dict(body or {})}
+        self.send(event)
 
-def make_success(request: Request, seq: int, body: Mapping[str, object] | None = None) -> Response:
-    """Return the response to a request that has succeeded."""
-    response = _response(request, seq, success=True)
-    return response if body is None else {**response, "body": dict(body)}
+    def show(self, text: str, category: str = CONSOLE) -> None:
+        """Show one line of text, possibly as a notification."""
+        self.event("output", {"category": category, "output": f"{PREFIX}{notification(text)}\n"})
+
+    def answer(self, request: Request, body: Mapping[str, object] | None = None) -> None:
+        """Answer a request that has succeeded."""
+        response = response_to(request, self._next_seq(), success=True)
+        self.send(response if body is None else {**response, "body": dict(body)})
+
+    def answer_text(self, request: Request, text: str) -> None:
+        """Answer a request from the debug console with text."""
+        self.answer(request, {"result": text, "variablesReference": 0})
+
+    def fail(self, request: Request, reason: str) -> None:
+        """Answer a request that has failed; the editor shows the reason."""
+        self.send(make_failure(request, reason, self._next_seq()))
 
 
 def make_failure(request: Request, reason: str, seq: int) -> Response:
     """Return the response to a request that has failed; the editor shows the reason."""
     # `message` is for programs that ignore `body.error`.
     error: Body = {"id": 1, "format": message_format(reason), "showUser": True}
-    return {**_response(request, seq, success=False), "message": failure(reason), "body": {"error": error}}
-
-
-def _response(request: Request, seq: int, *, success: bool) -> Response:
-    return {
-        "seq": seq,
-        "type": "response",
-        "request_seq": request["seq"],
-        "command": request["command"],
-        "success": success,
-    }
+    return {**response_to(request, seq, success=False), "message": failure(reason), "body": {"error": error}}
 
 
 # The sentences that an editor shows; the functions above put the program's name in front of them.

@@ -130,7 +130,7 @@ class EditorSession(Layer):
 
     def ranks_answered(self, request: Request, text: str) -> None:
         """Answer a request from the debug console with the answers from all ranks."""
-        self._outbox.succeed(request, {"result": text, "variablesReference": 0})
+        self._outbox.answer_text(request, text)
 
     def show_refusal(self, text: str) -> None:
         """Show what the debugged process was not allowed to do."""

@@ -41,7 +41,7 @@ def run_command(request: Request, session: GroupChoice, threads: ThreadList, wir
     except UsageError as error:
         wire.fail(request, f"{error.sentence}; {error.hint}")
     else:
-        wire.answer(request, {"result": result, "variablesReference": 0})
+        wire.answer_text(request, result)
     return True
 
 
@@ -112,7 +112,7 @@ class ConsoleLines:
         if not where or where not in text:
             if text not in self._shown:
                 self._shown.add(text)
-                self._wire.line(text, category)
+                self._wire.show(text, category)
             return
         self._due.setdefault((text.replace(where, _SUBJECT), category), []).append(member)
         self._due_at = now + LINE_DELAY if self._due_at is None else self._due_at
@@ -133,7 +133,7 @@ class ConsoleLines:
             name = members[0].name.where if len(members) == 1 else names_of(members)
             start, subject, end = text.partition(f"{_SUBJECT} ")
             line = f"{subject}{in_plural(end)}" if subject and not start and len(members) > 1 else text
-            self._wire.line(line.replace(_SUBJECT, name), category)
+            self._wire.show(line.replace(_SUBJECT, name), category)
 
     def _show_output(self, member: Member, body: Body) -> None:
         text = body.get("output")

@@ -34,8 +34,18 @@ from relay_client.job_session.stepping import MOVING, Stepping
 from relay_client.job_session.stops import Stops, names_of
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids, StaleId, Translation
-from relay_client.job_session.wire import AskRanks, CloseRank, EndSession, OpenChild, Output, Wire, reason_of
-from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response, arguments_of, is_message
+from relay_client.job_session.wire import AskRanks, CloseRank, EndSession, OpenChild, Output, Wire
+from relay_core.dap.messages import (
+    Arguments,
+    Body,
+    Event,
+    Message,
+    Request,
+    Response,
+    arguments_of,
+    is_message,
+    reason_of,
+)
 
 # What the session of all ranks supports: everything that debugpy supports, and stepping a single thread.
 
@@ -212,7 +222,7 @@ class JobSession:
     def show(self, text: str, *, is_important: bool = False) -> None:
         """Show a line from relay-client in the debug console, after the lines about ranks that led to it."""
         self._console.flush()
-        self._wire.line(text, IMPORTANT if is_important else CONSOLE)
+        self._wire.show(text, IMPORTANT if is_important else CONSOLE)
 
     def conclude(self, reason: str) -> None:
         """End the session and show the reason, because there is nothing left to debug."""
@@ -249,7 +259,7 @@ class JobSession:
 
     def ranks_answered(self, request: Request, text: str) -> None:
         """Answer a request with what all ranks have answered: the response to `AskRanks`."""
-        self._wire.answer(request, {"result": text, "variablesReference": 0})
+        self._wire.answer_text(request, text)
 
     def next_deadline(self) -> float | None:
         """Return when to call `tick`, or None."""
@@ -328,7 +338,7 @@ class JobSession:
         self._is_over = True
         self._leaving.detach(ends=ends)
         if is_end and not ends:
-            self._wire.line(GUARDED)
+            self._wire.show(GUARDED)
         if request["command"] == "terminate":  # the editor then sends `disconnect`
             self._wire.answer(request)
             self._wire.event("terminated")
@@ -381,7 +391,7 @@ class JobSession:
     def leave_out(self, number: int, problem: str) -> None:
         """Close the connection to a rank whose messages cannot be processed, and show why."""
         if (member := self._members.get(number)) is not None:
-            self._wire.line(f"{member.name.label} is left out: {problem}", IMPORTANT)
+            self._wire.show(f"{member.name.label} is left out: {problem}", IMPORTANT)
         self._wire.put(CloseRank(number))
 
     def _received(self, number: int, message: Message, now: float) -> None:
@@ -464,7 +474,7 @@ class JobSession:
             return False
         if response.get("success") is True:
             return True
-        self._wire.line(reason_of(response))
+        self._wire.show(reason_of(response))
         self._wire.put(CloseRank(member.number))
         return False
 

@@ -25,8 +25,8 @@ from relay_client.job_session.members import Group, Member, Members
 from relay_client.job_session.stops import Stops
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids
-from relay_client.job_session.wire import OnResponse, Wire, reason_of
-from relay_core.dap.messages import Arguments, Body, Request, Response
+from relay_client.job_session.wire import OnResponse, Wire
+from relay_core.dap.messages import Arguments, Body, Request, Response, reason_of
 from relay_core.dap.prefetch import RESUMING
 
 MOVING = RESUMING | {"pause"}
@@ -124,6 +124,6 @@ class Stepping:
     def _reporter(self, member: Member) -> Callable[[Response], None]:
         def report(response: Response) -> None:
             if response.get("success") is not True and self._members.get(member.number) is member:
-                self._wire.line(f"{member.name.label} refused '{response.get('command')}': {reason_of(response)}")
+                self._wire.show(f"{member.name.label} refused '{response.get('command')}': {reason_of(response)}")
 
         return report

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping
 
 from relay_client.job_session.members import Member, Members, Place, Stop
 from relay_client.job_session.translation import GONE, Translation
-from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
+from relay_client.job_session.wire import FindPlaces, OnResponse, Wire
 from relay_client.stacks import COLLECTIVES
-from relay_core.dap.messages import Arguments, Body, Request, Response, exception_of, with_short_description
+from relay_core.dap.messages import Arguments, Body, Request, Response, exception_of, reason_of, with_short_description
 from relay_core.value_parsers import format_ranges
 
 # Where all ranks are, in one line: `ranks 0-2, 5-7 at train.py:41; rank 3 in all_reduce; rank 4 running`.
@@ -304,7 +304,7 @@ class Stops:
         questions, self._questions, self._questions_until = self._questions, [], None
         for request in questions:
             text = summary(self._members, places) or "no rank is attached"
-            self._wire.answer(request, {"result": text, "variablesReference": 0})
+            self._wire.answer_text(request, text)
 
     def _show_found_places(self) -> None:
         """Show the summary again if a place was still unknown in it: a busy node responds late."""
@@ -320,7 +320,7 @@ class Stops:
         text = summary(self._members, places)
         if text != self._last_summary:
             self._last_summary = text
-            self._wire.line(text)
+            self._wire.show(text)
 
 
 def _place(body: Body) -> Place | None:
