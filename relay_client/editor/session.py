@@ -221,6 +221,7 @@ class EditorSession(Layer):
 
     def _received(self, request: Request, piece: ToPeer) -> list[Output]:
         """Handle a request; return what the debugger receives."""
+        changed = with_formats(with_statistics(request))
         match request["command"]:
             case "initialize":
                 self._initialize = request
@@ -229,18 +230,14 @@ class EditorSession(Layer):
                     self._disconnect_guard.has_begun, self._state = True, State.CONCLUDED
             case "attach":
                 changed = self._attach.requested(request, arguments_of(self._initialize or {}), self._view)
-                return [piece if changed is request else ToPeer.of(changed)]
             case "setBreakpoints":
                 self._attach.breakpoints_requested(request, self._view)
-                return [piece if (changed := with_formats(request)) is request else ToPeer.of(changed)]
             case "disconnect" | "terminate":
                 return self._disconnect_guard.requested(request, piece, has_stream=self.has_stream)
-            case "evaluate" if (changed := with_statistics(request)) is not request:
-                return [ToPeer.of(changed)]
-            case "evaluate" if (question := command_of(request)) is not None:
+            case "evaluate" if (question := command_of(changed)) is not None:
                 self._on_question(request, question)
                 return []
-        return [piece]
+        return [piece if changed is request else ToPeer.of(changed)]
 
     def _read(self, piece: ToLocal, now: float) -> list[Output]:
         """Return what the editor receives in place of a message."""

@@ -24,17 +24,17 @@ import traceback
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from relay_client.compare.console import question_of, with_formats, with_statistics
+from relay_client.compare.console import Command, command_of, with_formats, with_statistics
 from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES
 from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
 from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.console import ConsoleLines, run_command
-from relay_client.job_session.members import Group, Member, Members, Phase, RankName
+from relay_client.job_session.members import Member, Members, Phase, RankName
 from relay_client.job_session.stepping import MOVING, Stepping
-from relay_client.job_session.stops import Stops, names_of
+from relay_client.job_session.stops import Stops
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids, StaleId, Translation
-from relay_client.job_session.wire import AskRanks, CloseRank, EndSession, OpenChild, Output, Wire
+from relay_client.job_session.wire import CloseRank, EndSession, OpenChild, Output, Wire
 from relay_core.dap.messages import (
     Arguments,
     Body,
@@ -160,7 +160,7 @@ class JobSession:
         self._breakpoints = Breakpoints(self._members, self._wire)
         self._threads = ThreadList(self._members, self._ids, self._wire)
         self._stops = Stops(self._members, self._translation, self._wire)
-        self._stepping = Stepping(self._members, self._ids, self._stops, self._threads, self._wire)
+        self.stepping = Stepping(self._members, self._ids, self._stops, self._threads, self._wire)
         self._console = ConsoleLines(self._wire)
         self._leaving = Leaving(self._members, self._wire)
         self._timed = (self._breakpoints, self._stops, self._threads, self._console, self._leaving)
@@ -237,22 +237,6 @@ class JobSession:
         self._is_over = True
         self._wire.event("terminated")
 
-    def choose(self, group: Group) -> str:
-        """Make another group of ranks move together; return the group as text."""
-        self._stepping.group = group
-        return self.group
-
-    @property
-    def group(self) -> str:
-        """The group, and the attached ranks that it currently contains: `all ranks: ranks 0-3`."""
-        chosen = self._members.get(self._members.chosen)
-        found = self._members.of(self._stepping.group, chosen)
-        return f"{self._stepping.group}: {names_of(found) or 'none is attached'}"
-
-    def answer_where(self, request: Request) -> None:
-        """Answer a console command with where all ranks are, once it is known what running ranks are doing."""
-        self._stops.answer_where(request)
-
     def places_found(self, places: Mapping[int, str]) -> None:
         """Receive what running ranks are doing, by member number: the response to `FindPlaces`."""
         self._stops.places_found(places)
@@ -278,8 +262,9 @@ class JobSession:
         if not is_message(message, "request"):
             return
         try:
-            if not self._answer(message, now):
-                self._relay(message, now)
+            request = with_formats(with_statistics(message))
+            if not self._answer(request, now):
+                self._relay(request, now)
         except StaleId as error:
             self._wire.answer_outdated(message, str(error))
         self._after(now)
@@ -302,25 +287,21 @@ class JobSession:
                 self._wire.answer(request, self._threads.answer())
             case "disconnect" | "terminate":
                 self._leave(request, now)
-            case "evaluate" if arguments.get("context") == "repl":
-                return self._console_input(request, now)
+            case "evaluate" if (typed := command_of(request)) is not None:
+                self._run(request, typed)
             case "setBreakpoints" if not _has_place(arguments.get("source")):
                 self._wire.fail(request, "the source of the breakpoints has no path")
             case command if command in _FOR_ALL and not _source_reference(arguments):
-                self._breakpoints.requested(with_formats(request), now)
+                self._breakpoints.requested(request, now)
             case _:
                 return False
         return True
 
-    def _console_input(self, request: Request, now: float) -> bool:
-        """Answer a console command, now or once all ranks have answered; return False for an expression."""
-        if (question := question_of(request)) is not None:
-            self._wire.put(AskRanks(request, question))
-            return True
-        if (changed := with_statistics(request)) is not request:
-            self._relay(changed, now)
-            return True
-        return run_command(request, self, self._threads, self._wire)
+    def _run(self, request: Request, command: Command) -> None:
+        if command.name == "ranks":
+            self._stops.answer_where(request)
+        else:
+            run_command(request, command, self.stepping, self._threads, self._wire)
 
     def _configured(self, request: Request) -> None:
         self._wire.answer(request)
@@ -354,7 +335,7 @@ class JobSession:
             self._wire.fail(request, "no rank is attached")
             return
         if command in MOVING:
-            self._stepping.requested(request, member, arguments, now)
+            self.stepping.requested(request, member, arguments, now)
             return
         if command in _CHOOSING:
             self._members.chosen = member.number
@@ -416,7 +397,7 @@ class JobSession:
                 takes_focus = self._stops.stopped(member, body, now, hit)
                 self._threads.show_stopped(member, takes_focus=takes_focus)
             case "continued":
-                self._stepping.runs(member)
+                self.stepping.runs(member)
             case "thread":
                 self._threads.happened(member, event)
             case "breakpoint":

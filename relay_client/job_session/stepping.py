@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relay_client.job_session.members import Group, Member, Members
-from relay_client.job_session.stops import Stops
+from relay_client.job_session.stops import Stops, names_of
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids
 from relay_client.job_session.wire import OnResponse, Wire
@@ -53,6 +53,12 @@ class Stepping:
         self._stops = stops
         self._threads = threads
         self._wire = wire
+
+    @property
+    def group_text(self) -> str:
+        """The group, and the attached ranks that it currently contains: `all ranks: ranks 0-3`."""
+        found = self._members.of(self.group, self._members.get(self._members.chosen))
+        return f"{self.group}: {names_of(found) or 'none is attached'}"
 
     def requested(self, request: Request, member: Member, arguments: Arguments, now: float) -> None:
         """Handle a request from the editor.

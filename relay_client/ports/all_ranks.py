@@ -294,7 +294,8 @@ class JobConnection:
 
     def choose(self, group: Group) -> None:
         """Make another group of ranks move together, and show the group in the debug console."""
-        self.session.show(f"the group is now {self.session.choose(group)}")
+        self.session.stepping.group = group
+        self.session.show(f"the group is now {self.session.stepping.group_text}")
         self.flush()
 
     def release(self, port: int) -> int:
