@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 
 from relay_client.editor.job_view import FindRoot, JobView, map_paths, mapping_text, remote_path
-from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED, different_text, equal_text
+from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED
 from relay_client.editor.notices import Outbox
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of
 
@@ -154,13 +154,15 @@ class Attaching:
 
     def source_compared(self, path: str, view: JobView, *, is_different: bool) -> None:
         """Show that a file differs from the job's file, or no longer differs from it."""
+        name, node = ntpath.basename(path), f" on {view.host}" if view.host else ""
         if is_different and path not in self._different:
             self._different.add(path)
-            self._outbox.show(different_text(view, path), CONSOLE if self._has_different else IMPORTANT)
+            text = f"{name} differs from the job's file{node}: breakpoints and steps may be shown on the wrong lines"
+            self._outbox.show(f"{text} ({path})", CONSOLE if self._has_different else IMPORTANT)
             self._has_different = True
         elif not is_different and path in self._different:
             self._different.remove(path)
-            self._outbox.show(equal_text(view, path))
+            self._outbox.show(f"after a push, {name} matches the code that the job{node} is executing ({path})")
 
     def responded(self, response: Response, view: JobView) -> bool:
         """Show what a response from the debugger means; return True if the editor receives a different response."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT, debugger_ended_text, ended_text
+from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT, ended_text
 from relay_client.editor.notices import Outbox
 from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, patience_after
 from relay_core.dap.messages import Request, arguments_of
@@ -130,7 +130,10 @@ class SessionEnd:
         has_terminated = any(isinstance(output, ToLocal) for output in self._held)
         goes_on = view.is_running and view.ending is None and not has_terminated
         returning = client if goes_on else None
-        self.show(view, debugger_ended_text(view, goes_on=goes_on), returning)
+        reason = "the debug session has ended; the job's exit status is unknown"
+        if goes_on:
+            reason = f"the debugger exited unexpectedly; {view.subject} continues without a debugger"
+        self.show(view, reason, returning)
         if not has_terminated:
             self.terminate(returning)
 
