@@ -24,7 +24,7 @@ from relay_client.job_session.members import Group, RankName
 from relay_client.job_session.session import JobSession
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.waiting_connection import PortLog, carry
+from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_client.stacks import places
 from relay_client.ui.text import clock
 from relay_client.verbs.console import answer_as_text
@@ -474,7 +474,9 @@ class JobConnection:
         link, code = self._links[number], None
         try:
             local = LocalPort(self._local.port, Destination(port))
-            await carry(self._tunnels, local, record, end, PortLog(local), allow_terminate=self._allow_terminate)
+            await WaitingConnection(
+                self._tunnels, local, record, end, PortLog(local), allow_terminate=self._allow_terminate
+            ).carry()
             end.deliver()
             self.flush()  # while the rank is known: its last message may offer a child process
             if link.name.child is None and self.session.wants_ranks and not self.session.has_exit_code(number):

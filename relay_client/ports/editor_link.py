@@ -4,7 +4,7 @@
     listening_editors.py    the job has connected to an editor that listens
 
 Both carry the bytes of the editor through its session (`relay_client.editor`). This module informs the session of
-changes, compares the sources and values that the session requests, and writes the session's last messages.
+changes, compares the sources and values that the session requests, and ends the connection with its last messages.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from relay_client.agents.event_log import name_with_node
 from relay_client.agents.requests import send_request
@@ -34,7 +34,7 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.layers.layer import Layer, ToLocal
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.client import LinkState
-from relay_core.net.session.stream import StreamBroken
+from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge
 from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import TaskSet, first_completed
@@ -182,13 +182,24 @@ FAREWELL_TIMEOUT = 2.0
 its `disconnect`."""
 
 
+class ConnectionLog(Protocol):
+    """Logs how connections end."""
+
+    def closed(self, record: ConnectionRecord) -> None:
+        """Log the end of a connection and its byte counts."""
+
+    def failed(self, name: str, error: RelayDebugError) -> None:
+        """Log the error that has ended a connection."""
+
+
 class EditorLink:
-    """The session of one editor, and the tasks that keep it informed.
+    """A connection of an editor, with its session and the tasks that keep it informed.
 
     Args:
         tunnels: The tunnels to the agents.
-        destination: Where the editor's connection leads.
-        record: The record in which interruptions of the tunnel are noted.
+        destination: Where the connection leads.
+        record: The record in which the state of the connection is noted.
+        endpoint: The connection; closed at the end.
         allow_terminate: Whether the editor may terminate the job.
         listens: Whether the editor is listening and the job has connected to it.
     """
@@ -198,13 +209,15 @@ class EditorLink:
         tunnels: Tunnels,
         destination: Destination,
         record: ConnectionRecord,
+        endpoint: LocalSide,
         *,
         allow_terminate: bool,
         listens: bool = False,
     ) -> None:
         self._tunnels = tunnels
-        self._port = destination.port
+        self._destination = destination
         self._record, self._name = record, record.name
+        self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
         self._views = JobViews(tunnels, destination)
         self.session = EditorSession(
@@ -216,26 +229,72 @@ class EditorLink:
             on_source=self._check_source,
             on_question=self._ask_ranks,
         )
-        """A layer of the connection."""
         self._checks = TaskSet()
         """Running comparisons of source files, and questions to all ranks."""
         self._bridge: Bridge | None = None
         """The bridge to the current stream or, if there is none, to the last one."""
 
-    async def carry(self, bridge: Bridge) -> None:
-        """Carry the connection through one stream, and keep the session informed of changes.
+    async def run(self, carrying: Awaitable[bool], log: ConnectionLog) -> None:
+        """Carry the connection until it ends, and show the editor why it has ended.
+
+        Args:
+            carrying: Carries all bytes; its result is False if the local side disconnected before there was a stream.
+            log: The log.
+        """
+        try:
+            if await carrying:
+                await self._endpoint.close()
+                log.closed(self._record)
+        except RelayDebugError as error:
+            self._record.closed(end_reason(error))
+            log.failed(self._name, error)
+            if self._is_for_editors and not self._endpoint.is_gone:
+                self.session.update(self._views.current(), self._loop.time())
+                self._write_end(end_reason(error), may_return=_may_return(error))
+                await self._answer_last()
+                await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
+        except asyncio.CancelledError:
+            if self._is_for_editors:
+                self._write_end(f"{self._record.why_cancelled}; the job continues without a debugger", may_return=False)
+                self._endpoint.write_eof()
+            raise
+        finally:
+            self._endpoint.abort()
+
+    async def _answer_last(self) -> None:
+        """Answer the last request of an editor that has received the last messages."""
+
+    @property
+    def _is_for_editors(self) -> bool:
+        return not (self._destination.is_forward or self.session.is_finished)
+
+    def _editor(self) -> list[Layer]:
+        """Return the layers next to the editor."""
+        return [self.session] if self._is_for_editors else []
+
+    async def carry_through(self, stream: SessionStream, stack: LayerStack) -> bool:
+        """Carry the connection through one stream, and keep the session informed of changes; return True at the end.
 
         Raises:
             ConnectionLost: the connection on either side failed.
         """
-        self._bridge = bridge
+        bridge = self._bridge = Bridge(self._endpoint, stream, stack, traffic=self._record.traffic)
         self._views.connected()
         self.session.has_stream = True
         try:
-            async with self._checks:
-                await first_completed(bridge.run(), self._watch(bridge))
-        finally:
-            self.session.has_stream = False
+            try:
+                async with self._checks:
+                    await first_completed(bridge.run(), self._watch(bridge))
+            finally:
+                self.session.has_stream = False
+            await stream.close()
+        except asyncio.CancelledError:
+            stream.abort(self._record.why_cancelled, code=ResetCode.CLOSED)
+            raise
+        except BaseException as error:
+            stream.abort(error.sentence if isinstance(error, ConnectionLost) else "")
+            raise
+        return True
 
     def refused(self, text: str) -> None:
         """Show what the debugged process was not allowed to do."""
@@ -244,21 +303,12 @@ class EditorLink:
         if self._bridge is not None:
             self._loop.call_soon(self._bridge.refresh)  # the layers are being called at the moment
 
-    def write_end(self, endpoint: LocalSide, layers: Sequence[Layer], error: RelayDebugError) -> None:
-        """Write the last messages after an error, including what is known about the job."""
-        self.session.update(self._views.current(), self._loop.time())
-        self._write(endpoint, layers, end_reason(error), may_return=_may_return(error))
-
-    def write_end_now(self, endpoint: LocalSide, layers: Sequence[Layer], reason: str) -> None:
-        """Write the last messages, and EOF."""
-        self._write(endpoint, layers, reason, may_return=False)
-        endpoint.write_eof()
-
-    def _write(self, endpoint: LocalSide, layers: Sequence[Layer], reason: str, *, may_return: bool) -> None:
+    def _write_end(self, reason: str, *, may_return: bool) -> None:
+        """Write the last messages."""
         self.session.conclude(reason, may_return=may_return)
-        for output in LayerStack(layers).start(self._loop.time()):
+        for output in LayerStack(self._editor()).start(self._loop.time()):
             if isinstance(output, ToLocal):
-                endpoint.write(output.data)
+                self._endpoint.write(output.data)
 
     async def _watch(self, bridge: Bridge) -> NoReturn:
         """Inform the session of changes."""
@@ -276,7 +326,7 @@ class EditorLink:
             self._checks.spawn(checking, name=f"{self._name}: compare a source file")
 
     async def _compare(self, agent_id: AgentId, bridge: Bridge, local: str, remote: str) -> None:
-        found = await is_different(self._tunnels, agent_id, self._port, local, remote)
+        found = await is_different(self._tunnels, agent_id, self._destination.port, local, remote)
         if found is not None:
             self.session.source_compared(local, is_different=found)
             bridge.refresh()

@@ -29,7 +29,7 @@ from relay_client.ports.all_ranks import JobConnection
 from relay_client.ports.connection_records import Connections
 from relay_client.ports.listening_editors import Editor, ReverseForwarder, editor_on, program_on
 from relay_client.ports.local_port import LocalPort, PortLock, PortLocked, PortOwner, debugger_ports
-from relay_client.ports.waiting_connection import PortLog, carry
+from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.endpoint import LocalEndpoint
@@ -300,7 +300,9 @@ class Forwarder:
             return
         record = self.connections.add(local.port)
         try:
-            await carry(self._tunnels, local, record, endpoint, port.log, allow_terminate=self._allow_terminate)
+            await WaitingConnection(
+                self._tunnels, local, record, endpoint, port.log, allow_terminate=self._allow_terminate
+            ).carry()
         finally:
             self.connections.remove(record)
 

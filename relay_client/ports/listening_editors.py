@@ -14,7 +14,7 @@ from typing import NoReturn
 from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.connection_records import ConnectionRecord, Connections
-from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason
+from relay_client.ports.editor_link import EditorLink
 from relay_client.ports.layers import RequestGuard
 from relay_client.prefetch import ResponseCache
 from relay_core.agent_api.metadata import StreamMetadata
@@ -27,8 +27,7 @@ from relay_core.layers.stack import LayerStack
 from relay_core.net.loopback import until_accepted
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.streams.bridge import Bridge
-from relay_core.net.streams.endpoint import LocalEndpoint, LocalSide, connect_local
+from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse, parse_or_none
 from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables
@@ -77,54 +76,6 @@ def _name(pid: int) -> str:
                 words = [Path(program).name, *([DEBUGPY] if any(DEBUGPY in each for each in arguments) else [])]
         return printable(" ".join(words))
     return ""
-
-
-# One connection that a job has opened to a listening editor, from accept to close.
-#
-# The local program is debugpy's adapter, which the editor has started. The adapter forwards relay-client's events
-# as it does the job's; after `terminated`, it ends the editor's session.
-
-
-async def carry_to_editor(
-    tunnels: Tunnels,
-    record: ConnectionRecord,
-    endpoint: LocalSide,
-    stream: SessionStream,
-    *,
-    prefetch: bool,
-    allow_terminate: bool,
-) -> None:
-    """Carry a stream from the job until it ends, and show the editor why it has ended.
-
-    Args:
-        tunnels: The tunnels to the agents.
-        record: The connection, as data for display.
-        endpoint: The connection to the editor; closed at the end.
-        stream: The stream from the job; closed at the end.
-        prefetch: Whether the agent prefetches at stops.
-        allow_terminate: Whether the editor may terminate the job.
-    """
-    link = EditorLink(tunnels, Destination(record.port), record, allow_terminate=allow_terminate, listens=True)
-    layers: list[Layer] = [link.session, RequestGuard(None, link.refused), record.observer()]
-    layers += [ResponseCache(is_adapter_local=True)] if prefetch else []
-    try:
-        await link.carry(Bridge(endpoint, stream, LayerStack(layers), traffic=record.traffic))
-        await stream.close()
-        await endpoint.close()
-        sent, received = record.traffic.sent, record.traffic.received
-        logger.info("port %d: connection closed (%d bytes sent, %d received)", record.port, sent, received)
-    except RelayDebugError as error:
-        stream.abort(error.sentence if isinstance(error, ConnectionLost) else "")
-        record.closed(end_reason(error))
-        logger.warning("port %d: connection lost: %s", record.port, error.sentence)
-        link.write_end(endpoint, [link.session], error)
-        await first_completed(endpoint.close(), timeout=FAREWELL_TIMEOUT)
-    except asyncio.CancelledError:
-        stream.abort(record.why_cancelled, code=ResetCode.CLOSED)
-        link.write_end_now(endpoint, [link.session], f"{record.why_cancelled}; the job continues without a debugger")
-        raise
-    finally:
-        endpoint.abort()
 
 
 # Reverse connections: an editor listens on a local port, and the job connects to it.
@@ -310,13 +261,26 @@ class ReverseForwarder:
         record, self._waiting = self._waiting or self._connections.add(self._port), None
         record.connected()
         try:
-            await carry_to_editor(
-                self._tunnels, record, local, stream, prefetch=prefetch, allow_terminate=self._allow_terminate
-            )
+            # The local program is debugpy's adapter, which the editor has started. The adapter forwards relay-client's
+            # events as it does the job's; after `terminated`, it ends the editor's session.
+            destination, may_end = Destination(self._port), self._allow_terminate
+            link = EditorLink(self._tunnels, destination, record, local, allow_terminate=may_end, listens=True)
+            layers: list[Layer] = [link.session, RequestGuard(None, link.refused), record.observer()]
+            layers += [ResponseCache(is_adapter_local=True)] if prefetch else []
+            await link.run(link.carry_through(stream, LayerStack(layers)), self)
         finally:
             self._connections.remove(record)
             if len(self._streams) == 1:  # this is the last stream
                 self._over.set()
+
+    def closed(self, record: ConnectionRecord) -> None:
+        """Log the end of a connection and its byte counts."""
+        sent, received = record.traffic.sent, record.traffic.received
+        logger.info("port %d: connection closed (%d bytes sent, %d received)", self._port, sent, received)
+
+    def failed(self, _name: str, error: RelayDebugError) -> None:
+        """Log the error that has ended a connection."""
+        logger.warning("port %d: connection lost: %s", self._port, error.sentence)
 
     async def _dial_editor(self) -> LocalEndpoint:
         """Connect to the editor, and wait until a process of this user has accepted the connection.
