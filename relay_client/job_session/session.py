@@ -33,7 +33,7 @@ from relay_client.job_session.members import Member, Members, Phase, RankName
 from relay_client.job_session.stepping import MOVING, Stepping
 from relay_client.job_session.stops import Stops
 from relay_client.job_session.thread_list import ThreadList
-from relay_client.job_session.translation import Ids, StaleId, Translation
+from relay_client.job_session.translation import Ids, StaleId
 from relay_client.job_session.wire import CloseRank, EndSession, OpenChild, Output, Wire
 from relay_core.dap.messages import (
     Arguments,
@@ -155,11 +155,10 @@ class JobSession:
         self._allow_terminate = allow_terminate
         self._wire = Wire()
         self._ids = Ids()
-        self._translation = Translation(self._ids)
         self._members = Members()
         self._breakpoints = Breakpoints(self._members, self._wire)
         self._threads = ThreadList(self._members, self._ids, self._wire)
-        self._stops = Stops(self._members, self._translation, self._wire)
+        self._stops = Stops(self._members, self._ids, self._wire)
         self.stepping = Stepping(self._members, self._ids, self._stops, self._threads, self._wire)
         self._console = ConsoleLines(self._wire)
         self._leaving = Leaving(self._members, self._wire)
@@ -329,7 +328,7 @@ class JobSession:
     def _relay(self, request: Request, now: float) -> None:
         """Pass a request on to the rank that it concerns."""
         command = request["command"]
-        number, arguments = self._translation.to_rank(command, arguments_of(request))
+        number, arguments = self._ids.to_rank(command, arguments_of(request))
         member = self._members.get(number if number is not None else self._default())
         if member is None:
             self._wire.fail(request, "no rank is attached")
@@ -355,9 +354,7 @@ class JobSession:
             self._wire.fail(request, reason_of(response))
             return
         body = response.get("body")
-        changed = (
-            self._translation.to_editor(request["command"], member.number, body) if isinstance(body, dict) else None
-        )
+        changed = self._ids.to_editor(request["command"], member.number, body) if isinstance(body, dict) else None
         self._wire.answer(request, changed)
 
     # From the ranks:
@@ -403,7 +400,7 @@ class JobSession:
             case "breakpoint":
                 self._breakpoints.changed(member.number, body)
             case "output":
-                self._console.received(member, self._translation.to_editor("output", member.number, body), now)
+                self._console.received(member, self._ids.to_editor("output", member.number, body), now)
             case name:
                 self._process_happened(member, name, body)
 

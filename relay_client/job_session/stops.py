@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from relay_client.job_session.members import Member, Members, Place, Stop
-from relay_client.job_session.translation import GONE, Translation
+from relay_client.job_session.translation import GONE, Ids
 from relay_client.job_session.wire import FindPlaces, OnResponse, Wire
 from relay_client.stacks import COLLECTIVES
 from relay_core.dap.messages import Arguments, Body, Request, Response, exception_of, reason_of, with_short_description
@@ -102,13 +102,13 @@ class Stops:
 
     Args:
         members: The ranks.
-        translation: Translates the ids in stacks.
+        ids: Translates the ids in stacks.
         wire: Sends and receives messages.
     """
 
-    def __init__(self, members: Members, translation: Translation, wire: Wire) -> None:
+    def __init__(self, members: Members, ids: Ids, wire: Wire) -> None:
         self._members = members
-        self._translation = translation
+        self._ids = ids
         self._wire = wire
         self._awaited: set[int] = set()
         """Members that were resumed and have not stopped since."""
@@ -254,7 +254,7 @@ class Stops:
             stop.is_located = True
             is_current = member.stop is stop
             if is_current and response.get("success") is True and isinstance(body, dict):
-                stop.stack, stop.place = self._translation.to_editor("stackTrace", member.number, body), _place(body)
+                stop.stack, stop.place = self._ids.to_editor("stackTrace", member.number, body), _place(body)
             waiting, stop.waiting = stop.waiting, []
             for request in waiting:
                 if not is_current:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from relay_client.job_session.members import Member, Members, Place
 from relay_client.job_session.stops import names_of
-from relay_client.job_session.translation import Ids
+from relay_client.job_session.translation import THREAD, Ids
 from relay_client.job_session.wire import Wire
 from relay_core.dap.messages import Body, Event, Response
 
@@ -70,8 +70,8 @@ class ThreadList:
         return {"threads": self._shown}
 
     def _bodies(self, entries: Iterable[_Entry]) -> list[Body]:
-        give = self._ids.threads.give
-        return [{"id": give(entry.member.number, entry.thread), "name": entry.name} for entry in entries]
+        give = self._ids.give
+        return [{"id": give(THREAD, entry.member.number, entry.thread), "name": entry.name} for entry in entries]
 
     # The ranks' threads:
 
@@ -122,7 +122,7 @@ class ThreadList:
         self.note_change()
 
     def _event(self, member: Member, thread: int, reason: str) -> None:
-        number = self._ids.threads.give(member.number, thread)
+        number = self._ids.give(THREAD, member.number, thread)
         self._wire.event("thread", {"reason": reason, "threadId": number})
 
     # What is stopped:
@@ -151,7 +151,7 @@ class ThreadList:
         if thread not in member.threads and thread not in member.shown_stopped:
             self._event(member, thread, "started")
         member.shown_stopped.add(thread)
-        number = self._ids.threads.give(member.number, thread)
+        number = self._ids.give(THREAD, member.number, thread)
         hint = {} if takes_focus else {"preserveFocusHint": True}
         rest = {name: value for name, value in body.items() if name != "preserveFocusHint"}
         self._wire.event("stopped", {**rest, "threadId": number, "allThreadsStopped": False, **hint})
@@ -164,7 +164,7 @@ class ThreadList:
             but: The rank's id of a thread that the editor already shows as running.
         """
         for thread in sorted(member.shown_stopped - {but}):
-            number = self._ids.threads.give(member.number, thread)
+            number = self._ids.give(THREAD, member.number, thread)
             self._wire.event("continued", {"threadId": number, "allThreadsContinued": False})
         member.shown_stopped.clear()
         self.note_change()
