@@ -22,7 +22,7 @@ from relay_client.editor.notices import WaitingNotices
 from relay_client.job_session import wire
 from relay_client.job_session.members import Group, RankName
 from relay_client.job_session.session import JobSession
-from relay_client.ports.connection_records import Connections
+from relay_client.ports.editor_link import PortContext
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_client.stacks import places
@@ -229,28 +229,17 @@ class JobConnection:
     """One editor's connection to the port of all ranks.
 
     Args:
-        tunnels: The tunnels to the agents.
+        context: What the connections have in common.
         local: The local port.
-        connections: The list to which the connections to the ranks are added.
         endpoint: The editor's connection; closed at the end.
-        allow_terminate: Whether the editor may terminate the job.
     """
 
-    def __init__(
-        self,
-        tunnels: Tunnels,
-        local: LocalPort,
-        connections: Connections,
-        endpoint: LocalSide,
-        *,
-        allow_terminate: bool = False,
-    ) -> None:
-        self.session = JobSession(allow_terminate=allow_terminate)
-        self._tunnels = tunnels
+    def __init__(self, context: PortContext, local: LocalPort, endpoint: LocalSide) -> None:
+        self.session = JobSession(allow_terminate=context.allow_terminate)
+        self._context = context
+        self._tunnels = context.tunnels
         self._local = local
-        self._connections = connections
         self._endpoint = endpoint
-        self._allow_terminate = allow_terminate
         self._loop = asyncio.get_running_loop()
         self._decoder = MessageDecoder()
         self._timer = DeadlineTimer(self._tick)
@@ -470,19 +459,17 @@ class JobConnection:
             self._open(link.claim, link.name.of_child(pid))
 
     async def _carry(self, number: int, end: RankLink, port: int) -> None:
-        record = self._connections.add(self._local.port, port)
+        record = self._context.connections.add(self._local.port, port)
         link, code = self._links[number], None
         try:
             local = LocalPort(self._local.port, Destination(port))
-            await WaitingConnection(
-                self._tunnels, local, record, end, PortLog(local), allow_terminate=self._allow_terminate
-            ).carry()
+            await WaitingConnection(self._context, local, record, end, PortLog(local)).carry()
             end.deliver()
             self.flush()  # while the rank is known: its last message may offer a child process
             if link.name.child is None and self.session.wants_ranks and not self.session.has_exit_code(number):
                 code = await announced_exit_code(self._tunnels, link.key)
         finally:
-            self._connections.remove(record)
+            self._context.connections.remove(record)
             del self._links[number]
             if link.name.child is None:
                 self._ended[link.key] = self._loop.time()

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -24,7 +24,7 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.console import Command
 from relay_client.editor.job_view import JobView
 from relay_client.editor.session import EditorSession
-from relay_client.ports.connection_records import ConnectionRecord
+from relay_client.ports.connection_records import ConnectionRecord, Connections
 from relay_client.ui.text import clock
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
@@ -182,6 +182,21 @@ FAREWELL_TIMEOUT = 2.0
 its `disconnect`."""
 
 
+@dataclass(frozen=True)
+class PortContext:
+    """What the connections of all ports of a forwarder have in common."""
+
+    tunnels: Tunnels
+    """The tunnels to the agents."""
+    connections: Connections
+    """The list of the connections."""
+    allow_terminate: bool = False
+    """Whether an editor may terminate the job."""
+    trust_unknown: bool = False
+    """Whether the job may connect to a program even if this system does not show which user owns it, or if it is not
+    debugpy's adapter."""
+
+
 class ConnectionLog(Protocol):
     """Logs how connections end."""
 
@@ -196,34 +211,32 @@ class EditorLink:
     """A connection of an editor, with its session and the tasks that keep it informed.
 
     Args:
-        tunnels: The tunnels to the agents.
+        context: What the connections have in common.
         destination: Where the connection leads.
         record: The record in which the state of the connection is noted.
         endpoint: The connection; closed at the end.
-        allow_terminate: Whether the editor may terminate the job.
         listens: Whether the editor is listening and the job has connected to it.
     """
 
     def __init__(
         self,
-        tunnels: Tunnels,
+        context: PortContext,
         destination: Destination,
         record: ConnectionRecord,
         endpoint: LocalSide,
         *,
-        allow_terminate: bool,
         listens: bool = False,
     ) -> None:
-        self._tunnels = tunnels
+        self._tunnels = context.tunnels
         self._destination = destination
         self._record, self._name = record, record.name
         self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
-        self._views = JobViews(tunnels, destination)
+        self._views = JobViews(context.tunnels, destination)
         self.session = EditorSession(
             self._views.current(),
             self._loop.time(),
-            allow_terminate=allow_terminate,
+            allow_terminate=context.allow_terminate,
             listens=listens,
             find_root=find_local_root,
             on_source=self._check_source,

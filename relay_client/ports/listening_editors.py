@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from relay_client.agents.roster import Destination
-from relay_client.agents.tunnels import Tunnels
-from relay_client.ports.connection_records import ConnectionRecord, Connections
-from relay_client.ports.editor_link import EditorLink
+from relay_client.ports.connection_records import ConnectionRecord
+from relay_client.ports.editor_link import EditorLink, PortContext
 from relay_client.ports.layers import RequestGuard
 from relay_client.prefetch import ResponseCache
 from relay_core.agent_api.metadata import StreamMetadata
@@ -125,30 +124,17 @@ class ReverseForwarder:
     """Carries connections from a job to an editor that is listening.
 
     Args:
-        tunnels: The tunnels to the agents.
+        context: What the connections have in common.
         port: The port on which the editor is listening, which is also the job's logical port.
-        connections: The list that contains the editor while it waits, and the connections to the editor.
-        trust_unknown: Whether to treat a program as the editor even if this system does not show which user owns it, or
-            if it is not debugpy's adapter.
-        allow_terminate: Whether the editor may terminate the job.
     """
 
-    def __init__(
-        self,
-        tunnels: Tunnels,
-        port: int,
-        connections: Connections,
-        *,
-        trust_unknown: bool = False,
-        allow_terminate: bool = False,
-    ) -> None:
-        self._tunnels = tunnels
+    def __init__(self, context: PortContext, port: int) -> None:
+        self._context = context
+        self._tunnels = context.tunnels
         self._port = port
-        self._connections = connections
+        self._connections = context.connections
         self._waiting: ConnectionRecord | None = None
         """The record of the editor while it is listening and no job has connected."""
-        self._trust_unknown = trust_unknown
-        self._allow_terminate = allow_terminate
         self._streams = TaskSet()
         self._over = asyncio.Event()
         """Set when the editor has stopped listening, or its last connection has ended."""
@@ -195,7 +181,7 @@ class ReverseForwarder:
         except OSError as error:
             self._log_once(f"cannot determine which user's program is listening: {error.strerror}")
             return False
-        is_trusted = editor is Editor.OWN or (editor is not Editor.FOREIGN and self._trust_unknown)
+        is_trusted = editor is Editor.OWN or (editor is not Editor.FOREIGN and self._context.trust_unknown)
         if not is_trusted and editor is not Editor.UNKNOWN:
             whose = "another user's program" if editor is Editor.FOREIGN else program_on(self._port)
             self._log_once(f"{whose} is listening, so the job will not connect to it")
@@ -263,8 +249,7 @@ class ReverseForwarder:
         try:
             # The local program is debugpy's adapter, which the editor has started. The adapter forwards relay-client's
             # events as it does the job's; after `terminated`, it ends the editor's session.
-            destination, may_end = Destination(self._port), self._allow_terminate
-            link = EditorLink(self._tunnels, destination, record, local, allow_terminate=may_end, listens=True)
+            link = EditorLink(self._context, Destination(self._port), record, local, listens=True)
             layers: list[Layer] = [link.session, RequestGuard(None, link.refused), record.observer()]
             layers += [ResponseCache(is_adapter_local=True)] if prefetch else []
             await link.run(link.carry_through(stream, LayerStack(layers)), self)
@@ -289,7 +274,7 @@ class ReverseForwarder:
             OSError: the editor is no longer listening, or the listening program belongs to another user.
         """
         local = await connect_local(LOCAL_HOST, self._port)
-        await until_accepted(local.transport, trust_unknown=self._trust_unknown)
+        await until_accepted(local.transport, trust_unknown=self._context.trust_unknown)
         return local
 
     def _log_waiting(self, error: RelayDebugError) -> None:

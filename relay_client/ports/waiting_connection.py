@@ -43,10 +43,9 @@ import itertools
 import logging
 
 from relay_client.agents.search import RETRY_DELAYS
-from relay_client.agents.tunnels import Tunnels
 from relay_client.editor.attach_answers import AttachAnswers
 from relay_client.ports.connection_records import ConnectionRecord
-from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink
+from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, PortContext
 from relay_client.ports.layers import EarlyBytes, RequestGuard
 from relay_client.ports.local_port import LocalPort
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -121,25 +120,17 @@ class WaitingConnection(EditorLink):
     """Connects a local connection to the destination of its port, and waits for its target if necessary.
 
     Args:
-        tunnels: The tunnels to the agents.
+        context: What the connections have in common.
         local: The local port that accepted the connection.
         record: The record in which the state of the connection is noted.
         endpoint: The connection; closed at the end.
         log: The log of the port.
-        allow_terminate: Whether an editor may terminate the job.
     """
 
     def __init__(
-        self,
-        tunnels: Tunnels,
-        local: LocalPort,
-        record: ConnectionRecord,
-        endpoint: LocalSide,
-        log: PortLog,
-        *,
-        allow_terminate: bool = False,
+        self, context: PortContext, local: LocalPort, record: ConnectionRecord, endpoint: LocalSide, log: PortLog
     ) -> None:
-        super().__init__(tunnels, local.destination, record, endpoint, allow_terminate=allow_terminate)
+        super().__init__(context, local.destination, record, endpoint)
         self._log = log
         self._answers = AttachAnswers()
         self._first: asyncio.Future[bytes] = self._loop.create_future()
