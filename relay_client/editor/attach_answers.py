@@ -74,27 +74,17 @@ _SUPPORTED = (
     "ValueFormattingOptions",
 )
 
+_FILTERS = (
+    ("raised", "Raised Exceptions", "Break whenever any exception is raised."),
+    ("uncaught", "Uncaught Exceptions", "Break when the process is exiting due to unhandled exception."),
+    ("userUnhandled", "User Uncaught Exceptions", "Break when exception escapes into library code."),
+)
+
 DEBUGPY_CAPABILITIES: Body = {
     **{f"supports{name}": True for name in _SUPPORTED},
     "exceptionBreakpointFilters": [
-        {
-            "filter": "raised",
-            "label": "Raised Exceptions",
-            "default": False,
-            "description": "Break whenever any exception is raised.",
-        },
-        {
-            "filter": "uncaught",
-            "label": "Uncaught Exceptions",
-            "default": True,
-            "description": "Break when the process is exiting due to unhandled exception.",
-        },
-        {
-            "filter": "userUnhandled",
-            "label": "User Uncaught Exceptions",
-            "default": False,
-            "description": "Break when exception escapes into library code.",
-        },
+        {"filter": name, "label": label, "default": name == "uncaught", "description": description}
+        for name, label, description in _FILTERS
     ],
 }
 """The body of the response; it depends neither on the editor nor on the program."""

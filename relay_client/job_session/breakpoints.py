@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeGuard
 
 from relay_client.compare.console import IN_BRACES
@@ -214,17 +214,14 @@ class Breakpoints:
     def _send(self, member: Member, found: _BreakpointSet) -> None:
         wanted = [for_rank(each, member.name.rank) for each in found.wanted]
         arguments = {**arguments_of(found.request), "breakpoints": wanted}
-        self._wire.ask(member.number, found.request["command"], arguments, self._recorder(member, found))
+        self._wire.ask(member.number, found.request["command"], arguments, partial(self._answered, member, found))
 
-    def _recorder(self, member: Member, found: _BreakpointSet) -> Callable[[Response], None]:
-        def record(response: Response) -> None:
-            found.awaited.discard(member.number)
-            if self._members.get(member.number) is member and found in self._sets.values():
-                self._record(member, found, response)
-            self._answer_if_complete(found)
-            self._show_changes(found)
-
-        return record
+    def _answered(self, member: Member, found: _BreakpointSet, response: Response) -> None:
+        found.awaited.discard(member.number)
+        if self._members.get(member.number) is member and found in self._sets.values():
+            self._record(member, found, response)
+        self._answer_if_complete(found)
+        self._show_changes(found)
 
     def _record(self, member: Member, found: _BreakpointSet, response: Response) -> None:
         results = (response.get("body") or {}).get("breakpoints") if response.get("success") is True else None

@@ -16,10 +16,11 @@ a request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from relay_client.job_session.members import Member, Members, Place, Stop
 from relay_client.job_session.translation import GONE, Ids
-from relay_client.job_session.wire import FindPlaces, OnResponse, Wire
+from relay_client.job_session.wire import FindPlaces, Wire
 from relay_client.stacks import COLLECTIVES
 from relay_core.dap.messages import Arguments, Body, Request, Response, exception_of, reason_of, with_short_description
 from relay_core.value_parsers import format_ranges
@@ -175,7 +176,9 @@ class Stops:
             self._members.chosen = member.number
         if self._due_at is None and self._places_until is None:
             self._due_at = now + SUMMARY_DELAY
-        self._wire.ask(member.number, "stackTrace", {"threadId": stop.thread, **STACK}, self._locator(member, stop))
+        self._wire.ask(
+            member.number, "stackTrace", {"threadId": stop.thread, **STACK}, partial(self._located, member, stop)
+        )
         return takes_focus
 
     def left(self, member: int) -> None:
@@ -248,26 +251,23 @@ class Stops:
 
     # Stacks:
 
-    def _locator(self, member: Member, stop: Stop) -> OnResponse:
-        def located(response: Response) -> None:
-            body = response.get("body")
-            stop.is_located = True
-            is_current = member.stop is stop
-            if is_current and response.get("success") is True and isinstance(body, dict):
-                stop.stack, stop.place = self._ids.to_editor("stackTrace", member.number, body), _place(body)
-            waiting, stop.waiting = stop.waiting, []
-            for request in waiting:
-                if not is_current:
-                    self._wire.answer_outdated(request, GONE)
-                elif stop.stack is None:
-                    self._wire.fail(request, reason_of(response))
-                else:
-                    self._wire.answer(request, stop.stack)
-            if is_current:
-                self._awaited.discard(member.number)
-                self._show_found_places()
-
-        return located
+    def _located(self, member: Member, stop: Stop, response: Response) -> None:
+        body = response.get("body")
+        stop.is_located = True
+        is_current = member.stop is stop
+        if is_current and response.get("success") is True and isinstance(body, dict):
+            stop.stack, stop.place = self._ids.to_editor("stackTrace", member.number, body), _place(body)
+        waiting, stop.waiting = stop.waiting, []
+        for request in waiting:
+            if not is_current:
+                self._wire.answer_outdated(request, GONE)
+            elif stop.stack is None:
+                self._wire.fail(request, reason_of(response))
+            else:
+                self._wire.answer(request, stop.stack)
+        if is_current:
+            self._awaited.discard(member.number)
+            self._show_found_places()
 
     # The summary:
 
