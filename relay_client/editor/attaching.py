@@ -49,18 +49,13 @@ class UnsetBreakpoints:
         if path is None or path in self._shown:
             return ""
         found = (response.get("body") or {}).get("breakpoints")
-        messages = [_message(each) for each in found] if isinstance(found, list) else []
-        line = next((line for message in messages if (line := _line(message, path, mapped.get(path, ""), view))), "")
-        if line:
-            self._shown.add(path)
-        return line
-
-
-def _message(breakpoint_: object) -> str:
-    if not isinstance(breakpoint_, Mapping) or breakpoint_.get("verified") is not False:
+        for each in found if isinstance(found, list) else []:
+            match each:
+                case {"verified": False, "message": str(message)}:
+                    if line := _line(message, path, mapped.get(path, ""), view):
+                        self._shown.add(path)
+                        return line
         return ""
-    message = breakpoint_.get("message")
-    return message if isinstance(message, str) else ""
 
 
 def _line(message: str, path: str, remote: str, view: JobView) -> str:

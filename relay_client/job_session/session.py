@@ -287,18 +287,19 @@ class JobSession:
             case "disconnect" | "terminate":
                 self._leave(request, now)
             case "evaluate" if (typed := command_of(request)) is not None:
-                self._run(request, typed)
-            case "setBreakpoints" if not _has_place(arguments.get("source")):
-                self._wire.fail(request, "the source of the breakpoints has no path")
-            case command if command in _FOR_ALL and not _source_reference(arguments):
-                self._breakpoints.requested(request, now)
+                self._run(request, typed, now)
+            case command if command in _FOR_ALL and not _source_of(arguments).get("sourceReference"):
+                if command == "setBreakpoints" and not isinstance(_source_of(arguments).get("path"), str):
+                    self._wire.fail(request, "the source of the breakpoints has no path")  # debugpy would exit
+                else:
+                    self._breakpoints.requested(request, now)
             case _:
                 return False
         return True
 
-    def _run(self, request: Request, command: Command) -> None:
+    def _run(self, request: Request, command: Command, now: float) -> None:
         if command.name == "ranks":
-            self._stops.answer_where(request)
+            self._stops.answer_where(request, now)
         else:
             run_command(request, command, self.stepping, self._threads, self._wire)
 
@@ -309,7 +310,7 @@ class JobSession:
         self._is_configured = True
         for member in self._members:
             if member.phase is Phase.CONFIGURING:
-                self._let_run(member)
+                self._wire.ask(member.number, "configurationDone")
 
     def _leave(self, request: Request, now: float) -> None:
         """Detach from all ranks; they continue unless the editor asks to terminate the job and is allowed to do so."""
@@ -436,10 +437,7 @@ class JobSession:
             member.phase = Phase.CONFIGURING
             self._breakpoints.configure(member)
             if self._is_configured:
-                self._let_run(member)
-
-    def _let_run(self, member: Member) -> None:
-        self._wire.ask(member.number, "configurationDone")
+                self._wire.ask(member.number, "configurationDone")
 
     def _attached(self, member: Member, response: Response) -> None:
         if self._may_continue(member, response):
@@ -457,15 +455,9 @@ class JobSession:
         return False
 
 
-def _has_place(source: object) -> bool:
-    """True if a source has a path, or is one that only one rank has; debugpy exits if breakpoints have neither."""
-    return isinstance(source, dict) and (isinstance(source.get("path"), str) or bool(source.get("sourceReference")))
-
-
-def _source_reference(arguments: Arguments) -> bool:
-    """True if a request is about a source that only one rank has."""
+def _source_of(arguments: Arguments) -> Body:
     source = arguments.get("source")
-    return isinstance(source, dict) and bool(source.get("sourceReference"))
+    return source if isinstance(source, dict) else {}
 
 
 def _place(error: Exception) -> str:

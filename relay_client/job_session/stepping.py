@@ -104,7 +104,7 @@ class Stepping:
         for member in stopped:
             self.runs(member, but=arguments.get("threadId") if member is chosen else None)
         if chosen not in stopped:
-            self._threads.show_stopped_again(chosen)
+            self._threads.show_stop(chosen, takes_focus=False)  # the editor shows it as running
 
     def runs(self, member: Member, *, but: object = None) -> None:
         """Record and show that a rank is running again.

@@ -199,9 +199,14 @@ class Stops:
             self._wire.answer(request, stop.stack)
         return True
 
-    def answer_where(self, request: Request) -> None:
-        """Answer a console command with the summary, once `sum_up_if_complete` has asked for places."""
+    def answer_where(self, request: Request, now: float) -> None:
+        """Answer a console command with the summary, once the places of running ranks are known."""
         self._questions.append(request)
+        if self._questions_until is None:
+            if self._find_places():
+                self._questions_until = now + PLACES_DELAY
+            else:
+                self._answer_questions({})
 
     def places_found(self, places: Mapping[int, str]) -> None:
         """Show the summary with what running ranks are doing, and answer console commands."""
@@ -230,12 +235,7 @@ class Stops:
             self._look(now)
 
     def sum_up_if_complete(self, now: float) -> None:
-        """Show the summary if no more stops are awaited, and find places for console commands."""
-        if self._questions and self._questions_until is None:
-            if self._find_places():
-                self._questions_until = now + PLACES_DELAY
-            else:
-                self._answer_questions({})
+        """Show the summary if no more stops are awaited."""
         is_due = self._due_at is not None or self._places_until is not None
         if not is_due and self._has_new_ranks():
             self._due_at = now + SUMMARY_DELAY

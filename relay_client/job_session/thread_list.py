@@ -130,15 +130,11 @@ class ThreadList:
     def show_stopped(self, member: Member, *, takes_focus: bool) -> None:
         """Show a stop: the thread that has stopped, and the other threads of its process."""
         if takes_focus or self._is_listed(member):
-            self._show_stop(member, takes_focus=takes_focus)
+            self.show_stop(member, takes_focus=takes_focus)
         self.note_change()
 
-    def show_stopped_again(self, member: Member) -> None:
-        """Show that a rank is still stopped, although the editor has requested that it be resumed."""
-        if member.stop is not None:
-            self._show_stop(member, takes_focus=False)
-
-    def _show_stop(self, member: Member, *, takes_focus: bool) -> None:
+    def show_stop(self, member: Member, *, takes_focus: bool) -> None:
+        """Show the stop of a rank, whether the editor has received it before or not."""
         stop = member.stop
         if stop is None:
             return
@@ -195,7 +191,7 @@ class ThreadList:
         for entry in entries:
             stop = entry.member.stop
             if stop is not None and stop.is_located and not entry.member.shown_stopped:
-                self._show_stop(entry.member, takes_focus=False)
+                self.show_stop(entry.member, takes_focus=False)
         if before != self._shown and entries:
             self._event(entries[0].member, entries[0].thread, "started")
 

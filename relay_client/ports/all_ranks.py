@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from relay_client.agents.endings import ProcessKey, announced_exit_code
 from relay_client.agents.event_log import name_with_node
-from relay_client.agents.requests import ask_agent
+from relay_client.agents.requests import ask_agents
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.console import Command
@@ -28,7 +28,6 @@ from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_client.stacks import places
 from relay_client.ui.text import clock
 from relay_client.verbs.console import answer_as_text
-from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.questions import ReadStacks
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Request
@@ -45,18 +44,11 @@ PLACES_TIMEOUT = 1.2
 
 async def find_places(tunnels: Tunnels, processes: Mapping[int, ProcessKey]) -> dict[int, str]:
     """Return what processes are doing, for those whose agents answer; the keys are those of `processes`."""
-    agents = {agent for agent, _, _ in processes.values()}
-    found = dict(zip(agents, await asyncio.gather(*(_places_on(tunnels, agent) for agent in agents)), strict=True))
-    wanted = {number: found[agent].get(port) for number, (agent, port, _) in processes.items()}
-    return {number: place for number, place in wanted.items() if place}
-
-
-async def _places_on(tunnels: Tunnels, agent_id: AgentId) -> dict[int, str]:
-    try:
-        return dict(places(await ask_agent(tunnels, agent_id, ReadStacks(), within=PLACES_TIMEOUT)))
-    except RelayDebugError as error:
-        logger.debug("cannot read the stacks: %s", error)
-        return {}
+    asked = {agent for agent, _, _ in processes.values()}
+    agents = [agent for agent in tunnels.roster if agent.id in asked]
+    nodes = await ask_agents(tunnels, ReadStacks(), agents, within=PLACES_TIMEOUT)
+    found = {(node.agent.id, port): place for node in nodes for port, place in places(node.replies).items()}
+    return {number: found[key[:2]] for number, key in processes.items() if found.get(key[:2])}
 
 
 # The editor's end of a connection to one rank; a session of all ranks acts as the editor of each rank.
