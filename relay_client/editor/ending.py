@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT, ended_text
+from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
 from relay_client.editor.notices import Outbox
-from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, patience_after
+from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, how_ended, patience_after
 from relay_core.dap.messages import Request, arguments_of
 from relay_core.layers.layer import EndLocal, Output, ToLocal, ToPeer
 
@@ -159,7 +159,7 @@ class SessionEnd:
             self._outbox.show(f"{reason}; attaching again" if client in RESTARTING_CLIENTS else reason, IMPORTANT)
             return
         code = exit_code(view.ending)
-        self._outbox.show(ended_text(view, view.ending), IMPORTANT if code else CONSOLE)
+        self._outbox.show(f"{view.subject} {how_ended(view.ending)}", IMPORTANT if code else CONSOLE)
         if code is not None:
             self._outbox.event("exited", {"exitCode": code})
 

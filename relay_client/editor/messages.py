@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relay_client.editor.job_view import JobView
-from relay_client.ranks.view import how_ended
 from relay_client.ui.text import CHECK_PORTS, duration, format_ports
-from relay_core.agent_api.announcement import Ending
 from relay_core.dap.messages import Body, Event, Message, Request, Response, response_to
 from relay_core.foreign import failure, message_format, notification
 
@@ -89,8 +87,3 @@ def waiting_text(view: JobView, reason: str, seconds: float) -> str:
     where = f" on '{view.hybrid_connection}'" if view.hybrid_connection and " on " not in view.name else ""
     others = f"; registered: {format_ports(view.other_ports)}. hint: {CHECK_PORTS}" if view.other_ports else ""
     return f"waiting for {view.name}{where} ({duration(seconds)} so far): {reason or 'looking for its agent'}{others}"
-
-
-def ended_text(view: JobView, ending: Ending) -> str:
-    """Return how a target has ended."""
-    return f"{view.subject} {how_ended(ending)}"

@@ -199,8 +199,9 @@ class Breakpoints:
         wanted = locals_ if isinstance(locals_, list) else []
         return [self._found[member, local] for local in wanted if (member, local) in self._found]
 
+    @property
     def next_deadline(self) -> float | None:
-        """Return when to answer the editor without the ranks that have not answered."""
+        """When to answer the editor without the ranks that have not answered."""
         return min((found.answer_at for found in self._sets.values() if found.answer_at is not None), default=None)
 
     def tick(self, now: float) -> None:

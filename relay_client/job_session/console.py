@@ -60,7 +60,8 @@ class ConsoleLines:
         self._wire = wire
         self._due: dict[tuple[str, str], list[Member]] = {}
         """Members by line and category; the line has a placeholder in place of the name of its member."""
-        self._due_at: float | None = None
+        self.next_deadline: float | None = None
+        """When lines are due."""
         self._shown: set[str] = set()
         """Lines that name no rank: each is shown once."""
         self._waiting: set[int] = set()
@@ -91,20 +92,16 @@ class ConsoleLines:
                 self._wire.show(text, category)
             return
         self._due.setdefault((text.replace(where, _SUBJECT), category), []).append(member)
-        self._due_at = now + LINE_DELAY if self._due_at is None else self._due_at
-
-    def next_deadline(self) -> float | None:
-        """Return when lines are due."""
-        return self._due_at
+        self.next_deadline = now + LINE_DELAY if self.next_deadline is None else self.next_deadline
 
     def tick(self, now: float) -> None:
         """Show the lines that are due."""
-        if self._due_at is not None and now >= self._due_at:
+        if self.next_deadline is not None and now >= self.next_deadline:
             self.flush()
 
     def flush(self) -> None:
         """Show all lines now."""
-        due, self._due, self._due_at = self._due, {}, None
+        due, self._due, self.next_deadline = self._due, {}, None
         for (text, category), members in due.items():
             name = members[0].name.where if len(members) == 1 else names_of(members)
             start, subject, end = text.partition(f"{_SUBJECT} ")

@@ -77,7 +77,8 @@ class Leaving:
         self._members = members
         self._wire = wire
         self._request: Request | None = None
-        self._deadline: float | None = None
+        self.next_deadline: float | None = None
+        """When to answer without waiting any longer."""
 
     def detach(self, *, ends: bool) -> None:
         """Detach from all ranks; they continue, or end if `ends` is true."""
@@ -87,7 +88,7 @@ class Leaving:
 
     def end_session(self, request: Request, now: float) -> None:
         """Answer the request and end the session once all ranks are detached."""
-        self._request, self._deadline = request, now + LEAVE_TIMEOUT
+        self._request, self.next_deadline = request, now + LEAVE_TIMEOUT
         self.left()
 
     def left(self) -> None:
@@ -95,20 +96,16 @@ class Leaving:
         if not len(self._members):
             self._finish()
 
-    def next_deadline(self) -> float | None:
-        """Return when to call `tick`, or None."""
-        return self._deadline
-
     def tick(self, now: float) -> None:
         """Answer without waiting any longer, if the time is up."""
-        if self._deadline is not None and now >= self._deadline:
+        if self.next_deadline is not None and now >= self.next_deadline:
             self._finish()
 
     def _finish(self) -> None:
         if self._request is not None:
             self._wire.answer(self._request)
             self._wire.put(EndSession())
-            self._request = self._deadline = None
+            self._request = self.next_deadline = None
 
 
 class ExitCodes:
@@ -246,7 +243,7 @@ class JobSession:
 
     def next_deadline(self) -> float | None:
         """Return when to call `tick`, or None."""
-        deadlines = [part.next_deadline() for part in self._timed]
+        deadlines = [part.next_deadline for part in self._timed]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def tick(self, now: float) -> None:

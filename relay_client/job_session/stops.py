@@ -218,8 +218,9 @@ class Stops:
         self._is_looking = False
         self._answer_questions(places)
 
+    @property
     def next_deadline(self) -> float | None:
-        """Return when the summary is due."""
+        """When the summary is due."""
         deadlines = (self._due_at, self._places_until, self._questions_until, self._look_at)
         return min((each for each in deadlines if each is not None), default=None)
 

@@ -57,7 +57,8 @@ class ThreadList:
         """The threads as the editor has received them, or will receive them with its next request."""
         self._was_compact = False
         self._has_changed = False
-        self._due_at: float | None = None
+        self.next_deadline: float | None = None
+        """When changes are due."""
 
     @property
     def is_compact(self) -> bool:
@@ -173,19 +174,15 @@ class ThreadList:
 
     def schedule(self, now: float) -> None:
         """Set the time at which changes are due."""
-        if self._has_changed and self._due_at is None and (self.is_compact or self._was_compact):
-            self._due_at = now + CHANGE_DELAY
+        if self._has_changed and self.next_deadline is None and (self.is_compact or self._was_compact):
+            self.next_deadline = now + CHANGE_DELAY
         self._has_changed = False
-
-    def next_deadline(self) -> float | None:
-        """Return when changes are due."""
-        return self._due_at
 
     def tick(self, now: float) -> None:
         """Show entries that have changed: an editor requests the threads after each `stopped` and each new thread."""
-        if self._due_at is None or now < self._due_at:
+        if self.next_deadline is None or now < self.next_deadline:
             return
-        self._due_at, self._was_compact = None, self.is_compact
+        self.next_deadline, self._was_compact = None, self.is_compact
         entries = list(self._entries())
         before, self._shown = self._shown, self._bodies(entries)
         for entry in entries:

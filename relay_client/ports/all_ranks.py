@@ -26,7 +26,7 @@ from relay_client.ports.editor_link import PortContext
 from relay_client.ports.local_port import LocalPort
 from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_client.stacks import places
-from relay_client.ui.text import clock
+from relay_client.ui.text import since_text
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.questions import ReadStacks
 from relay_core.dap.framing import MessageDecoder, encode
@@ -434,8 +434,8 @@ class JobConnection:
         attachment = claim.target.attachment
         if attachment is not None and now - since >= HELD_DELAY:
             self._held[key] = float("inf")
-            at = f" (since {clock(attachment.since)})" if attachment.since is not None else ""
-            self.session.show(f"{claim.target.label} is held by {attachment.who}{at}; it will join once it is free")
+            holder = f"{attachment.who}{since_text(attachment.since)}"
+            self.session.show(f"{claim.target.label} is held by {holder}; it will join once it is free")
 
     def _open(self, claim: Claim, name: RankName) -> None:
         """Connect to the debugger of a rank, for the rank itself or for one of its child processes."""

@@ -25,7 +25,7 @@ from relay_client.compare.console import Command
 from relay_client.editor.job_view import JobView
 from relay_client.editor.session import EditorSession
 from relay_client.ports.connection_records import ConnectionRecord, Connections
-from relay_client.ui.text import clock
+from relay_client.ui.text import since_text
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.requests import Digest, FileDigest, stream_name
@@ -85,9 +85,10 @@ class JobViews:
         if claim is not None and is_running:
             self._view = _described(self._view, claim.agent, claim.target)
         if self.agent_id is not None and (agent := self._tunnels.roster.agent(self.agent_id)):
+            link = self._tunnels.link(self.agent_id)
             self._view = replace(
                 self._view,
-                away_reason=self._away_reason(self.agent_id),
+                away_reason=(link.reason or link.state.value) if link is not None and link.state in AWAY else "",
                 announces_endings=agent.endings is not None,
                 ending=agent.ending(self._port, self._pid),
             )
@@ -96,14 +97,9 @@ class JobViews:
     def _owner(self) -> Claim | None:
         return self._tunnels.roster.owner(self._port, time.time())
 
-    def _away_reason(self, agent_id: AgentId) -> str:
-        link = self._tunnels.link(agent_id)
-        return (link.reason or link.state.value) if link is not None and link.state in AWAY else ""
-
 
 def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
     attachment = target.attachment
-    since = f" (since {clock(attachment.since)})" if attachment and attachment.since is not None else ""
     return replace(
         view,
         label=name_with_node(target, agent),
@@ -114,7 +110,7 @@ def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
         pushes=target.pushes,
         is_stopped=bool(attachment and attachment.is_stopped),
         peer_timeout=target.peer_timeout,
-        holder=f"held by {attachment.who}{since}" if attachment else "",
+        holder=f"held by {attachment.who}{since_text(attachment.since)}" if attachment else "",
     )
 
 
