@@ -26,6 +26,7 @@ from pathlib import PurePath
 
 from relay_client.compare.console import Command, command_of, with_formats, with_statistics
 from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES
+from relay_client.editor.ending import harmless
 from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
 from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.console import ConsoleLines, run_command
@@ -311,7 +312,7 @@ class JobSession:
 
     def _leave(self, request: Request, now: float) -> None:
         """Detach from all ranks; they continue unless the editor asks to terminate the job and is allowed to do so."""
-        is_end = request["command"] == "terminate" or arguments_of(request).get("terminateDebuggee") is True
+        is_end = harmless(request) is not request
         ends = is_end and self._allow_terminate
         self._is_over = True
         self._leaving.detach(ends=ends)

@@ -351,23 +351,15 @@ class EditorLink:
 
 def end_reason(error: RelayDebugError) -> str:
     """Return the reason to show to the editor of a connection that has ended."""
-    if isinstance(error, StreamBroken):
+    if not isinstance(error, ConnectionLost):
+        return str(error)
+    if isinstance(error, StreamBroken) or error.is_orderly:
         return error.reason
-    if isinstance(error, ConnectionLost):
-        return (
-            error.reason
-            if _is_orderly(error)
-            else f"the connection to the agent was lost: {error.reason or error.sentence}"
-        )
-    return str(error)
+    return f"the connection to the agent was lost: {error.reason or error.sentence}"
 
 
 def _may_return(error: RelayDebugError) -> bool:
     """True if a new connection to the port may succeed without any action by the user."""
     is_held = isinstance(error, StreamBroken) and error.reset is ResetCode.HELD
-    return error.retryable and not is_held and not _is_orderly(error)
-
-
-def _is_orderly(error: RelayDebugError) -> bool:
-    """True if the agent has closed its session, which it does after its last process has exited."""
-    return isinstance(error, ConnectionLost) and error.is_orderly
+    is_orderly = isinstance(error, ConnectionLost) and error.is_orderly  # the agent's last process has exited
+    return error.retryable and not is_held and not is_orderly

@@ -26,7 +26,7 @@ from relay_core.layers.stack import LayerStack
 from relay_core.net.loopback import until_accepted
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from relay_core.net.streams.endpoint import connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse, parse_or_none
 from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables
@@ -234,7 +234,8 @@ class ReverseForwarder:
         """Connect one stream from the job to the editor."""
         try:
             async with timeout(DIAL_TIMEOUT):
-                local = await self._dial_editor()
+                local = await connect_local(LOCAL_HOST, self._port)
+                await until_accepted(local.transport, trust_unknown=self._context.trust_unknown)
         except (OSError, *TIMEOUT_ERRORS) as error:
             if isinstance(error, PermissionError):
                 self._log_once(f"the job has not connected to the editor: {error}")
@@ -266,16 +267,6 @@ class ReverseForwarder:
     def failed(self, _name: str, error: RelayDebugError) -> None:
         """Log the error that has ended a connection."""
         logger.warning("port %d: connection lost: %s", self._port, error.sentence)
-
-    async def _dial_editor(self) -> LocalEndpoint:
-        """Connect to the editor, and wait until a process of this user has accepted the connection.
-
-        Raises:
-            OSError: the editor is no longer listening, or the listening program belongs to another user.
-        """
-        local = await connect_local(LOCAL_HOST, self._port)
-        await until_accepted(local.transport, trust_unknown=self._context.trust_unknown)
-        return local
 
     def _log_waiting(self, error: RelayDebugError) -> None:
         self._log_once(f"waiting: {error}")
