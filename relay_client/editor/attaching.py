@@ -19,45 +19,6 @@ EXCLUDED = "excluded by filters"
 """Part of debugpy's message about code that `justMyCode` excludes."""
 
 
-class UnsetBreakpoints:
-    """The breakpoints of one editor's session."""
-
-    def __init__(self) -> None:
-        self._files: dict[int, str] = {}
-        """The file of each unanswered `setBreakpoints` request, by request number."""
-        self._shown: set[str] = set()
-
-    def requested(self, request: Request) -> str:
-        """Record a `setBreakpoints` request and return its file; "" if it sets no breakpoints."""
-        arguments = arguments_of(request)
-        source = arguments.get("source")
-        path = source.get("path") if isinstance(source, Mapping) else None
-        if not isinstance(path, str) or not arguments.get("breakpoints"):
-            return ""
-        self._files[request["seq"]] = path
-        return path
-
-    def answered(self, response: Response, view: JobView, mapped: Mapping[str, str]) -> str:
-        """Return a line about those breakpoints in a file that were not set, once for each file; otherwise "".
-
-        Args:
-            response: The response to `setBreakpoints`.
-            view: What is known about the job.
-            mapped: The file on the node to which each local file is mapped, as `remote_path` returns it.
-        """
-        path = self._files.pop(response["request_seq"], None)
-        if path is None or path in self._shown:
-            return ""
-        found = (response.get("body") or {}).get("breakpoints")
-        for each in found if isinstance(found, list) else []:
-            match each:
-                case {"verified": False, "message": str(message)}:
-                    if line := _line(message, path, mapped.get(path, ""), view):
-                        self._shown.add(path)
-                        return line
-        return ""
-
-
 def _line(message: str, path: str, remote: str, view: JobView) -> str:
     folder, name = ntpath.split(path) if "\\" in path else posixpath.split(path)
     begin = f"breakpoints in {name} are not set"  # a notification shows only the first words of a line
@@ -108,7 +69,10 @@ class Attaching:
         """The `attach` request as sent to the debugger."""
         self.sent: Arguments | None = None
         """The arguments of `attach` as the editor has sent them."""
-        self._breakpoints = UnsetBreakpoints()
+        self._files: dict[int, str] = {}
+        """The file of each unanswered `setBreakpoints` request, by request number."""
+        self._unset: set[str] = set()
+        """Files about whose breakpoints that are not set there has been a line."""
         self._has_different = False
         """True if the user has been notified of a differing file; one notification is enough."""
 
@@ -134,8 +98,13 @@ class Attaching:
 
     def breakpoints_requested(self, request: Request, view: JobView) -> None:
         """Record a `setBreakpoints` request."""
-        path = self._breakpoints.requested(request)
-        if not path or path in self._sources or self._request is None:
+        arguments = arguments_of(request)
+        source = arguments.get("source")
+        path = source.get("path") if isinstance(source, Mapping) else None
+        if not isinstance(path, str) or not arguments.get("breakpoints"):
+            return
+        self._files[request["seq"]] = path
+        if path in self._sources or self._request is None:
             return
         self._sources[path] = remote_path(path, arguments_of(self._request), view.cwd)
         if self._sources[path]:
@@ -165,9 +134,22 @@ class Attaching:
         if request is not None and response["request_seq"] == request["seq"] and _is_refusal(response):
             self._outbox.fail(request, f"{view.name} is {view.holder or 'held by another debugger'}")
             return True
-        if line := self._breakpoints.answered(response, view, self._sources):
-            self._outbox.show(line, IMPORTANT)
+        self._show_unset(response, view)
         return False
+
+    def _show_unset(self, response: Response, view: JobView) -> None:
+        """Show a line about those breakpoints in a file that were not set, once for each file."""
+        path = self._files.pop(response["request_seq"], None)
+        if path is None or path in self._unset:
+            return
+        found = (response.get("body") or {}).get("breakpoints")
+        for each in found if isinstance(found, list) else []:
+            match each:
+                case {"verified": False, "message": str(message)}:
+                    if line := _line(message, path, self._sources.get(path, ""), view):
+                        self._unset.add(path)
+                        self._outbox.show(line, IMPORTANT)
+                        return
 
 
 def _is_refusal(response: Response) -> bool:
