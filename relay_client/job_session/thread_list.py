@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from relay_client.job_session.members import Member, Members, Place
 from relay_client.job_session.stops import names_of
@@ -49,10 +50,8 @@ class ThreadList:
         self._members = members
         self._ids = ids
         self._wire = wire
-        self._asked: set[int] = set()
-        """Members that were asked for their threads and have not answered yet."""
-        self._outdated: set[int] = set()
-        """Members whose threads have changed since they were asked for them."""
+        self._asked: dict[int, bool] = {}
+        """Members that have not answered yet for which threads they have, and whether these have changed since."""
         self._shown: list[Body] = []
         """The threads as the editor has received them, or will receive them with its next request."""
         self._was_compact = False
@@ -79,23 +78,16 @@ class ThreadList:
     def ask(self, member: Member) -> None:
         """Ask a rank for its threads; if a request is already pending, ask again after the response."""
         if member.number in self._asked:
-            self._outdated.add(member.number)
+            self._asked[member.number] = True
+        else:
+            self._asked[member.number] = False
+            self._wire.ask(member.number, "threads", {}, partial(self._answered, member))
+
+    def _answered(self, member: Member, response: Response) -> None:
+        has_changed = self._asked.pop(member.number, False)
+        if self._members.get(member.number) is not member:
             return
-        self._asked.add(member.number)
-
-        def answered(response: Response) -> None:
-            self._asked.discard(member.number)
-            if self._members.get(member.number) is not member:
-                return
-            self._learn(member, response.get("body") or {})
-            if member.number in self._outdated:
-                self._outdated.discard(member.number)
-                self.ask(member)
-
-        self._wire.ask(member.number, "threads", {}, answered)
-
-    def _learn(self, member: Member, body: Body) -> None:
-        found = body.get("threads")
+        found = (response.get("body") or {}).get("threads")
         for each in found if isinstance(found, list) else []:
             match each:
                 case {"id": int(thread), "name": str(name)}:
@@ -105,6 +97,8 @@ class ThreadList:
                     if is_new and thread not in member.shown_stopped and self._is_listed(member):
                         self._event(member, thread, "started")
         self.note_change()
+        if has_changed:
+            self.ask(member)
 
     def happened(self, member: Member, event: Event) -> None:
         """Handle a rank's `thread` event."""
@@ -117,7 +111,7 @@ class ThreadList:
 
     def left(self, member: Member) -> None:
         """Remove the threads of a rank that has left."""
-        self._asked.discard(member.number)
+        self._asked.pop(member.number, None)
         for thread in sorted({*member.threads, *member.shown_stopped}):
             self._event(member, thread, "exited")
         self.note_change()
