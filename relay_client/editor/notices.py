@@ -52,14 +52,14 @@ class WaitingNotices(Notices):
 
     def __init__(self, now: float) -> None:
         self._accepted_at = now
-        self._reason, self._must_act = "", False
+        self._reason = ""
         self._is_notified = False
         self.next_deadline = now + FIRST_LINE
 
-    def set_reason(self, reason: str, now: float, *, must_act: bool) -> None:
+    def set_reason(self, reason: str, now: float) -> None:
         """Record why the debugger has not answered yet."""
         if reason != self._reason:
-            self._reason, self._must_act = reason, must_act
+            self._reason = reason
             self.next_deadline = min(self.next_deadline, max(now, self._accepted_at + FIRST_LINE))
 
     def _lines(self, view: JobView, now: float) -> list[Notice]:
@@ -67,10 +67,8 @@ class WaitingNotices(Notices):
         self.next_deadline = now + min(max(SECOND_LINE - waited, waited), MAX_PAUSE)
         # VS Code opens the debug console only once a session has begun, so a long wait is also shown as a notification,
         # once.
-        is_long = not self._is_notified and waited >= SECOND_LINE
-        category = IMPORTANT if self._must_act or is_long else CONSOLE
-        self._is_notified = self._is_notified or category == IMPORTANT
-        self._must_act = False
+        category = IMPORTANT if not self._is_notified and waited >= SECOND_LINE else CONSOLE
+        self._is_notified |= category == IMPORTANT
         return [(waiting_text(view, view.away_reason or self._reason, waited), category)]
 
 

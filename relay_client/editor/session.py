@@ -118,9 +118,9 @@ class EditorSession(Layer):
 
     # Called by the owner; messages that these methods queue are sent with the next bytes or `tick`:
 
-    def wait_for(self, reason: str, now: float, *, must_act: bool = False) -> None:
-        """Record why the debugger has not answered yet; `must_act` is True if only the user can change that."""
-        self._waiting.set_reason(reason, now, must_act=must_act)
+    def wait_for(self, reason: str, now: float) -> None:
+        """Record why the debugger has not answered yet."""
+        self._waiting.set_reason(reason, now)
 
     def update(self, view: JobView, now: float) -> None:
         """Handle a change in what is known about the job."""

@@ -27,7 +27,7 @@ from pathlib import PurePath
 from relay_client.compare.console import Command, command_of, with_formats, with_statistics
 from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES
 from relay_client.editor.ending import harmless
-from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
+from relay_client.editor.messages import GUARDED, IMPORTANT
 from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.console import ConsoleLines, run_command
 from relay_client.job_session.members import Member, Members, Phase, RankName
@@ -216,10 +216,10 @@ class JobSession:
         self._leaving.left()
         self._after(now)
 
-    def show(self, text: str, *, is_important: bool = False) -> None:
+    def show(self, text: str) -> None:
         """Show a line from relay-client in the debug console, after the lines about ranks that led to it."""
         self._console.flush()
-        self._wire.show(text, IMPORTANT if is_important else CONSOLE)
+        self._wire.show(text)
 
     def conclude(self, reason: str) -> None:
         """End the session and show the reason, because there is nothing left to debug."""

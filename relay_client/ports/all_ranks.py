@@ -399,7 +399,7 @@ class JobConnection:
 
         def reason(error: RelayDebugError) -> None:
             if self._waiting is not None:
-                self._waiting.set_reason(error.reason_to_wait, self._loop.time(), must_act=False)
+                self._waiting.set_reason(error.reason_to_wait, self._loop.time())
 
         try:
             await self._tunnels.search.wait_for(lambda: self._claims() or None, reason)
