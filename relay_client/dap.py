@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.dap.framing import MessageDecoder, encode
-from relay_core.dap.messages import Body, Event, Message, Request, Response, is_message
+from relay_core.dap.messages import Body, Event, Message, Request, Response, is_message, response_to
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.streams.bridge import ByteStream
 from relay_core.net.tasks import TaskSet
@@ -315,15 +315,8 @@ class DapClient:
 
     async def _reject(self, request: Request) -> None:
         """Reject a request from the adapter, which would otherwise wait for a response."""
-        response: Response = {
-            "seq": next(self._sequence),
-            "type": "response",
-            "request_seq": request["seq"],
-            "command": request["command"],
-            "success": False,
-            "message": "unsupported",
-        }
-        await self._stream.write(encode(response))
+        response = response_to(request, next(self._sequence), success=False)
+        await self._stream.write(encode({**response, "message": "unsupported"}))
 
     def _end(self, reason: RelayDebugError) -> None:
         self._lost = self._lost or reason

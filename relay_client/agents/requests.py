@@ -85,7 +85,7 @@ async def ask_agent(
 
 
 async def ask_agents(
-    tunnels: Tunnels, question: Question, agents: Iterable[AgentInfo] | None = None
+    tunnels: Tunnels, question: Question, agents: Iterable[AgentInfo] | None = None, *, within: float | None = None
 ) -> list[NodeReply]:
     """Return the replies of each agent, or the reason why there are none.
 
@@ -93,11 +93,12 @@ async def ask_agents(
         tunnels: The client's tunnels.
         question: The question.
         agents: Agents to ask; None for all.
+        within: Timeout in seconds for each agent; None for as long as it may need.
     """
 
     async def reply_of(agent: AgentInfo) -> NodeReply:
         try:
-            return NodeReply(agent, await ask_agent(tunnels, agent.id, question))
+            return NodeReply(agent, await ask_agent(tunnels, agent.id, question, within=within))
         except RelayDebugError as error:
             return NodeReply(agent, error=escape_controls(error.sentence), hint=error.hint)
 

@@ -27,13 +27,6 @@ OnQuestion = Callable[[Request, Command], None]
 """Asks all ranks, and then answers the editor's request."""
 
 
-def question_of(request: Request) -> Command | None:
-    """Return an `@all`, `@diff` or `@hang` from the debug console, which ask all ranks; None for other input."""
-    asked = command_of(request)
-    is_one = asked is not None and asked.name in ({"all", "diff"} if asked.expression else {"hang"})
-    return asked if is_one else None
-
-
 def with_statistics(request: Request) -> Request:
     """Return a request from the console, with `@stats x` replaced by an expression for the job."""
     match command_of(request):

@@ -320,7 +320,7 @@ class ControlService:
             group = Group.parse(request.group)
             for connection in self._forwarder.job_sessions:
                 connection.choose(group)
-        return ChosenGroup(sessions[0].group)
+        return ChosenGroup(sessions[0].stepping.group_text)
 
     def _holders(self, ports: Sequence[int]) -> list[Attachment]:
         targets = [target for agent in self._tunnels.roster for target in agent.targets if target.port in ports]

@@ -44,9 +44,9 @@ messages would have to be parsed and renumbered.
 
 from __future__ import annotations
 
-from relay_client.editor.messages import IMPORTANT, make_output
-from relay_core.dap.messages import Body, Event, Request, Response, arguments_of
-from relay_core.foreign import notification
+from relay_client.editor.messages import IMPORTANT
+from relay_client.editor.notices import Outbox
+from relay_core.dap.messages import Body, Request, Response, arguments_of, reason_of
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 
@@ -74,27 +74,17 @@ _SUPPORTED = (
     "ValueFormattingOptions",
 )
 
+_FILTERS = (
+    ("raised", "Raised Exceptions", "Break whenever any exception is raised."),
+    ("uncaught", "Uncaught Exceptions", "Break when the process is exiting due to unhandled exception."),
+    ("userUnhandled", "User Uncaught Exceptions", "Break when exception escapes into library code."),
+)
+
 DEBUGPY_CAPABILITIES: Body = {
     **{f"supports{name}": True for name in _SUPPORTED},
     "exceptionBreakpointFilters": [
-        {
-            "filter": "raised",
-            "label": "Raised Exceptions",
-            "default": False,
-            "description": "Break whenever any exception is raised.",
-        },
-        {
-            "filter": "uncaught",
-            "label": "Uncaught Exceptions",
-            "default": True,
-            "description": "Break when the process is exiting due to unhandled exception.",
-        },
-        {
-            "filter": "userUnhandled",
-            "label": "User Uncaught Exceptions",
-            "default": False,
-            "description": "Break when exception escapes into library code.",
-        },
+        {"filter": name, "label": label, "default": name == "uncaught", "description": description}
+        for name, label, description in _FILTERS
     ],
 }
 """The body of the response; it depends neither on the editor nor on the program."""
@@ -124,32 +114,31 @@ class AttachAnswers(Layer):
         """Whether the editor has sent `configurationDone`."""
         self._failure: Response | None = None
         """The failed response to `initialize` or `attach`."""
-        self._last_seq = 1
-        """Highest `seq` of the messages that the editor has received."""
+        self._outbox = Outbox()
 
     def start(self, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Begin to use a stream; answer an `initialize` that has been waiting for the stream."""
-        return self._answer_initialize()
+        self._answer_initialize()
+        return self._outbox.take()
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Take a message from the editor; return it for the debugger, and the response to it if that is known."""
         self.is_finished |= piece.is_foreign
-        request = piece.request()
-        answer = self._answer(request) if request else []
+        if request := piece.request():
+            self._answer(request)
         self._finish_if_done()
-        return [piece, *answer]
+        return [piece, *self._outbox.take()]
 
     def receive_peer(self, piece: ToLocal, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Take a message from the debugger; return what the editor receives in its place."""
-        self._last_seq = max(self._last_seq, piece.seq)
+        self._outbox.note(piece.seq)
+        passed: list[Output] = [piece]
         if piece.type == "response" and (response := piece.response()):
-            passed = self._checked_response(response, piece)
+            passed = [] if self._responded(response) else [piece]
         elif self._has_initialized and piece.type == "event" and piece.name == "initialized":
             self._has_initialized, passed = False, []
-        else:
-            passed = [piece]
         self._finish_if_done()
-        return passed
+        return [*passed, *self._outbox.take()]
 
     def _finish_if_done(self) -> None:
         if self._is_configured and not self._answered and not self._has_initialized:
@@ -157,87 +146,73 @@ class AttachAnswers(Layer):
 
     # From the editor:
 
-    def _answer(self, request: Request) -> list[Output]:
-        """Return the response to a request if it is known."""
-        command = request["command"]
-        if command == "initialize" and self._initialize is None:
-            self._initialize = request
-            return self._answer_initialize()
-        if not self._is_early:
-            return []
-        if command == "attach":
-            return self._answer_attach(request)
-        if command == "setFunctionBreakpoints" and not arguments_of(request).get("breakpoints"):
-            return [self._respond(request, {"breakpoints": []})]
-        self._is_configured |= command == "configurationDone"
-        return [self._respond(request)] if command in {"setExceptionBreakpoints", "configurationDone"} else []
+    def _answer(self, request: Request) -> None:
+        """Answer a request if its response is known."""
+        match request["command"]:
+            case "initialize" if self._initialize is None:
+                self._initialize = request
+                self._answer_initialize()
+            case _ if not self._is_early:
+                return
+            case "attach" if self._failure is not None:
+                self._fail(request, self._failure)
+            case "attach":  # debugpy's adapter delays breakpoints until it is ready for them
+                self._attach, self._has_initialized = request, True
+                self._outbox.event("initialized")
+            case "setFunctionBreakpoints" if not arguments_of(request).get("breakpoints"):
+                self._respond(request, {"breakpoints": []})
+            case "setExceptionBreakpoints" | "configurationDone" as command:
+                self._is_configured |= command == "configurationDone"
+                self._respond(request)
 
-    def _answer_initialize(self) -> list[Output]:
+    def _answer_initialize(self) -> None:
         """Respond to an `initialize` that has arrived, if the capabilities are known."""
-        if self._is_early or self._initialize is None or not self.is_debugpy:
-            return []
-        self._is_early = True
-        return [self._respond(self._initialize, DEBUGPY_CAPABILITIES)]
+        if self._initialize is not None and self.is_debugpy and not self._is_early:
+            self._is_early = True
+            self._respond(self._initialize, DEBUGPY_CAPABILITIES)
 
-    def _answer_attach(self, request: Request) -> list[Output]:
-        """Send what debugpy sends when it is ready for breakpoints; its adapter delays breakpoints until then."""
-        if self._failure is not None:
-            return [self._as_failure_of(request, self._failure)]
-        self._attach, self._has_initialized = request, True
-        return [self._event("initialized")]
-
-    def _respond(self, request: Request, body: Body | None = None) -> ToLocal:
+    def _respond(self, request: Request, body: Body | None = None) -> None:
         self._answered[request["seq"]] = request
-        response: Response = {
-            "seq": self._last_seq,
-            "type": "response",
-            "request_seq": request["seq"],
-            "success": True,
-            "command": request["command"],
-        }
-        return ToLocal.of({**response, "body": body} if body is not None else response)
-
-    def _event(self, name: str, body: Body | None = None) -> ToLocal:
-        event: Event = {"seq": self._last_seq, "type": "event", "event": name, "body": body or {}}
-        return ToLocal.of(event)
+        self._outbox.answer(request, body)
 
     # From the debugger:
 
-    def _checked_response(self, response: Response, piece: ToLocal) -> list[Output]:
+    def _responded(self, response: Response) -> bool:
+        """Compare a response with the one that the editor has received already; return False if it has none."""
         request = self._answered.pop(response["request_seq"], None)
         if request is not None:
-            return self._compared(request, response)
+            self._compare(request, response)
+            return True
         if self._attach is not None and response["request_seq"] == self._attach["seq"]:
             self._attach = None
             self._note_failure(response)
         elif not self._is_early and self._initialize and response["request_seq"] == self._initialize["seq"]:
             self.is_finished = True  # the debugger's capabilities may differ
-        return [piece]
+        return False
 
-    def _compared(self, request: Request, response: Response) -> list[Output]:
-        """Return messages for the editor if the debugger's response differs from the one that the editor received."""
+    def _compare(self, request: Request, response: Response) -> None:
+        """Inform the editor if the debugger's response differs from the one that the editor has received."""
+        is_initialize = request["command"] == "initialize"
         if response.get("success") is True:
             body = response.get("body")
-            if request["command"] != "initialize" or body == DEBUGPY_CAPABILITIES:
-                return []
-            found = body if isinstance(body, dict) else {}
-            return [self._event("capabilities", {"capabilities": dict.fromkeys(DEBUGPY_CAPABILITIES, False) | found})]
-        if request["command"] == "initialize":
+            if is_initialize and body != DEBUGPY_CAPABILITIES:
+                found = body if isinstance(body, dict) else {}
+                capabilities = dict.fromkeys(DEBUGPY_CAPABILITIES, False) | found
+                self._outbox.event("capabilities", {"capabilities": capabilities})
+        elif is_initialize:
             self._note_failure(response)
-            return [self._as_failure_of(self._attach, response)] if self._attach else []
-        if self._failure is not None:
-            return []  # the editor knows that it has not attached
-        reason = response.get("message") or "no reason given"
-        text = notification(f"the debugger refused '{request['command']}': {reason}")
-        return [ToLocal.of(make_output(text, IMPORTANT, self._last_seq))]
+            if self._attach:
+                self._fail(self._attach, response)
+        elif self._failure is None:  # otherwise, the editor knows that it has not attached
+            self._outbox.show(f"the debugger refused '{request['command']}': {reason_of(response)}", IMPORTANT)
 
     def _note_failure(self, response: Response) -> None:
         if response.get("success") is not True:
             self._failure, self._has_initialized = response, False
 
-    def _as_failure_of(self, request: Request, response: Response) -> ToLocal:
-        """Return a failed response as the response to another request; the editor then expects no more messages."""
+    def _fail(self, request: Request, response: Response) -> None:
+        """Answer with the failed response to another request; the editor then expects no more messages."""
         self._attach = None
         self._has_initialized = False
-        changed: Response = {**response, "request_seq": request["seq"], "command": request["command"]}
-        return ToLocal.of({**changed, "seq": self._last_seq})
+        failed: Response = {**response, "request_seq": request["seq"], "command": request["command"]}
+        self._outbox.send({**failed, "seq": self._outbox.last_seq})

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 
 from relay_client.editor.job_view import FindRoot, JobView, map_paths, mapping_text, remote_path
-from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED, different_text, equal_text
+from relay_client.editor.messages import CANNOT_FOLLOW, CONSOLE, IMPORTANT, NOT_FOLLOWED
 from relay_client.editor.notices import Outbox
 from relay_core.dap.messages import Arguments, Request, Response, arguments_of
 
@@ -17,53 +17,6 @@ MISSING = "does not exist"
 """Part of debugpy's message about a file that it cannot find on the node."""
 EXCLUDED = "excluded by filters"
 """Part of debugpy's message about code that `justMyCode` excludes."""
-
-
-class UnsetBreakpoints:
-    """Finds out which files of an editor's session have breakpoints that the debugger could not set."""
-
-    def __init__(self) -> None:
-        self._files: dict[int, str] = {}
-        """The file of each unanswered `setBreakpoints` request, by request number."""
-        self._shown: set[str] = set()
-
-    def requested(self, request: Request) -> str:
-        """Record a `setBreakpoints` request and return its file; "" if it sets no breakpoints."""
-        arguments = arguments_of(request)
-        source = arguments.get("source")
-        path = source.get("path") if isinstance(source, Mapping) else None
-        if not isinstance(path, str) or not arguments.get("breakpoints"):
-            return ""
-        self._files[request["seq"]] = path
-        return path
-
-    def answered(self, response: Response, view: JobView, mapped: Mapping[str, str]) -> str:
-        """Return a line about those breakpoints in a file that were not set, once for each file; otherwise "".
-
-        Args:
-            response: The response to `setBreakpoints`.
-            view: What is known about the job.
-            mapped: The file on the node to which each local file is mapped, as `remote_path` returns it.
-        """
-        path = self._files.pop(response["request_seq"], None)
-        if path is None or path in self._shown:
-            return ""
-        match response.get("body"):
-            case {"breakpoints": list(found)}:
-                messages = [_message(each) for each in found]
-            case _:
-                messages = []
-        line = next((line for message in messages if (line := _line(message, path, mapped.get(path, ""), view))), "")
-        if line:
-            self._shown.add(path)
-        return line
-
-
-def _message(breakpoint_: object) -> str:
-    if not isinstance(breakpoint_, Mapping) or breakpoint_.get("verified") is not False:
-        return ""
-    message = breakpoint_.get("message")
-    return message if isinstance(message, str) else ""
 
 
 def _line(message: str, path: str, remote: str, view: JobView) -> str:
@@ -118,7 +71,10 @@ class Attaching:
         """The `attach` request as sent to the debugger."""
         self.sent: Arguments | None = None
         """The arguments of `attach` as the editor has sent them."""
-        self._breakpoints = UnsetBreakpoints()
+        self._files: dict[int, str] = {}
+        """The file of each unanswered `setBreakpoints` request, by request number."""
+        self._unset: set[str] = set()
+        """Files about whose breakpoints that are not set there has been a line."""
         self._has_different = False
         """True if the user has been notified of a differing file; one notification is enough."""
 
@@ -144,8 +100,13 @@ class Attaching:
 
     def breakpoints_requested(self, request: Request, view: JobView) -> None:
         """Record a `setBreakpoints` request, and have its file compared with the job's if that is new."""
-        path = self._breakpoints.requested(request)
-        if not path or path in self._sources or self._request is None:
+        arguments = arguments_of(request)
+        source = arguments.get("source")
+        path = source.get("path") if isinstance(source, Mapping) else None
+        if not isinstance(path, str) or not arguments.get("breakpoints"):
+            return
+        self._files[request["seq"]] = path
+        if path in self._sources or self._request is None:
             return
         self._sources[path] = remote_path(path, arguments_of(self._request), view.cwd)
         if self._sources[path]:
@@ -159,13 +120,15 @@ class Attaching:
 
     def source_compared(self, path: str, view: JobView, *, is_different: bool) -> None:
         """Show that a file differs from the job's file, or no longer differs from it."""
+        name, node = ntpath.basename(path), f" on {view.host}" if view.host else ""
         if is_different and path not in self._different:
             self._different.add(path)
-            self._outbox.show(different_text(view, path), CONSOLE if self._has_different else IMPORTANT)
+            text = f"{name} differs from the job's file{node}: breakpoints and steps may be shown on the wrong lines"
+            self._outbox.show(f"{text} ({path})", CONSOLE if self._has_different else IMPORTANT)
             self._has_different = True
         elif not is_different and path in self._different:
             self._different.remove(path)
-            self._outbox.show(equal_text(view, path))
+            self._outbox.show(f"after a push, {name} matches the code that the job{node} is executing ({path})")
 
     def responded(self, response: Response, view: JobView) -> bool:
         """Show what a response from the debugger means; return True if the editor receives a different response."""
@@ -173,9 +136,23 @@ class Attaching:
         if request is not None and response["request_seq"] == request["seq"] and _is_refusal(response):
             self._outbox.fail(request, f"{view.name} is {view.holder or 'held by another debugger'}")
             return True
-        if line := self._breakpoints.answered(response, view, self._sources):
-            self._outbox.show(line, IMPORTANT)
+        self._show_unset(response, view)
         return False
+
+    def _show_unset(self, response: Response, view: JobView) -> None:
+        """Show a line about those breakpoints in a file that were not set, once for each file."""
+        path = self._files.pop(response["request_seq"], None)
+        if path is None or path in self._unset:
+            return
+        body = response.get("body")
+        found = body.get("breakpoints") if isinstance(body, Mapping) else None
+        for each in found if isinstance(found, list) else []:
+            match each:
+                case {"verified": False, "message": str(message)}:
+                    if line := _line(message, path, self._sources.get(path, ""), view):
+                        self._unset.add(path)
+                        self._outbox.show(line, IMPORTANT)
+                        return
 
 
 def _is_refusal(response: Response) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT, debugger_ended_text, ended_text
+from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
 from relay_client.editor.notices import Outbox
-from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code
+from relay_client.ranks.view import END_PATIENCE, EXIT_PATIENCE, exit_code, how_ended
 from relay_core.dap.messages import Request, arguments_of
 from relay_core.layers.layer import EndLocal, Output, ToLocal, ToPeer
 
@@ -44,7 +44,7 @@ class DisconnectGuard:
         """Handle a request; return what the debugger receives."""
         self.has_begun = True
         if not has_stream:
-            self._outbox.succeed(request)
+            self._outbox.answer(request)
             return []
         self._unanswered = request
         changed = harmless(request)
@@ -55,7 +55,7 @@ class DisconnectGuard:
         if request["command"] == "terminate":
             self._answered.add(request["seq"])
             self._unanswered = None
-            self._outbox.succeed(request)
+            self._outbox.answer(request)
         return [ToPeer.of(changed)]
 
     def responded(self, number: int) -> bool:
@@ -70,7 +70,7 @@ class DisconnectGuard:
     def answer(self) -> None:
         """Answer the unanswered request in place of the debugger, which can no longer answer."""
         if self._unanswered is not None:
-            self._outbox.succeed(self._unanswered)
+            self._outbox.answer(self._unanswered)
 
 
 # The end of an editor's session, which is held back until the editor can be shown the reason.
@@ -130,7 +130,10 @@ class SessionEnd:
         has_terminated = any(isinstance(output, ToLocal) for output in self._held)
         goes_on = view.is_running and view.ending is None and not has_terminated
         returning = client if goes_on else None
-        self.show(view, debugger_ended_text(view, goes_on=goes_on), returning)
+        reason = "the debug session has ended; the job's exit status is unknown"
+        if goes_on:
+            reason = f"the debugger exited unexpectedly; {view.subject} continues without a debugger"
+        self.show(view, reason, returning)
         if not has_terminated:
             self.terminate(returning)
 
@@ -156,11 +159,11 @@ class SessionEnd:
             self._outbox.show(f"{reason}; attaching again" if client in RESTARTING_CLIENTS else reason, IMPORTANT)
             return
         code = exit_code(view.ending)
-        self._outbox.show(ended_text(view, view.ending), IMPORTANT if code else CONSOLE)
+        self._outbox.show(f"{view.subject} {how_ended(view.ending)}", IMPORTANT if code else CONSOLE)
         if code is not None:
-            self._outbox.report("exited", {"exitCode": code})
+            self._outbox.event("exited", {"exitCode": code})
 
     def terminate(self, client: object) -> None:
         """Report the end of the session; an editor that can attach again does so if `client` names it."""
         restarts = client in RESTARTING_CLIENTS
-        self._outbox.report("terminated", {"restart": {"relay-client": "attach again"}} if restarts else {})
+        self._outbox.event("terminated", {"restart": {"relay-client": "attach again"}} if restarts else {})

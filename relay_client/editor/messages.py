@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ntpath
 from collections.abc import Mapping
 
 from relay_client.editor.job_view import JobView
-from relay_client.ranks.view import how_ended
 from relay_client.ui.text import CHECK_PORTS, duration, format_ports
-from relay_core.agent_api.announcement import Ending
-from relay_core.dap.messages import Arguments, Body, Event, Request, Response
-from relay_core.foreign import Notification, failure, message_format
+from relay_core.dap.messages import Body, Event, Message, Request, Response, response_to
+from relay_core.foreign import failure, message_format, notification
 
 # DAP messages that relay-client itself sends to an editor.
 #
@@ -24,37 +21,45 @@ PREFIX = "relay-client: "
 """A prefix that distinguishes relay-client's lines from the output of the job."""
 
 
-def make_event(name: str, body: Mapping[str, object], seq: int) -> Event:
-    """Return an event."""
-    return {"seq": seq, "type": "event", "event": name, "body": dict(body)}
+class EditorMessages:
+    """Sends messages to one editor; subclasses number them and pass them on."""
 
+    def _next_seq(self) -> int:
+        """Return the `seq` of the next message."""
+        raise NotImplementedError
 
-def make_output(text: Notification, category: str, seq: int) -> Event:
-    """Return the event that shows one line of text, possibly as a notification."""
-    return make_event("output", {"category": category, "output": f"{PREFIX}{text}\n"}, seq)
+    def send(self, message: Message) -> None:
+        """Send a message."""
+        raise NotImplementedError
 
+    def event(self, name: str, body: Mapping[str, object] | None = None) -> None:
+        """Send an event."""
+        event: Event = {"seq": self._next_seq(), "type": "event", "event": name, "body": dict(body or {})}
+        self.send(event)
 
-def make_success(request: Request, seq: int, body: Mapping[str, object] | None = None) -> Response:
-    """Return the response to a request that has succeeded."""
-    response = _response(request, seq, success=True)
-    return response if body is None else {**response, "body": dict(body)}
+    def show(self, text: str, category: str = CONSOLE) -> None:
+        """Show one line of text, possibly as a notification."""
+        self.event("output", {"category": category, "output": f"{PREFIX}{notification(text)}\n"})
+
+    def answer(self, request: Request, body: Mapping[str, object] | None = None) -> None:
+        """Answer a request that has succeeded."""
+        response = response_to(request, self._next_seq(), success=True)
+        self.send(response if body is None else {**response, "body": dict(body)})
+
+    def answer_text(self, request: Request, text: str) -> None:
+        """Answer a request from the debug console with text."""
+        self.answer(request, {"result": text, "variablesReference": 0})
+
+    def fail(self, request: Request, reason: str) -> None:
+        """Answer a request that has failed; the editor shows the reason."""
+        self.send(make_failure(request, reason, self._next_seq()))
 
 
 def make_failure(request: Request, reason: str, seq: int) -> Response:
     """Return the response to a request that has failed; the editor shows the reason."""
     # `message` is for programs that ignore `body.error`.
     error: Body = {"id": 1, "format": message_format(reason), "showUser": True}
-    return {**_response(request, seq, success=False), "message": failure(reason), "body": {"error": error}}
-
-
-def _response(request: Request, seq: int, *, success: bool) -> Response:
-    return {
-        "seq": seq,
-        "type": "response",
-        "request_seq": request["seq"],
-        "command": request["command"],
-        "success": success,
-    }
+    return {**response_to(request, seq, success=False), "message": failure(reason), "body": {"error": error}}
 
 
 # The sentences that an editor shows; the functions above put the program's name in front of them.
@@ -63,6 +68,11 @@ CANNOT_FOLLOW = (
     '"subProcess": true is set, but this editor does not report support for debugging child processes, so each of them '
     'would wait for a debugger that never attaches. hint: remove "subProcess" from the attach configuration'
 )
+CHILD_HINT = (
+    "if its parent ends children that do not answer, raise that limit, such as gunicorn's --timeout or uvicorn's "
+    "--timeout-worker-healthcheck"
+)
+"""What follows the sentence about a child process that has ended at a breakpoint."""
 IN_C_CODE = "is running C code and will stop when it returns to Python"
 """What follows the name of a target that has not stopped although it should pause."""
 NOT_FOLLOWED = (
@@ -77,63 +87,3 @@ def waiting_text(view: JobView, reason: str, seconds: float) -> str:
     where = f" on '{view.hybrid_connection}'" if view.hybrid_connection and " on " not in view.name else ""
     others = f"; registered: {format_ports(view.other_ports)}. hint: {CHECK_PORTS}" if view.other_ports else ""
     return f"waiting for {view.name}{where} ({duration(seconds)} so far): {reason or 'looking for its agent'}{others}"
-
-
-def interrupted_text(view: JobView) -> str:
-    """Return the sentence for a tunnel that has lost its connection."""
-    return (
-        f"the connection to {view.name} is interrupted: {view.away_reason}; it will be restored automatically, and "
-        "steps that you request in the meantime will run then"
-    )
-
-
-def back_text(view: JobView, seconds: float) -> str:
-    """Return the sentence for a tunnel that is connected again."""
-    return f"the connection to {view.name} was restored after {duration(seconds)}"
-
-
-def peer_timeout_text(view: JobView, seconds: float) -> str:
-    """Return for how long the other ranks wait for a stopped one, when it stops and when little time is left."""
-    left = f"{duration(seconds)} more" if seconds < (view.peer_timeout or 0) else f"at most {duration(seconds)}"
-    return f"the other ranks wait {left} for {view.name} (timeout of the process group); then the job may fail"
-
-
-def timed_out_text(view: JobView) -> str:
-    """Return that the other ranks have waited too long for a stopped one."""
-    waited = duration(view.peer_timeout or 0)
-    return f"the other ranks have waited {waited} for {view.name}: their collective operations may have timed out"
-
-
-def different_text(view: JobView, path: str) -> str:
-    """Return the sentence for a source file that differs from the one on the node."""
-    node = f" on {view.host}" if view.host else ""
-    return (
-        f"{ntpath.basename(path)} differs from the job's file{node}: breakpoints and steps may be shown on the wrong "
-        f"lines ({path})"
-    )
-
-
-def equal_text(view: JobView, path: str) -> str:
-    """Return the sentence for a source file that differed from the job's until the job's code was replaced."""
-    node = f" on {view.host}" if view.host else ""
-    return f"after a push, {ntpath.basename(path)} matches the code that the job{node} is executing ({path})"
-
-
-def ended_text(view: JobView, ending: Ending) -> str:
-    """Return how a target has ended."""
-    return f"{view.subject} {how_ended(ending)}"
-
-
-def child_ended_text(attach: Arguments) -> str:
-    """Return the sentence for a child process that has ended at a breakpoint; the parent may have ended it."""
-    return (
-        f"the child process {attach.get('subProcessId')} ended while it was stopped. hint: if its parent ends children "
-        "that do not answer, raise that limit, such as gunicorn's --timeout or uvicorn's --timeout-worker-healthcheck"
-    )
-
-
-def debugger_ended_text(view: JobView, *, goes_on: bool) -> str:
-    """Return the sentence for a debugger that has exited, with what is known about its target."""
-    if goes_on:
-        return f"the debugger exited unexpectedly; {view.subject} continues without a debugger"
-    return "the debug session has ended; the job's exit status is unknown"

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import (
-    CONSOLE,
-    IMPORTANT,
-    IN_C_CODE,
-    back_text,
-    interrupted_text,
-    make_event,
-    make_failure,
-    make_output,
-    make_success,
-    peer_timeout_text,
-    timed_out_text,
-    waiting_text,
-)
-from relay_core.dap.messages import Message, Request
-from relay_core.foreign import notification
+from relay_client.editor.messages import CONSOLE, IMPORTANT, IN_C_CODE, EditorMessages, waiting_text
+from relay_client.ui.text import duration
+from relay_core.dap.messages import Message
 from relay_core.layers.layer import Output, ToLocal
 
 FIRST_LINE = 1.0
@@ -39,108 +26,110 @@ Notice = tuple[str, str]
 """Text and category of an output event."""
 
 
-class WaitingNotices:
+class Notices:
+    """Lines that depend on the time."""
+
+    next_deadline: float | None = None
+    """When the next line is due."""
+
+    def due(self, view: JobView, now: float) -> list[Notice]:
+        """Return the line that is due now, if any."""
+        return [] if self.next_deadline is None or now < self.next_deadline else self._lines(view, now)
+
+    def _lines(self, view: JobView, now: float) -> list[Notice]:
+        """Return the line, and set the next deadline."""
+        raise NotImplementedError
+
+
+class WaitingNotices(Notices):
     """The lines for a waiting connection: at increasing intervals, and one for each new reason.
 
     Args:
         now: When the connection was accepted.
     """
 
+    next_deadline: float
+
     def __init__(self, now: float) -> None:
         self._accepted_at = now
-        self._reason, self._must_act = "", False
+        self._reason = ""
         self._is_notified = False
         self.next_deadline = now + FIRST_LINE
-        """When the next line is due."""
 
-    def set_reason(self, reason: str, now: float, *, must_act: bool) -> None:
+    def set_reason(self, reason: str, now: float) -> None:
         """Record why the debugger has not answered yet."""
         if reason != self._reason:
-            self._reason, self._must_act = reason, must_act
+            self._reason = reason
             self.next_deadline = min(self.next_deadline, max(now, self._accepted_at + FIRST_LINE))
 
-    def due(self, view: JobView, now: float) -> list[Notice]:
-        """Return the line that is due now, if any."""
-        if now < self.next_deadline:
-            return []
+    def _lines(self, view: JobView, now: float) -> list[Notice]:
         waited = now - self._accepted_at
         self.next_deadline = now + min(max(SECOND_LINE - waited, waited), MAX_PAUSE)
         # VS Code opens the debug console only once a session has begun, so a long wait is also shown as a notification,
         # once.
-        is_long = not self._is_notified and waited >= SECOND_LINE
-        category = IMPORTANT if self._must_act or is_long else CONSOLE
-        self._is_notified = self._is_notified or category == IMPORTANT
-        self._must_act = False
+        category = IMPORTANT if not self._is_notified and waited >= SECOND_LINE else CONSOLE
+        self._is_notified |= category == IMPORTANT
         return [(waiting_text(view, view.away_reason or self._reason, waited), category)]
 
 
-class InterruptionNotices:
+class InterruptionNotices(Notices):
     """One line when the tunnel has lost its connection, and one when the connection has been restored."""
 
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._is_shown = False
-
-    @property
-    def next_deadline(self) -> float | None:
-        """When the first line is due."""
-        return None if self._since is None or self._is_shown else self._since + INTERRUPTION
+    _since: float | None = None
 
     def update(self, view: JobView, now: float) -> list[Notice]:
         """Handle a change in what is known about the job; return the second line if it is due."""
+        since, is_shown = self._since, self.next_deadline is None
         if view.away_reason:
-            self._since = now if self._since is None else self._since
+            if since is None:
+                self._since, self.next_deadline = now, now + INTERRUPTION
             return []
-        lines = [(back_text(view, now - self._since), CONSOLE)] if self._since is not None and self._is_shown else []
-        self._since, self._is_shown = None, False
-        return lines
-
-    def due(self, view: JobView, now: float) -> list[Notice]:
-        """Return the first line if it is due now."""
-        if self.next_deadline is None or now < self.next_deadline:
+        self._since = self.next_deadline = None
+        if since is None or not is_shown:
             return []
-        self._is_shown = True
-        return [(interrupted_text(view), CONSOLE)]
+        return [(f"the connection to {view.name} was restored after {duration(now - since)}", CONSOLE)]
+
+    def _lines(self, view: JobView, now: float) -> list[Notice]:  # noqa: ARG002 - as in Notices
+        self.next_deadline = None
+        text = (
+            f"the connection to {view.name} is interrupted: {view.away_reason}; it will be restored automatically, and "
+            "steps that you request in the meantime will run then"
+        )
+        return [(text, CONSOLE)]
 
 
-class PeerTimeoutNotices:
+class PeerTimeoutNotices(Notices):
     """How long the other ranks wait for a stopped one: at the stop, when a quarter is left, and when it has passed."""
 
-    def __init__(self) -> None:
-        self._due_at: list[float] = []
-        """When the remaining lines are due."""
-        self._is_stopped = False
-
-    @property
-    def next_deadline(self) -> float | None:
-        """When the next line is due."""
-        return min(self._due_at, default=None)
+    _ends_at = 0.0
+    _is_stopped = False
 
     def update(self, view: JobView, now: float) -> list[Notice]:
         """Handle a change in what is known about the job; return the first line if the target has stopped."""
         was_stopped, self._is_stopped = self._is_stopped, view.is_stopped and not view.is_alone
         if not self._is_stopped or view.peer_timeout is None:
-            self._due_at = []
+            self.next_deadline = None
         elif not was_stopped:
-            self._due_at = [now + 0.75 * view.peer_timeout, now + view.peer_timeout]
-            return [(peer_timeout_text(view, view.peer_timeout), CONSOLE)]
+            self.next_deadline, self._ends_at = now + 0.75 * view.peer_timeout, now + view.peer_timeout
+            return [(_left_text(view, f"at most {duration(view.peer_timeout)}"), CONSOLE)]
         return []
 
-    def due(self, view: JobView, now: float) -> list[Notice]:
-        """Return the line that is due now, if any."""
-        if not self._due_at or now < self._due_at[0] or view.peer_timeout is None:
-            return []
-        del self._due_at[0]
-        is_last = not self._due_at
-        return [(timed_out_text(view) if is_last else peer_timeout_text(view, view.peer_timeout / 4), IMPORTANT)]
+    def _lines(self, view: JobView, now: float) -> list[Notice]:  # noqa: ARG002 - as in Notices
+        seconds = view.peer_timeout or 0.0
+        if self.next_deadline != self._ends_at:
+            self.next_deadline = self._ends_at
+            return [(_left_text(view, f"{duration(seconds / 4)} more"), IMPORTANT)]
+        self.next_deadline = None
+        waited = f"the other ranks have waited {duration(seconds)} for {view.name}"
+        return [(f"{waited}: their collective operations may have timed out", IMPORTANT)]
 
 
-class PauseNotices:
+def _left_text(view: JobView, left: str) -> str:
+    return f"the other ranks wait {left} for {view.name} (timeout of the process group); then the job may fail"
+
+
+class PauseNotices(Notices):
     """One line for each pause that has not taken effect after `PAUSE_TIMEOUT`."""
-
-    def __init__(self) -> None:
-        self.next_deadline: float | None = None
-        """When the line is due."""
 
     def requested(self, now: float) -> None:
         """Begin to wait for the stop."""
@@ -150,53 +139,42 @@ class PauseNotices:
         """Show nothing, because the target has stopped."""
         self.next_deadline = None
 
-    def due(self, view: JobView, now: float) -> list[Notice]:
-        """Return the line if it is due now, unless the request may not have arrived."""
-        if self.next_deadline is None or now < self.next_deadline:
-            return []
-        self.next_deadline = None
+    def _lines(self, view: JobView, now: float) -> list[Notice]:  # noqa: ARG002 - as in Notices
+        self.next_deadline = None  # if the tunnel is interrupted, the request may not have arrived
         return [] if view.away_reason else [(f"{view.name} {IN_C_CODE}", CONSOLE)]
 
 
 # Holds messages from relay-client to an editor until they can be sent between two messages from the debugger.
 
 
-class Outbox:
+class Outbox(EditorMessages):
     """The queue of one editor; its messages repeat the last `seq` of the debugger, so that `seq` never decreases."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._last_seq = 1
+        self._messages: list[Output] = []
+        self.last_seq = 1
+        """The highest `seq` of the messages that the editor has received from the debugger."""
 
     def __bool__(self) -> bool:
         return bool(self._messages)
 
     def note(self, seq: int) -> None:
         """Record the `seq` of a message from the debugger to the editor."""
-        self._last_seq = max(self._last_seq, seq)
-
-    def show(self, text: str, category: str = CONSOLE) -> None:
-        """Add a line of output."""
-        self._messages.append(make_output(notification(text), category, self._last_seq))
+        self.last_seq = max(self.last_seq, seq)
 
     def show_all(self, notices: Iterable[Notice]) -> None:
         """Add lines of output."""
         for text, category in notices:
             self.show(text, category)
 
-    def report(self, name: str, body: Mapping[str, object]) -> None:
-        """Add an event."""
-        self._messages.append(make_event(name, body, self._last_seq))
-
-    def succeed(self, request: Request, body: Mapping[str, object] | None = None) -> None:
-        """Add the response to a request that has succeeded."""
-        self._messages.append(make_success(request, self._last_seq, body))
-
-    def fail(self, request: Request, reason: str) -> None:
-        """Add the response to a request that has failed."""
-        self._messages.append(make_failure(request, reason, self._last_seq))
-
     def take(self) -> list[Output]:
         """Return all messages, and remove them."""
         messages, self._messages = self._messages, []
-        return [ToLocal.of(message) for message in messages]
+        return messages
+
+    def _next_seq(self) -> int:
+        return self.last_seq
+
+    def send(self, message: Message) -> None:
+        """Send a message."""
+        self._messages.append(ToLocal.of(message))

@@ -28,8 +28,15 @@ from relay_client.compare.console import OnQuestion, command_of, with_formats, w
 from relay_client.editor.attaching import Attaching, OnSource
 from relay_client.editor.ending import DisconnectGuard, SessionEnd
 from relay_client.editor.job_view import FindRoot, JobView
-from relay_client.editor.messages import IMPORTANT, child_ended_text
-from relay_client.editor.notices import InterruptionNotices, Outbox, PauseNotices, PeerTimeoutNotices, WaitingNotices
+from relay_client.editor.messages import CHILD_HINT, IMPORTANT
+from relay_client.editor.notices import (
+    InterruptionNotices,
+    Notices,
+    Outbox,
+    PauseNotices,
+    PeerTimeoutNotices,
+    WaitingNotices,
+)
 from relay_core.dap.messages import Arguments, Event, Request, arguments_of, with_short_description
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
@@ -114,9 +121,9 @@ class EditorSession(Layer):
 
     # Called by the owner; messages that these methods queue are sent with the next bytes or `tick`:
 
-    def wait_for(self, reason: str, now: float, *, must_act: bool = False) -> None:
-        """Record why the debugger has not answered yet; `must_act` is True if only the user can change that."""
-        self._waiting.set_reason(reason, now, must_act=must_act)
+    def wait_for(self, reason: str, now: float) -> None:
+        """Record why the debugger has not answered yet."""
+        self._waiting.set_reason(reason, now)
 
     def update(self, view: JobView, now: float) -> None:
         """Handle a change in what is known about the job."""
@@ -133,7 +140,7 @@ class EditorSession(Layer):
 
     def ranks_answered(self, request: Request, text: str) -> None:
         """Answer a request from the debug console with the answers from all ranks."""
-        self._outbox.succeed(request, {"result": text, "variablesReference": 0})
+        self._outbox.answer_text(request, text)
 
     def show_refusal(self, text: str) -> None:
         """Show what the debugged process was not allowed to do."""
@@ -204,26 +211,18 @@ class EditorSession(Layer):
 
     def next_deadline(self) -> float | None:
         """Return when to show that the connection is waiting or interrupted, or when to stop delaying its end."""
-        notices = self._notices
-        deadlines = (
-            self._end.deadline,
-            self._peer_timeout.next_deadline,
-            notices.next_deadline if notices else None,
-            self._pause.next_deadline if self._is_open else None,
-        )
+        deadlines = [self._end.deadline, *(notices.next_deadline for notices in self._notices)]
         return min((each for each in deadlines if each is not None), default=None)
 
     def tick(self, now: float) -> list[Output]:
         """Show the lines that are due."""
-        if notices := self._notices:
+        for notices in self._notices:
             self._outbox.show_all(notices.due(self._view, now))
-        self._outbox.show_all(self._peer_timeout.due(self._view, now))
-        if self._is_open:
-            self._outbox.show_all(self._pause.due(self._view, now))
         return [*self._outbox.take(), *self._due_end(now)]
 
     def _received(self, request: Request, piece: ToPeer) -> list[Output]:
         """Handle a request; return what the debugger receives."""
+        changed = with_formats(with_statistics(request))
         match request["command"]:
             case "initialize":
                 self._initialize = request
@@ -232,25 +231,22 @@ class EditorSession(Layer):
                     self._disconnect_guard.has_begun, self._state = True, State.CONCLUDED
             case "attach":
                 changed = self._attach.requested(request, arguments_of(self._initialize or {}), self._view)
-                return [piece if changed is request else ToPeer.of(changed)]
             case "setBreakpoints":
                 self._attach.breakpoints_requested(request, self._view)
-                return [piece if (changed := with_formats(request)) is request else ToPeer.of(changed)]
             case "disconnect" | "terminate":
                 return self._disconnect_guard.requested(request, piece, has_stream=self.has_stream)
-            case "evaluate" if (changed := with_statistics(request)) is not request:
-                return [ToPeer.of(changed)]
-            case "evaluate" if (question := command_of(request)) is not None:
+            case "evaluate" if (question := command_of(changed)) is not None:
                 self._on_question(request, question)
                 return []
-        return [piece]
+        return [piece if changed is request else ToPeer.of(changed)]
 
     def _read(self, piece: ToLocal, now: float) -> list[Output]:
         """Return what the editor receives in place of a message."""
         if self._is_held(piece, now):
             return []
         if piece.name == "terminated" and self._is_stopped and self._is_open and self._attach.is_child:
-            self._outbox.show(child_ended_text(self._attach.sent or {}), IMPORTANT)
+            pid = (self._attach.sent or {}).get("subProcessId")
+            self._outbox.show(f"the child process {pid} ended while it was stopped. hint: {CHILD_HINT}", IMPORTANT)
             return [*self._outbox.take(), piece]
         if piece.name in {"stopped", "continued"}:
             self._is_stopped = piece.name == "stopped"
@@ -267,11 +263,11 @@ class EditorSession(Layer):
         return [piece]
 
     @property
-    def _notices(self) -> WaitingNotices | InterruptionNotices | None:
-        """The notices for the current state: why the first response is missing, or why the session is interrupted."""
-        if self._state is State.WAITING:
-            return self._waiting if self._initialize is not None else None
-        return self._interruption if self._is_open else None
+    def _notices(self) -> list[Notices]:
+        """The notices for the current state, such as why the first response is missing."""
+        is_waiting = self._state is State.WAITING and self._initialize is not None
+        waiting: list[Notices] = [self._waiting] if is_waiting else []
+        return [*waiting, self._peer_timeout, *([self._interruption, self._pause] if self._is_open else [])]
 
     @property
     def _is_open(self) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeGuard
 
 from relay_client.compare.console import IN_BRACES
 from relay_client.job_session.members import Member, Members, Phase
-from relay_client.job_session.wire import Wire, reason_of
-from relay_core.dap.messages import Body, Request, Response, arguments_of
+from relay_client.job_session.wire import Wire
+from relay_core.dap.messages import Body, Request, Response, arguments_of, reason_of
 
 # The name `RANK` in conditions and logpoints: each rank receives them with its own number in place of the name.
 #
@@ -199,8 +199,9 @@ class Breakpoints:
         wanted = locals_ if isinstance(locals_, list) else []
         return [self._found[member, local] for local in wanted if (member, local) in self._found]
 
+    @property
     def next_deadline(self) -> float | None:
-        """Return when to answer the editor without the ranks that have not answered."""
+        """When to answer the editor without the ranks that have not answered."""
         return min((found.answer_at for found in self._sets.values() if found.answer_at is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -214,17 +215,14 @@ class Breakpoints:
     def _send(self, member: Member, found: _BreakpointSet) -> None:
         wanted = [for_rank(each, member.name.rank) for each in found.wanted]
         arguments = {**arguments_of(found.request), "breakpoints": wanted}
-        self._wire.ask(member.number, found.request["command"], arguments, self._recorder(member, found))
+        self._wire.ask(member.number, found.request["command"], arguments, partial(self._answered, member, found))
 
-    def _recorder(self, member: Member, found: _BreakpointSet) -> Callable[[Response], None]:
-        def record(response: Response) -> None:
-            found.awaited.discard(member.number)
-            if self._members.get(member.number) is member and found in self._sets.values():
-                self._record(member, found, response)
-            self._answer_if_complete(found)
-            self._show_changes(found)
-
-        return record
+    def _answered(self, member: Member, found: _BreakpointSet, response: Response) -> None:
+        found.awaited.discard(member.number)
+        if self._members.get(member.number) is member and found in self._sets.values():
+            self._record(member, found, response)
+        self._answer_if_complete(found)
+        self._show_changes(found)
 
     def _record(self, member: Member, found: _BreakpointSet, response: Response) -> None:
         results = (response.get("body") or {}).get("breakpoints") if response.get("success") is True else None

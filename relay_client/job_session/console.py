@@ -2,63 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from relay_client.compare.console import HELP, command_of
+from relay_client.compare.console import Command
 from relay_client.editor.messages import CONSOLE, IMPORTANT, PREFIX
 from relay_client.job_session.members import Group, Member
+from relay_client.job_session.stepping import Stepping
 from relay_client.job_session.stops import names_of
 from relay_client.job_session.thread_list import MANY, ThreadList
-from relay_client.job_session.wire import Wire
+from relay_client.job_session.wire import AskRanks, Wire
 from relay_client.ui.text import in_plural
 from relay_core.dap.messages import Body, Request
 from relay_core.errors import UsageError
 
 
-class GroupChoice(Protocol):
-    """The part of a session that these commands use."""
-
-    @property
-    def group(self) -> str:
-        """The group that moves together."""
-
-    def answer_where(self, request: Request) -> None:
-        """Answer a request with where all ranks are."""
-
-    def choose(self, group: Group) -> str:
-        """Make another group of ranks move together; return the group as text."""
-
-
-def run_command(request: Request, session: GroupChoice, threads: ThreadList, wire: Wire) -> bool:
-    """Answer an `evaluate` from the debug console if it is a command; return False if it is an expression."""
-    if (command := command_of(request)) is None:
-        return False
-    if command.name == "ranks":
-        session.answer_where(request)
-        return True
+def run_command(request: Request, command: Command, stepping: Stepping, threads: ThreadList, wire: Wire) -> None:
+    """Answer a command about the group or the list of threads; pass any other one on to the owner of the session."""
     try:
-        result = _run(command.name, command.expression, session, threads)
+        match command.name:
+            case "group":
+                if command.expression:
+                    stepping.group = Group.parse(command.expression)
+                wire.answer_text(request, stepping.group_text)
+            case "expand":
+                threads.expanded = Group.parse(command.expression or "all").ranks
+                threads.note_change()
+                wire.answer_text(request, "the chosen ranks are now listed one by one")
+            case "collapse":
+                threads.expanded = frozenset()
+                threads.note_change()
+                rest = "the ranks at each place now share an entry"
+                wire.answer_text(request, f"if there are more than {MANY} ranks, {rest}")
+            case _:
+                wire.put(AskRanks(request, command))
     except UsageError as error:
         wire.fail(request, f"{error.sentence}; {error.hint}")
-    else:
-        wire.answer(request, {"result": result, "variablesReference": 0})
-    return True
-
-
-def _run(name: str, rest: str, session: GroupChoice, threads: ThreadList) -> str:
-    match name:
-        case "group":
-            return session.choose(Group.parse(rest)) if rest else session.group
-        case "expand":
-            threads.expanded = Group.parse(rest or "all").ranks
-        case "collapse":
-            threads.expanded = frozenset()
-        case _:
-            return HELP
-    threads.note_change()
-    if name == "expand":
-        return "the chosen ranks are now listed one by one"
-    return f"if there are more than {MANY} ranks, the ranks at each place now share an entry"
 
 
 # What the debug console shows about the ranks: their output, and relay-client's lines about their connections.
@@ -84,7 +60,8 @@ class ConsoleLines:
         self._wire = wire
         self._due: dict[tuple[str, str], list[Member]] = {}
         """Members by line and category; the line has a placeholder in place of the name of its member."""
-        self._due_at: float | None = None
+        self.next_deadline: float | None = None
+        """When lines are due."""
         self._shown: set[str] = set()
         """Lines that name no rank: each is shown once."""
         self._waiting: set[int] = set()
@@ -112,28 +89,24 @@ class ConsoleLines:
         if not where or where not in text:
             if text not in self._shown:
                 self._shown.add(text)
-                self._wire.line(text, category)
+                self._wire.show(text, category)
             return
         self._due.setdefault((text.replace(where, _SUBJECT), category), []).append(member)
-        self._due_at = now + LINE_DELAY if self._due_at is None else self._due_at
-
-    def next_deadline(self) -> float | None:
-        """Return when lines are due."""
-        return self._due_at
+        self.next_deadline = now + LINE_DELAY if self.next_deadline is None else self.next_deadline
 
     def tick(self, now: float) -> None:
         """Show the lines that are due."""
-        if self._due_at is not None and now >= self._due_at:
+        if self.next_deadline is not None and now >= self.next_deadline:
             self.flush()
 
     def flush(self) -> None:
         """Show all lines now."""
-        due, self._due, self._due_at = self._due, {}, None
+        due, self._due, self.next_deadline = self._due, {}, None
         for (text, category), members in due.items():
             name = members[0].name.where if len(members) == 1 else names_of(members)
             start, subject, end = text.partition(f"{_SUBJECT} ")
             line = f"{subject}{in_plural(end)}" if subject and not start and len(members) > 1 else text
-            self._wire.line(line.replace(_SUBJECT, name), category)
+            self._wire.show(line.replace(_SUBJECT, name), category)
 
     def _show_output(self, member: Member, body: Body) -> None:
         text = body.get("output")

@@ -24,18 +24,29 @@ import traceback
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from relay_client.compare.console import question_of, with_formats, with_statistics
+from relay_client.compare.console import Command, command_of, with_formats, with_statistics
 from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES
-from relay_client.editor.messages import CONSOLE, GUARDED, IMPORTANT
+from relay_client.editor.ending import harmless
+from relay_client.editor.messages import GUARDED, IMPORTANT
 from relay_client.job_session.breakpoints import Breakpoints
 from relay_client.job_session.console import ConsoleLines, run_command
-from relay_client.job_session.members import Group, Member, Members, Phase, RankName
+from relay_client.job_session.members import Member, Members, Phase, RankName
 from relay_client.job_session.stepping import MOVING, Stepping
-from relay_client.job_session.stops import Stops, names_of
+from relay_client.job_session.stops import Stops
 from relay_client.job_session.thread_list import ThreadList
-from relay_client.job_session.translation import Ids, StaleId, Translation
-from relay_client.job_session.wire import AskRanks, CloseRank, EndSession, OpenChild, Output, Wire, reason_of
-from relay_core.dap.messages import Arguments, Body, Event, Message, Request, Response, arguments_of, is_message
+from relay_client.job_session.translation import Ids, StaleId
+from relay_client.job_session.wire import CloseRank, EndSession, OpenChild, Output, Wire
+from relay_core.dap.messages import (
+    Arguments,
+    Body,
+    Event,
+    Message,
+    Request,
+    Response,
+    arguments_of,
+    is_message,
+    reason_of,
+)
 
 # What the session of all ranks supports: everything that debugpy supports, and stepping a single thread.
 
@@ -67,7 +78,8 @@ class Leaving:
         self._members = members
         self._wire = wire
         self._request: Request | None = None
-        self._deadline: float | None = None
+        self.next_deadline: float | None = None
+        """When to answer without waiting any longer."""
 
     def detach(self, *, ends: bool) -> None:
         """Detach from all ranks; they continue, or end if `ends` is true."""
@@ -77,7 +89,7 @@ class Leaving:
 
     def end_session(self, request: Request, now: float) -> None:
         """Answer the request and end the session once all ranks are detached."""
-        self._request, self._deadline = request, now + LEAVE_TIMEOUT
+        self._request, self.next_deadline = request, now + LEAVE_TIMEOUT
         self.left()
 
     def left(self) -> None:
@@ -85,20 +97,16 @@ class Leaving:
         if not len(self._members):
             self._finish()
 
-    def next_deadline(self) -> float | None:
-        """Return when to call `tick`, or None."""
-        return self._deadline
-
     def tick(self, now: float) -> None:
         """Answer without waiting any longer, if the time is up."""
-        if self._deadline is not None and now >= self._deadline:
+        if self.next_deadline is not None and now >= self.next_deadline:
             self._finish()
 
     def _finish(self) -> None:
         if self._request is not None:
             self._wire.answer(self._request)
             self._wire.put(EndSession())
-            self._request = self._deadline = None
+            self._request = self.next_deadline = None
 
 
 class ExitCodes:
@@ -145,12 +153,11 @@ class JobSession:
         self._allow_terminate = allow_terminate
         self._wire = Wire()
         self._ids = Ids()
-        self._translation = Translation(self._ids)
         self._members = Members()
         self._breakpoints = Breakpoints(self._members, self._wire)
         self._threads = ThreadList(self._members, self._ids, self._wire)
-        self._stops = Stops(self._members, self._translation, self._wire)
-        self._stepping = Stepping(self._members, self._ids, self._stops, self._threads, self._wire)
+        self._stops = Stops(self._members, self._ids, self._wire)
+        self.stepping = Stepping(self._members, self._ids, self._stops, self._threads, self._wire)
         self._console = ConsoleLines(self._wire)
         self._leaving = Leaving(self._members, self._wire)
         self._timed = (self._breakpoints, self._stops, self._threads, self._console, self._leaving)
@@ -209,10 +216,10 @@ class JobSession:
         self._leaving.left()
         self._after(now)
 
-    def show(self, text: str, *, is_important: bool = False) -> None:
+    def show(self, text: str) -> None:
         """Show a line from relay-client in the debug console, after the lines about ranks that led to it."""
         self._console.flush()
-        self._wire.line(text, IMPORTANT if is_important else CONSOLE)
+        self._wire.show(text)
 
     def conclude(self, reason: str) -> None:
         """End the session and show the reason, because there is nothing left to debug."""
@@ -227,33 +234,17 @@ class JobSession:
         self._is_over = True
         self._wire.event("terminated")
 
-    def choose(self, group: Group) -> str:
-        """Make another group of ranks move together; return the group as text."""
-        self._stepping.group = group
-        return self.group
-
-    @property
-    def group(self) -> str:
-        """The group, and the attached ranks that it currently contains: `all ranks: ranks 0-3`."""
-        chosen = self._members.get(self._members.chosen)
-        found = self._members.of(self._stepping.group, chosen)
-        return f"{self._stepping.group}: {names_of(found) or 'none is attached'}"
-
-    def answer_where(self, request: Request) -> None:
-        """Answer a console command with where all ranks are, once it is known what running ranks are doing."""
-        self._stops.answer_where(request)
-
     def places_found(self, places: Mapping[int, str]) -> None:
         """Receive what running ranks are doing, by member number: the response to `FindPlaces`."""
         self._stops.places_found(places)
 
     def ranks_answered(self, request: Request, text: str) -> None:
         """Answer a request with what all ranks have answered: the response to `AskRanks`."""
-        self._wire.answer(request, {"result": text, "variablesReference": 0})
+        self._wire.answer_text(request, text)
 
     def next_deadline(self) -> float | None:
         """Return when to call `tick`, or None."""
-        deadlines = [part.next_deadline() for part in self._timed]
+        deadlines = [part.next_deadline for part in self._timed]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -268,8 +259,9 @@ class JobSession:
         if not is_message(message, "request"):
             return
         try:
-            if not self._answer(message, now):
-                self._relay(message, now)
+            request = with_formats(with_statistics(message))
+            if not self._answer(request, now):
+                self._relay(request, now)
         except StaleId as error:
             self._wire.answer_outdated(message, str(error))
         self._after(now)
@@ -292,25 +284,22 @@ class JobSession:
                 self._wire.answer(request, self._threads.answer())
             case "disconnect" | "terminate":
                 self._leave(request, now)
-            case "evaluate" if arguments.get("context") == "repl":
-                return self._console_input(request, now)
-            case "setBreakpoints" if not _has_place(arguments.get("source")):
-                self._wire.fail(request, "the source of the breakpoints has no path")
-            case command if command in _FOR_ALL and not _source_reference(arguments):
-                self._breakpoints.requested(with_formats(request), now)
+            case "evaluate" if (typed := command_of(request)) is not None:
+                self._run(request, typed, now)
+            case command if command in _FOR_ALL and not _source_of(arguments).get("sourceReference"):
+                if command == "setBreakpoints" and not isinstance(_source_of(arguments).get("path"), str):
+                    self._wire.fail(request, "the source of the breakpoints has no path")  # debugpy would exit
+                else:
+                    self._breakpoints.requested(request, now)
             case _:
                 return False
         return True
 
-    def _console_input(self, request: Request, now: float) -> bool:
-        """Answer a console command, now or once all ranks have answered; return False for an expression."""
-        if (question := question_of(request)) is not None:
-            self._wire.put(AskRanks(request, question))
-            return True
-        if (changed := with_statistics(request)) is not request:
-            self._relay(changed, now)
-            return True
-        return run_command(request, self, self._threads, self._wire)
+    def _run(self, request: Request, command: Command, now: float) -> None:
+        if command.name == "ranks":
+            self._stops.answer_where(request, now)
+        else:
+            run_command(request, command, self.stepping, self._threads, self._wire)
 
     def _configured(self, request: Request) -> None:
         self._wire.answer(request)
@@ -319,16 +308,16 @@ class JobSession:
         self._is_configured = True
         for member in self._members:
             if member.phase is Phase.CONFIGURING:
-                self._let_run(member)
+                self._wire.ask(member.number, "configurationDone")
 
     def _leave(self, request: Request, now: float) -> None:
         """Detach from all ranks; they continue unless the editor asks to terminate the job and is allowed to do so."""
-        is_end = request["command"] == "terminate" or arguments_of(request).get("terminateDebuggee") is True
+        is_end = harmless(request) is not request
         ends = is_end and self._allow_terminate
         self._is_over = True
         self._leaving.detach(ends=ends)
         if is_end and not ends:
-            self._wire.line(GUARDED)
+            self._wire.show(GUARDED)
         if request["command"] == "terminate":  # the editor then sends `disconnect`
             self._wire.answer(request)
             self._wire.event("terminated")
@@ -338,13 +327,13 @@ class JobSession:
     def _relay(self, request: Request, now: float) -> None:
         """Pass a request on to the rank that it concerns."""
         command = request["command"]
-        number, arguments = self._translation.to_rank(command, arguments_of(request))
+        number, arguments = self._ids.to_rank(command, arguments_of(request))
         member = self._members.get(number if number is not None else self._default())
         if member is None:
             self._wire.fail(request, "no rank is attached")
             return
         if command in MOVING:
-            self._stepping.requested(request, member, arguments, now)
+            self.stepping.requested(request, member, arguments, now)
             return
         if command in _CHOOSING:
             self._members.chosen = member.number
@@ -364,9 +353,7 @@ class JobSession:
             self._wire.fail(request, reason_of(response))
             return
         body = response.get("body")
-        changed = (
-            self._translation.to_editor(request["command"], member.number, body) if isinstance(body, dict) else None
-        )
+        changed = self._ids.to_editor(request["command"], member.number, body) if isinstance(body, dict) else None
         self._wire.answer(request, changed)
 
     # From the ranks:
@@ -381,7 +368,7 @@ class JobSession:
     def leave_out(self, number: int, problem: str) -> None:
         """Close the connection to a rank whose messages cannot be processed, and show why."""
         if (member := self._members.get(number)) is not None:
-            self._wire.line(f"{member.name.label} is left out: {problem}", IMPORTANT)
+            self._wire.show(f"{member.name.label} is left out: {problem}", IMPORTANT)
         self._wire.put(CloseRank(number))
 
     def _received(self, number: int, message: Message, now: float) -> None:
@@ -406,13 +393,13 @@ class JobSession:
                 takes_focus = self._stops.stopped(member, body, now, hit)
                 self._threads.show_stopped(member, takes_focus=takes_focus)
             case "continued":
-                self._stepping.runs(member)
+                self.stepping.runs(member)
             case "thread":
                 self._threads.happened(member, event)
             case "breakpoint":
                 self._breakpoints.changed(member.number, body)
             case "output":
-                self._console.received(member, self._translation.to_editor("output", member.number, body), now)
+                self._console.received(member, self._ids.to_editor("output", member.number, body), now)
             case name:
                 self._process_happened(member, name, body)
 
@@ -448,10 +435,7 @@ class JobSession:
             member.phase = Phase.CONFIGURING
             self._breakpoints.configure(member)
             if self._is_configured:
-                self._let_run(member)
-
-    def _let_run(self, member: Member) -> None:
-        self._wire.ask(member.number, "configurationDone")
+                self._wire.ask(member.number, "configurationDone")
 
     def _attached(self, member: Member, response: Response) -> None:
         if self._may_continue(member, response):
@@ -464,20 +448,14 @@ class JobSession:
             return False
         if response.get("success") is True:
             return True
-        self._wire.line(reason_of(response))
+        self._wire.show(reason_of(response))
         self._wire.put(CloseRank(member.number))
         return False
 
 
-def _has_place(source: object) -> bool:
-    """True if a source has a path, or is one that only one rank has; debugpy exits if breakpoints have neither."""
-    return isinstance(source, dict) and (isinstance(source.get("path"), str) or bool(source.get("sourceReference")))
-
-
-def _source_reference(arguments: Arguments) -> bool:
-    """True if a request is about a source that only one rank has."""
+def _source_of(arguments: Arguments) -> Body:
     source = arguments.get("source")
-    return isinstance(source, dict) and bool(source.get("sourceReference"))
+    return source if isinstance(source, dict) else {}
 
 
 def _place(error: Exception) -> str:

@@ -19,14 +19,14 @@ are sent, not when they are answered: a `stopped` event may arrive before the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from relay_client.job_session.members import Group, Member, Members
-from relay_client.job_session.stops import Stops
+from relay_client.job_session.stops import Stops, names_of
 from relay_client.job_session.thread_list import ThreadList
 from relay_client.job_session.translation import Ids
-from relay_client.job_session.wire import OnResponse, Wire, reason_of
-from relay_core.dap.messages import Arguments, Body, Request, Response
+from relay_client.job_session.wire import Wire
+from relay_core.dap.messages import Arguments, Request, Response, reason_of
 from relay_core.dap.prefetch import RESUMING
 
 MOVING = RESUMING | {"pause"}
@@ -54,6 +54,12 @@ class Stepping:
         self._threads = threads
         self._wire = wire
 
+    @property
+    def group_text(self) -> str:
+        """The group, and the attached ranks that it currently contains: `all ranks: ranks 0-3`."""
+        found = self._members.of(self.group, self._members.get(self._members.chosen))
+        return f"{self.group}: {names_of(found) or 'none is attached'}"
+
     def requested(self, request: Request, member: Member, arguments: Arguments, now: float) -> None:
         """Handle a request from the editor.
 
@@ -78,7 +84,7 @@ class Stepping:
     def _pause(self, request: Request, group: list[Member]) -> None:
         for member in group:
             if member.stop is None:
-                self._wire.ask(member.number, "pause", {"threadId": member.main_thread}, self._reporter(member))
+                self._wire.ask(member.number, "pause", {"threadId": member.main_thread}, partial(self._report, member))
         self._wire.answer(request)
 
     def _resume(
@@ -93,12 +99,12 @@ class Stepping:
         for member in stopped:
             thread = arguments.get("threadId") if member is chosen else member.stop.thread if member.stop else None
             own = {**arguments, "threadId": thread}
-            respond = self._responder(request, member) if member is lead else self._reporter(member)
+            respond = partial(self._respond, request, member) if member is lead else partial(self._report, member)
             self._wire.ask(member.number, request["command"], own, respond)
         for member in stopped:
             self.runs(member, but=arguments.get("threadId") if member is chosen else None)
         if chosen not in stopped:
-            self._threads.show_stopped_again(chosen)
+            self._threads.show_stop(chosen, takes_focus=False)  # the editor shows it as running
 
     def runs(self, member: Member, *, but: object = None) -> None:
         """Record and show that a rank is running again.
@@ -111,19 +117,12 @@ class Stepping:
         self._ids.resumed(member.number)
         self._threads.show_running(member, but=but)
 
-    def _responder(self, request: Request, member: Member) -> OnResponse:
-        def respond(response: Response) -> None:
-            if response.get("success") is True:
-                body: Body | None = {"allThreadsContinued": False} if request["command"] == "continue" else None
-                self._wire.answer(request, body)
-            else:
-                self._wire.fail(request, f"{member.name.label}: {reason_of(response)}")
+    def _respond(self, request: Request, member: Member, response: Response) -> None:
+        if response.get("success") is True:
+            self._wire.answer(request, {"allThreadsContinued": False} if request["command"] == "continue" else None)
+        else:
+            self._wire.fail(request, f"{member.name.label}: {reason_of(response)}")
 
-        return respond
-
-    def _reporter(self, member: Member) -> Callable[[Response], None]:
-        def report(response: Response) -> None:
-            if response.get("success") is not True and self._members.get(member.number) is member:
-                self._wire.line(f"{member.name.label} refused '{response.get('command')}': {reason_of(response)}")
-
-        return report
+    def _report(self, member: Member, response: Response) -> None:
+        if response.get("success") is not True and self._members.get(member.number) is member:
+            self._wire.show(f"{member.name.label} refused '{response.get('command')}': {reason_of(response)}")

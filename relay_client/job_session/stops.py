@@ -16,12 +16,13 @@ a request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from relay_client.job_session.members import Member, Members, Place, Stop
-from relay_client.job_session.translation import GONE, Translation
-from relay_client.job_session.wire import FindPlaces, OnResponse, Wire, reason_of
+from relay_client.job_session.translation import GONE, Ids
+from relay_client.job_session.wire import FindPlaces, Wire
 from relay_client.stacks import COLLECTIVES
-from relay_core.dap.messages import Arguments, Body, Request, Response, exception_of, with_short_description
+from relay_core.dap.messages import Arguments, Body, Request, Response, exception_of, reason_of, with_short_description
 from relay_core.value_parsers import format_ranges
 
 # Where all ranks are, in one line: `ranks 0-2, 5-7 at train.py:41; rank 3 in all_reduce; rank 4 running`.
@@ -102,13 +103,13 @@ class Stops:
 
     Args:
         members: The ranks.
-        translation: Translates the ids in stacks.
+        ids: Translates the ids in stacks.
         wire: Sends and receives messages.
     """
 
-    def __init__(self, members: Members, translation: Translation, wire: Wire) -> None:
+    def __init__(self, members: Members, ids: Ids, wire: Wire) -> None:
         self._members = members
-        self._translation = translation
+        self._ids = ids
         self._wire = wire
         self._awaited: set[int] = set()
         """Members that were resumed and have not stopped since."""
@@ -175,7 +176,9 @@ class Stops:
             self._members.chosen = member.number
         if self._due_at is None and self._places_until is None:
             self._due_at = now + SUMMARY_DELAY
-        self._wire.ask(member.number, "stackTrace", {"threadId": stop.thread, **STACK}, self._locator(member, stop))
+        self._wire.ask(
+            member.number, "stackTrace", {"threadId": stop.thread, **STACK}, partial(self._located, member, stop)
+        )
         return takes_focus
 
     def left(self, member: int) -> None:
@@ -196,9 +199,14 @@ class Stops:
             self._wire.answer(request, stop.stack)
         return True
 
-    def answer_where(self, request: Request) -> None:
-        """Answer a console command with the summary, once `sum_up_if_complete` has asked for places."""
+    def answer_where(self, request: Request, now: float) -> None:
+        """Answer a console command with the summary, once the places of running ranks are known."""
         self._questions.append(request)
+        if self._questions_until is None:
+            if self._find_places():
+                self._questions_until = now + PLACES_DELAY
+            else:
+                self._answer_questions({})
 
     def places_found(self, places: Mapping[int, str]) -> None:
         """Show the summary with what running ranks are doing, and answer console commands."""
@@ -210,8 +218,9 @@ class Stops:
         self._is_looking = False
         self._answer_questions(places)
 
+    @property
     def next_deadline(self) -> float | None:
-        """Return when the summary is due."""
+        """When the summary is due."""
         deadlines = (self._due_at, self._places_until, self._questions_until, self._look_at)
         return min((each for each in deadlines if each is not None), default=None)
 
@@ -227,12 +236,7 @@ class Stops:
             self._look(now)
 
     def sum_up_if_complete(self, now: float) -> None:
-        """Show the summary if no more stops are awaited, and find places for console commands."""
-        if self._questions and self._questions_until is None:
-            if self._find_places():
-                self._questions_until = now + PLACES_DELAY
-            else:
-                self._answer_questions({})
+        """Show the summary if no more stops are awaited."""
         is_due = self._due_at is not None or self._places_until is not None
         if not is_due and self._has_new_ranks():
             self._due_at = now + SUMMARY_DELAY
@@ -248,26 +252,23 @@ class Stops:
 
     # Stacks:
 
-    def _locator(self, member: Member, stop: Stop) -> OnResponse:
-        def located(response: Response) -> None:
-            body = response.get("body")
-            stop.is_located = True
-            is_current = member.stop is stop
-            if is_current and response.get("success") is True and isinstance(body, dict):
-                stop.stack, stop.place = self._translation.to_editor("stackTrace", member.number, body), _place(body)
-            waiting, stop.waiting = stop.waiting, []
-            for request in waiting:
-                if not is_current:
-                    self._wire.answer_outdated(request, GONE)
-                elif stop.stack is None:
-                    self._wire.fail(request, reason_of(response))
-                else:
-                    self._wire.answer(request, stop.stack)
-            if is_current:
-                self._awaited.discard(member.number)
-                self._show_found_places()
-
-        return located
+    def _located(self, member: Member, stop: Stop, response: Response) -> None:
+        body = response.get("body")
+        stop.is_located = True
+        is_current = member.stop is stop
+        if is_current and response.get("success") is True and isinstance(body, dict):
+            stop.stack, stop.place = self._ids.to_editor("stackTrace", member.number, body), _place(body)
+        waiting, stop.waiting = stop.waiting, []
+        for request in waiting:
+            if not is_current:
+                self._wire.answer_outdated(request, GONE)
+            elif stop.stack is None:
+                self._wire.fail(request, reason_of(response))
+            else:
+                self._wire.answer(request, stop.stack)
+        if is_current:
+            self._awaited.discard(member.number)
+            self._show_found_places()
 
     # The summary:
 
@@ -304,7 +305,7 @@ class Stops:
         questions, self._questions, self._questions_until = self._questions, [], None
         for request in questions:
             text = summary(self._members, places) or "no rank is attached"
-            self._wire.answer(request, {"result": text, "variablesReference": 0})
+            self._wire.answer_text(request, text)
 
     def _show_found_places(self) -> None:
         """Show the summary again if a place was still unknown in it: a busy node responds late."""
@@ -320,7 +321,7 @@ class Stops:
         text = summary(self._members, places)
         if text != self._last_summary:
             self._last_summary = text
-            self._wire.line(text)
+            self._wire.show(text)
 
 
 def _place(body: Body) -> Place | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from relay_client.job_session.members import Member, Members, Place
 from relay_client.job_session.stops import names_of
-from relay_client.job_session.translation import Ids
+from relay_client.job_session.translation import THREAD, Ids
 from relay_client.job_session.wire import Wire
 from relay_core.dap.messages import Body, Event, Response
 
@@ -49,15 +50,14 @@ class ThreadList:
         self._members = members
         self._ids = ids
         self._wire = wire
-        self._asked: set[int] = set()
-        """Members that were asked for their threads and have not answered yet."""
-        self._outdated: set[int] = set()
-        """Members whose threads have changed since they were asked for them."""
+        self._asked: dict[int, bool] = {}
+        """Members that have not answered yet for which threads they have, and whether these have changed since."""
         self._shown: list[Body] = []
         """The threads as the editor has received them, or will receive them with its next request."""
         self._was_compact = False
         self._has_changed = False
-        self._due_at: float | None = None
+        self.next_deadline: float | None = None
+        """When changes are due."""
 
     @property
     def is_compact(self) -> bool:
@@ -70,31 +70,24 @@ class ThreadList:
         return {"threads": self._shown}
 
     def _bodies(self, entries: Iterable[_Entry]) -> list[Body]:
-        give = self._ids.threads.give
-        return [{"id": give(entry.member.number, entry.thread), "name": entry.name} for entry in entries]
+        give = self._ids.give
+        return [{"id": give(THREAD, entry.member.number, entry.thread), "name": entry.name} for entry in entries]
 
     # The ranks' threads:
 
     def ask(self, member: Member) -> None:
         """Ask a rank for its threads; if a request is already pending, ask again after the response."""
         if member.number in self._asked:
-            self._outdated.add(member.number)
+            self._asked[member.number] = True
+        else:
+            self._asked[member.number] = False
+            self._wire.ask(member.number, "threads", {}, partial(self._answered, member))
+
+    def _answered(self, member: Member, response: Response) -> None:
+        has_changed = self._asked.pop(member.number, False)
+        if self._members.get(member.number) is not member:
             return
-        self._asked.add(member.number)
-
-        def answered(response: Response) -> None:
-            self._asked.discard(member.number)
-            if self._members.get(member.number) is not member:
-                return
-            self._learn(member, response.get("body") or {})
-            if member.number in self._outdated:
-                self._outdated.discard(member.number)
-                self.ask(member)
-
-        self._wire.ask(member.number, "threads", {}, answered)
-
-    def _learn(self, member: Member, body: Body) -> None:
-        found = body.get("threads")
+        found = (response.get("body") or {}).get("threads")
         for each in found if isinstance(found, list) else []:
             match each:
                 case {"id": int(thread), "name": str(name)}:
@@ -104,6 +97,8 @@ class ThreadList:
                     if is_new and thread not in member.shown_stopped and self._is_listed(member):
                         self._event(member, thread, "started")
         self.note_change()
+        if has_changed:
+            self.ask(member)
 
     def happened(self, member: Member, event: Event) -> None:
         """Handle a rank's `thread` event."""
@@ -116,13 +111,13 @@ class ThreadList:
 
     def left(self, member: Member) -> None:
         """Remove the threads of a rank that has left."""
-        self._asked.discard(member.number)
+        self._asked.pop(member.number, None)
         for thread in sorted({*member.threads, *member.shown_stopped}):
             self._event(member, thread, "exited")
         self.note_change()
 
     def _event(self, member: Member, thread: int, reason: str) -> None:
-        number = self._ids.threads.give(member.number, thread)
+        number = self._ids.give(THREAD, member.number, thread)
         self._wire.event("thread", {"reason": reason, "threadId": number})
 
     # What is stopped:
@@ -130,15 +125,11 @@ class ThreadList:
     def show_stopped(self, member: Member, *, takes_focus: bool) -> None:
         """Show a stop: the thread that has stopped, and the other threads of its process."""
         if takes_focus or self._is_listed(member):
-            self._show_stop(member, takes_focus=takes_focus)
+            self.show_stop(member, takes_focus=takes_focus)
         self.note_change()
 
-    def show_stopped_again(self, member: Member) -> None:
-        """Show that a rank is still stopped, although the editor has requested that it be resumed."""
-        if member.stop is not None:
-            self._show_stop(member, takes_focus=False)
-
-    def _show_stop(self, member: Member, *, takes_focus: bool) -> None:
+    def show_stop(self, member: Member, *, takes_focus: bool) -> None:
+        """Show the stop of a rank, whether the editor has received it before or not."""
         stop = member.stop
         if stop is None:
             return
@@ -151,7 +142,7 @@ class ThreadList:
         if thread not in member.threads and thread not in member.shown_stopped:
             self._event(member, thread, "started")
         member.shown_stopped.add(thread)
-        number = self._ids.threads.give(member.number, thread)
+        number = self._ids.give(THREAD, member.number, thread)
         hint = {} if takes_focus else {"preserveFocusHint": True}
         rest = {name: value for name, value in body.items() if name != "preserveFocusHint"}
         self._wire.event("stopped", {**rest, "threadId": number, "allThreadsStopped": False, **hint})
@@ -164,7 +155,7 @@ class ThreadList:
             but: The rank's id of a thread that the editor already shows as running.
         """
         for thread in sorted(member.shown_stopped - {but}):
-            number = self._ids.threads.give(member.number, thread)
+            number = self._ids.give(THREAD, member.number, thread)
             self._wire.event("continued", {"threadId": number, "allThreadsContinued": False})
         member.shown_stopped.clear()
         self.note_change()
@@ -177,25 +168,21 @@ class ThreadList:
 
     def schedule(self, now: float) -> None:
         """Set the time at which changes are due."""
-        if self._has_changed and self._due_at is None and (self.is_compact or self._was_compact):
-            self._due_at = now + CHANGE_DELAY
+        if self._has_changed and self.next_deadline is None and (self.is_compact or self._was_compact):
+            self.next_deadline = now + CHANGE_DELAY
         self._has_changed = False
-
-    def next_deadline(self) -> float | None:
-        """Return when changes are due."""
-        return self._due_at
 
     def tick(self, now: float) -> None:
         """Show entries that have changed: an editor requests the threads after each `stopped` and each new thread."""
-        if self._due_at is None or now < self._due_at:
+        if self.next_deadline is None or now < self.next_deadline:
             return
-        self._due_at, self._was_compact = None, self.is_compact
+        self.next_deadline, self._was_compact = None, self.is_compact
         entries = list(self._entries())
         before, self._shown = self._shown, self._bodies(entries)
         for entry in entries:
             stop = entry.member.stop
             if stop is not None and stop.is_located and not entry.member.shown_stopped:
-                self._show_stop(entry.member, takes_focus=False)
+                self.show_stop(entry.member, takes_focus=False)
         if before != self._shown and entries:
             self._event(entries[0].member, entries[0].thread, "started")
 

@@ -1,4 +1,9 @@
-"""The ids of a session, which replace those of its ranks, and their replacement in requests and messages."""
+"""The ids of a session, which replace those of its ranks, and their replacement in requests and messages.
+
+Two ranks use the same number for different things, so each pair of a rank's connection and one of that rank's ids gets
+an id of the session, which is never reused. A request about a value of a rank that has since continued or restarted
+therefore finds nothing instead of another value.
+"""
 
 from __future__ import annotations
 
@@ -8,75 +13,18 @@ from typing import Any
 
 from relay_core.dap.messages import Arguments, Body
 
-# The ids of a session, which replace those of its ranks, because two ranks use the same number for different things.
-#
-# Each pair of a rank's connection and one of that rank's ids gets an id of the session, which is never reused. A
-# request about a value of a rank that has since continued or restarted therefore finds nothing instead of another
-# value.
-
 LocalId = int | str
 """An id that a rank uses; the ids of modules may be strings."""
-
-
-class IdTable:
-    """The ids of one kind."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._given: dict[tuple[int, LocalId], int] = {}
-        self._meant: dict[int, tuple[int, LocalId]] = {}
-
-    def __len__(self) -> int:
-        return len(self._given)
-
-    def give(self, member: int, local: LocalId) -> int:
-        """Return the session's id for a rank's id; the first call creates it."""
-        key = (member, local)
-        if key not in self._given:
-            number = self._given[key] = next(self._numbers)
-            self._meant[number] = key
-        return self._given[key]
-
-    def find(self, number: object) -> tuple[int, LocalId] | None:
-        """Return the rank's connection and the rank's id; None if nothing has the session's id now."""
-        return self._meant.get(number) if isinstance(number, int) else None
-
-    def forget(self, member: int) -> None:
-        """Drop all ids of a rank's connection."""
-        for key in [key for key in self._given if key[0] == member]:
-            del self._meant[self._given.pop(key)]
-
-
-class Ids:
-    """The ids of all kinds."""
-
-    def __init__(self) -> None:
-        self.threads = IdTable()
-        self.frames = IdTable()
-        self.values = IdTable()
-        """Each `variablesReference` of a scope or a value."""
-        self.sources = IdTable()
-        self.modules = IdTable()
-        self.goto_targets = IdTable()
-        self.step_targets = IdTable()
-
-    @property
-    def _of_stop(self) -> Iterable[IdTable]:
-        return self.frames, self.values, self.goto_targets, self.step_targets
-
-    def resumed(self, member: int) -> None:
-        """Forget the ids that a debugger invalidates when its process resumes."""
-        for table in self._of_stop:
-            table.forget(member)
-
-    def left(self, member: int) -> None:
-        """Forget all ids of a rank whose connection has ended."""
-        for table in (*self._of_stop, self.threads, self.sources, self.modules):
-            table.forget(member)
-
-
-# Replaces the session's ids in the editor's requests with a rank's ids, and vice versa in the rank's messages.
-
+THREAD = "thread"
+_OF_STOP = ("frame", "value", "goto", "stepIn")
+"""The kinds of ids that a debugger invalidates when its process resumes."""
+_ARGUMENTS = {"threadId": THREAD, "frameId": "frame", "variablesReference": "value", "sourceReference": "source"}
+"""The kinds of ids in the arguments of requests."""
+_FIELDS = {**_ARGUMENTS, "moduleId": "module"}
+_TARGETS = {"goto": "goto", "gotoTargets": "goto", "stepIn": "stepIn", "stepInTargets": "stepIn"}
+"""The kind of a target, by command."""
+_LISTS = {"stackFrames": "frame", "threads": THREAD, "modules": "module"}
+"""Fields that contain lists of objects, each of which has its own id."""
 GONE = "this value, frame or thread belongs to a rank that has since continued or ended"
 
 
@@ -84,29 +32,36 @@ class StaleId(Exception):
     """A request contains an id that is not in use, or ids of two ranks."""
 
 
-class Translation:
-    """The translation in both directions.
+class Ids:
+    """The ids of all kinds, and the translation in both directions."""
 
-    Args:
-        ids: The ids of the session.
-    """
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._given: dict[tuple[int, str], dict[LocalId, int]] = {}
+        """The session's ids, by the rank's connection, kind and id."""
+        self._meant: dict[int, tuple[str, int, LocalId]] = {}
+        """The kind, the rank's connection and the rank's id, by the session's id."""
 
-    def __init__(self, ids: Ids) -> None:
-        self._arguments: dict[str, IdTable] = {
-            "threadId": ids.threads,
-            "frameId": ids.frames,
-            "variablesReference": ids.values,
-            "sourceReference": ids.sources,
-        }
-        self._fields: dict[str, IdTable] = {**self._arguments, "moduleId": ids.modules}
-        self._targets: dict[str, IdTable] = {
-            "goto": ids.goto_targets,
-            "gotoTargets": ids.goto_targets,
-            "stepIn": ids.step_targets,
-            "stepInTargets": ids.step_targets,
-        }
-        self._lists: dict[str, IdTable] = {"stackFrames": ids.frames, "threads": ids.threads, "modules": ids.modules}
-        """Fields that contain lists of objects, each of which has its own id."""
+    def give(self, kind: str, member: int, local: LocalId) -> int:
+        """Return the session's id for a rank's id; the first call creates it."""
+        given = self._given.setdefault((member, kind), {})
+        if local not in given:
+            number = given[local] = next(self._numbers)
+            self._meant[number] = kind, member, local
+        return given[local]
+
+    def resumed(self, member: int) -> None:
+        """Forget the ids that a debugger invalidates when its process resumes."""
+        self._forget((member, kind) for kind in _OF_STOP)
+
+    def left(self, member: int) -> None:
+        """Forget all ids of a rank whose connection has ended."""
+        self._forget([key for key in self._given if key[0] == member])
+
+    def _forget(self, keys: Iterable[tuple[int, str]]) -> None:
+        for key in keys:
+            for number in self._given.pop(key, {}).values():
+                del self._meant[number]
 
     def to_rank(self, command: str, arguments: Arguments) -> tuple[int | None, dict[str, object]]:
         """Return the connection of the rank that a request concerns, or None, and the arguments with the rank's ids.
@@ -116,53 +71,50 @@ class Translation:
         """
         members: set[int] = set()
         changed = dict(arguments)
-        tables = {**self._arguments, **({"targetId": self._targets[command]} if command in self._targets else {})}
-        for name, table in tables.items():
-            if changed.get(name):
-                member, changed[name] = _found(table, changed[name])
-                members.add(member)
+
+        def found(kind: str, number: object) -> LocalId:
+            meant = self._meant.get(number) if isinstance(number, int) else None
+            if meant is None or meant[0] != kind:
+                raise StaleId(GONE)
+            members.add(meant[1])
+            return meant[2]
+
+        for name, kind in {**_ARGUMENTS, "targetId": _TARGETS.get(command)}.items():
+            if kind and changed.get(name):
+                changed[name] = found(kind, changed[name])
         source = changed.get("source")
         if isinstance(source, Mapping) and source.get("sourceReference"):
-            member, local = _found(self._arguments["sourceReference"], source["sourceReference"])
-            members.add(member)
-            changed["source"] = {**source, "sourceReference": local}
+            changed["source"] = {**source, "sourceReference": found("source", source["sourceReference"])}
         if len(members) > 1:
             raise StaleId(GONE)
         return (members.pop() if members else None), changed
 
     def to_editor(self, command: str, member: int, body: Body) -> Body:
         """Return the body of a response, or of an event, with the session's ids."""
-        lists = {**self._lists, **({"targets": self._targets[command]} if command in self._targets else {})}
+        lists = {**_LISTS, **({"targets": _TARGETS[command]} if command in _TARGETS else {})}
         translated: Body = self._translated(body, member, lists)
         return translated
 
-    def _translated(self, found: Any, member: int, lists: Mapping[str, IdTable]) -> Any:
+    def _translated(self, found: Any, member: int, lists: Mapping[str, str]) -> Any:
         if isinstance(found, list):
             return [self._translated(each, member, lists) for each in found]
         if not isinstance(found, dict):
             return found
         return {name: self._field(name, value, member, lists) for name, value in found.items()}
 
-    def _field(self, name: str, value: Any, member: int, lists: Mapping[str, IdTable]) -> Any:
+    def _field(self, name: str, value: Any, member: int, lists: Mapping[str, str]) -> Any:
         if isinstance(value, dict):
             return self._translated(value, member, lists)
         if isinstance(value, list):
-            table = lists.get(name)
+            kind = lists.get(name)
             changed = self._translated(value, member, lists)
-            return changed if table is None else [_with_id(each, member, table) for each in changed]
-        if value and isinstance(value, (int, str)) and name in self._fields:  # 0 stands for no id
-            return self._fields[name].give(member, value)
+            return changed if kind is None else [self._with_id(each, member, kind) for each in changed]
+        if value and isinstance(value, (int, str)) and name in _FIELDS:  # 0 stands for no id
+            return self.give(_FIELDS[name], member, value)
         return value
 
-
-def _found(table: IdTable, number: object) -> tuple[int, object]:
-    if (found := table.find(number)) is None:
-        raise StaleId(GONE)
-    return found
-
-
-def _with_id(found: Any, member: int, table: IdTable) -> Any:
-    match found:
-        case {"id": int(local) | str(local)}:
-            return {**found, "id": table.give(member, local)}
-    return found
+    def _with_id(self, found: Any, member: int, kind: str) -> Any:
+        match found:
+            case {"id": int(local) | str(local)}:
+                return {**found, "id": self.give(kind, member, local)}
+        return found

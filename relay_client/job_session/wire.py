@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from relay_client.compare.console import Command
-from relay_client.editor.messages import CONSOLE, make_failure, make_output
-from relay_core.dap.messages import Body, Event, Message, Request, Response
-from relay_core.foreign import notification
+from relay_client.editor.messages import EditorMessages
+from relay_core.dap.messages import Message, Request, Response, response_to
 
 LOST = "the rank or its debugger has ended"
 
@@ -76,7 +75,7 @@ _EMPTY = {"stackTrace": "stackFrames", "scopes": "scopes", "variables": "variabl
 """The list in the response to each request that an editor sends for its views, without any action of the user."""
 
 
-class Wire:
+class Wire(EditorMessages):
     """The outputs of a session, in order, and the requests to ranks that have not been answered yet."""
 
     def __init__(self) -> None:
@@ -96,23 +95,12 @@ class Wire:
 
     # To the editor:
 
-    def event(self, name: str, body: Mapping[str, object] | None = None) -> None:
-        """Send an event."""
-        event: Event = {"seq": next(self._to_editor), "type": "event", "event": name, "body": dict(body or {})}
-        self.put(ToEditor(event))
+    def _next_seq(self) -> int:
+        return next(self._to_editor)
 
-    def line(self, text: str, category: str = CONSOLE) -> None:
-        """Show a line from relay-client."""
-        self.put(ToEditor(make_output(notification(text), category, next(self._to_editor))))
-
-    def answer(self, request: Request, body: Body | None = None) -> None:
-        """Answer a request that has succeeded."""
-        response = self._response(request, success=True)
-        self.put(ToEditor({**response, "body": body} if body is not None else response))
-
-    def fail(self, request: Request, reason: str) -> None:
-        """Answer a request that has failed; the editor shows the reason."""
-        self.put(ToEditor(make_failure(request, reason, next(self._to_editor))))
+    def send(self, message: Message) -> None:
+        """Send a message."""
+        self.put(ToEditor(message))
 
     def answer_outdated(self, request: Request, reason: str) -> None:
         """Answer a request about a rank that has since continued or ended.
@@ -124,15 +112,6 @@ class Wire:
             self.answer(request, {name: []})
         else:
             self.fail(request, reason)
-
-    def _response(self, request: Request, *, success: bool) -> Response:
-        return {
-            "seq": next(self._to_editor),
-            "type": "response",
-            "request_seq": request["seq"],
-            "command": request["command"],
-            "success": success,
-        }
 
     # To the ranks:
 
@@ -165,10 +144,4 @@ class Wire:
 
     def refuse(self, member: int, request: Request) -> None:
         """Reject an unsupported request from a rank's debugger, which would otherwise wait for a response."""
-        self.put(ToRank(member, {**self._response(request, success=False), "message": "unsupported"}))
-
-
-def reason_of(response: Response) -> str:
-    """Return why a request has failed."""
-    reason = response.get("message")
-    return reason if isinstance(reason, str) and reason else "no reason given"
+        self.put(ToRank(member, {**response_to(request, self._next_seq(), success=False), "message": "unsupported"}))

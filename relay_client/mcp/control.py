@@ -13,7 +13,7 @@ from relay_client.agents.roster import Claim, Destination, absent_ranks
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient, DebugSession, HowEnded, function_of, readable
 from relay_client.mcp.reading import ControlRefused, Items, chosen_ranks
-from relay_client.ui.text import clock, format_ranks
+from relay_client.ui.text import format_ranks, since_text
 from relay_core.errors import NoListener, RelayDebugError
 from relay_core.foreign import escape_controls, printable
 
@@ -162,9 +162,8 @@ class Control:
         holder = claim.target.attachment
         if claim.target.rank in self._sessions or holder is None:
             return
-        since = "" if holder.since is None else f" (since {clock(holder.since)})"
         raise ControlRefused(
-            f"{claim.target.label} is being debugged by {holder.who}{since}",
+            f"{claim.target.label} is being debugged by {holder.who}{since_text(holder.since)}",
             hint="use the read-only tools, which still work, or ask that user to detach",
         )
 

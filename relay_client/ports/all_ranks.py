@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from relay_client.agents.endings import ProcessKey, announced_exit_code
 from relay_client.agents.event_log import name_with_node
-from relay_client.agents.requests import ask_agent
+from relay_client.agents.requests import ask_agents
 from relay_client.agents.roster import Claim, Destination
 from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.console import Command
@@ -22,13 +22,12 @@ from relay_client.editor.notices import WaitingNotices
 from relay_client.job_session import wire
 from relay_client.job_session.members import Group, RankName
 from relay_client.job_session.session import JobSession
-from relay_client.ports.connection_records import Connections
+from relay_client.ports.editor_link import PortContext
 from relay_client.ports.local_port import LocalPort
-from relay_client.ports.waiting_connection import PortLog, carry
+from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_client.stacks import places
-from relay_client.ui.text import clock
+from relay_client.ui.text import since_text
 from relay_client.verbs.console import answer_as_text
-from relay_core.agent_api.announcement import AgentId
 from relay_core.agent_api.questions import ReadStacks
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Request
@@ -45,18 +44,11 @@ PLACES_TIMEOUT = 1.2
 
 async def find_places(tunnels: Tunnels, processes: Mapping[int, ProcessKey]) -> dict[int, str]:
     """Return what processes are doing, for those whose agents answer; the keys are those of `processes`."""
-    agents = {agent for agent, _, _ in processes.values()}
-    found = dict(zip(agents, await asyncio.gather(*(_places_on(tunnels, agent) for agent in agents)), strict=True))
-    wanted = {number: found[agent].get(port) for number, (agent, port, _) in processes.items()}
-    return {number: place for number, place in wanted.items() if place}
-
-
-async def _places_on(tunnels: Tunnels, agent_id: AgentId) -> dict[int, str]:
-    try:
-        return dict(places(await ask_agent(tunnels, agent_id, ReadStacks(), within=PLACES_TIMEOUT)))
-    except RelayDebugError as error:
-        logger.debug("cannot read the stacks: %s", error)
-        return {}
+    asked = {agent for agent, _, _ in processes.values()}
+    agents = [agent for agent in tunnels.roster if agent.id in asked]
+    nodes = await ask_agents(tunnels, ReadStacks(), agents, within=PLACES_TIMEOUT)
+    found = {(node.agent.id, port): place for node in nodes for port, place in places(node.replies).items()}
+    return {number: found[key[:2]] for number, key in processes.items() if found.get(key[:2])}
 
 
 # The editor's end of a connection to one rank; a session of all ranks acts as the editor of each rank.
@@ -229,28 +221,17 @@ class JobConnection:
     """One editor's connection to the port of all ranks.
 
     Args:
-        tunnels: The tunnels to the agents.
+        context: What the connections have in common.
         local: The local port.
-        connections: The list to which the connections to the ranks are added.
         endpoint: The editor's connection; closed at the end.
-        allow_terminate: Whether the editor may terminate the job.
     """
 
-    def __init__(
-        self,
-        tunnels: Tunnels,
-        local: LocalPort,
-        connections: Connections,
-        endpoint: LocalSide,
-        *,
-        allow_terminate: bool = False,
-    ) -> None:
-        self.session = JobSession(allow_terminate=allow_terminate)
-        self._tunnels = tunnels
+    def __init__(self, context: PortContext, local: LocalPort, endpoint: LocalSide) -> None:
+        self.session = JobSession(allow_terminate=context.allow_terminate)
+        self._context = context
+        self._tunnels = context.tunnels
         self._local = local
-        self._connections = connections
         self._endpoint = endpoint
-        self._allow_terminate = allow_terminate
         self._loop = asyncio.get_running_loop()
         self._decoder = MessageDecoder()
         self._timer = DeadlineTimer(self._tick)
@@ -294,7 +275,8 @@ class JobConnection:
 
     def choose(self, group: Group) -> None:
         """Make another group of ranks move together, and show the group in the debug console."""
-        self.session.show(f"the group is now {self.session.choose(group)}")
+        self.session.stepping.group = group
+        self.session.show(f"the group is now {self.session.stepping.group_text}")
         self.flush()
 
     def release(self, port: int) -> int:
@@ -417,7 +399,7 @@ class JobConnection:
 
         def reason(error: RelayDebugError) -> None:
             if self._waiting is not None:
-                self._waiting.set_reason(error.reason_to_wait, self._loop.time(), must_act=False)
+                self._waiting.set_reason(error.reason_to_wait, self._loop.time())
 
         try:
             await self._tunnels.search.wait_for(lambda: self._claims() or None, reason)
@@ -452,8 +434,8 @@ class JobConnection:
         attachment = claim.target.attachment
         if attachment is not None and now - since >= HELD_DELAY:
             self._held[key] = float("inf")
-            at = f" (since {clock(attachment.since)})" if attachment.since is not None else ""
-            self.session.show(f"{claim.target.label} is held by {attachment.who}{at}; it will join once it is free")
+            holder = f"{attachment.who}{since_text(attachment.since)}"
+            self.session.show(f"{claim.target.label} is held by {holder}; it will join once it is free")
 
     def _open(self, claim: Claim, name: RankName) -> None:
         """Connect to the debugger of a rank, for the rank itself or for one of its child processes."""
@@ -469,17 +451,17 @@ class JobConnection:
             self._open(link.claim, link.name.of_child(pid))
 
     async def _carry(self, number: int, end: RankLink, port: int) -> None:
-        record = self._connections.add(self._local.port, port)
+        record = self._context.connections.add(self._local.port, port)
         link, code = self._links[number], None
         try:
             local = LocalPort(self._local.port, Destination(port))
-            await carry(self._tunnels, local, record, end, PortLog(local), allow_terminate=self._allow_terminate)
+            await WaitingConnection(self._context, local, record, end, PortLog(local)).carry()
             end.deliver()
             self.flush()  # while the rank is known: its last message may offer a child process
             if link.name.child is None and self.session.wants_ranks and not self.session.has_exit_code(number):
                 code = await announced_exit_code(self._tunnels, link.key)
         finally:
-            self._connections.remove(record)
+            self._context.connections.remove(record)
             del self._links[number]
             if link.name.child is None:
                 self._ended[link.key] = self._loop.time()

@@ -5,7 +5,7 @@
 
 Both carry the bytes of the editor through its session (`relay_client.editor`). This module creates the snapshots of the
 job for the session (`JobViews`), finds the job's script on this machine, compares source files, has the ranks answer
-the commands of the debug console, and writes the session's last messages.
+the commands of the debug console, and ends the connection with its last messages.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from relay_client.agents.event_log import name_with_node
 from relay_client.agents.requests import send_request
@@ -25,8 +25,8 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.console import Command
 from relay_client.editor.job_view import JobView
 from relay_client.editor.session import EditorSession
-from relay_client.ports.connection_records import ConnectionRecord
-from relay_client.ui.text import clock
+from relay_client.ports.connection_records import ConnectionRecord, Connections
+from relay_client.ui.text import since_text
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.requests import Digest, FileDigest, stream_name
@@ -35,7 +35,7 @@ from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.layers.layer import Layer, ToLocal
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.client import LinkState
-from relay_core.net.session.stream import StreamBroken
+from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge
 from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import TaskSet, first_completed
@@ -86,9 +86,10 @@ class JobViews:
         if claim is not None and is_running:
             self._view = _described(self._view, claim.agent, claim.target)
         if self.agent_id is not None and (agent := self._tunnels.roster.agent(self.agent_id)):
+            link = self._tunnels.link(self.agent_id)
             self._view = replace(
                 self._view,
-                away_reason=self._away_reason(self.agent_id),
+                away_reason=(link.reason or link.state.value) if link is not None and link.state in AWAY else "",
                 announces_endings=agent.endings is not None,
                 ending=agent.ending(self._port, self._pid),
             )
@@ -97,14 +98,9 @@ class JobViews:
     def _owner(self) -> Claim | None:
         return self._tunnels.roster.owner(self._port, time.time())
 
-    def _away_reason(self, agent_id: AgentId) -> str:
-        link = self._tunnels.link(agent_id)
-        return (link.reason or link.state.value) if link is not None and link.state in AWAY else ""
-
 
 def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
     attachment = target.attachment
-    since = f" (since {clock(attachment.since)})" if attachment and attachment.since is not None else ""
     return replace(
         view,
         label=name_with_node(target, agent),
@@ -115,7 +111,7 @@ def _described(view: JobView, agent: AgentInfo, target: TargetInfo) -> JobView:
         pushes=target.pushes,
         is_stopped=bool(attachment and attachment.is_stopped),
         peer_timeout=target.peer_timeout,
-        holder=f"held by {attachment.who}{since}" if attachment else "",
+        holder=f"held by {attachment.who}{since_text(attachment.since)}" if attachment else "",
     )
 
 
@@ -185,60 +181,132 @@ FAREWELL_TIMEOUT = 2.0
 its `disconnect`."""
 
 
+@dataclass(frozen=True)
+class PortContext:
+    """What the connections of all ports of a forwarder have in common."""
+
+    tunnels: Tunnels
+    """The tunnels to the agents."""
+    connections: Connections
+    """The list of the connections."""
+    allow_terminate: bool = False
+    """Whether an editor may terminate the job."""
+    trust_unknown: bool = False
+    """Whether the job may connect to a program even if this system does not show which user owns it, or if it is not
+    debugpy's adapter."""
+
+
+class ConnectionLog(Protocol):
+    """Logs how connections end."""
+
+    def closed(self, record: ConnectionRecord) -> None:
+        """Log the end of a connection and its byte counts."""
+
+    def failed(self, name: str, error: RelayDebugError) -> None:
+        """Log the error that has ended a connection."""
+
+
 class EditorLink:
-    """The session of one editor, and the tasks that keep it informed.
+    """A connection of an editor, with its session and the tasks that keep it informed.
 
     Args:
-        tunnels: The tunnels to the agents.
-        destination: Where the editor's connection leads.
-        record: The record in which interruptions of the tunnel are noted.
-        allow_terminate: Whether the editor may terminate the job.
+        context: What the connections have in common.
+        destination: Where the connection leads.
+        record: The record in which the state of the connection is noted.
+        endpoint: The connection; closed at the end.
         listens: Whether the editor is listening and the job has connected to it.
     """
 
     def __init__(
         self,
-        tunnels: Tunnels,
+        context: PortContext,
         destination: Destination,
         record: ConnectionRecord,
+        endpoint: LocalSide,
         *,
-        allow_terminate: bool,
         listens: bool = False,
     ) -> None:
-        self._tunnels = tunnels
-        self._port = destination.port
+        self._tunnels = context.tunnels
+        self._destination = destination
         self._record, self._name = record, record.name
+        self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
-        self._views = JobViews(tunnels, destination)
+        self._views = JobViews(context.tunnels, destination)
         self.session = EditorSession(
             self._views.current(),
             self._loop.time(),
-            allow_terminate=allow_terminate,
+            allow_terminate=context.allow_terminate,
             listens=listens,
             find_root=find_local_root,
             on_source=self._check_source,
             on_question=self._ask_ranks,
         )
-        """A layer of the connection."""
         self._checks = TaskSet()
         """Running comparisons of source files, and questions to all ranks."""
         self._bridge: Bridge | None = None
         """The bridge to the current stream or, if there is none, to the last one."""
 
-    async def carry(self, bridge: Bridge) -> None:
-        """Carry the connection through one stream, and keep the session informed of changes.
+    async def run(self, carrying: Awaitable[bool], log: ConnectionLog) -> None:
+        """Carry the connection until it ends, and show the editor why it has ended.
+
+        Args:
+            carrying: Carries all bytes; its result is False if the local side disconnected before there was a stream.
+            log: The log.
+        """
+        try:
+            if await carrying:
+                await self._endpoint.close()
+                log.closed(self._record)
+        except RelayDebugError as error:
+            self._record.closed(end_reason(error))
+            log.failed(self._name, error)
+            if self._is_for_editors and not self._endpoint.is_gone:
+                self.session.update(self._views.current(), self._loop.time())
+                self._write_end(end_reason(error), may_return=_may_return(error))
+                await self._answer_last()
+                await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
+        except asyncio.CancelledError:
+            if self._is_for_editors:
+                self._write_end(f"{self._record.why_cancelled}; the job continues without a debugger", may_return=False)
+                self._endpoint.write_eof()
+            raise
+        finally:
+            self._endpoint.abort()
+
+    async def _answer_last(self) -> None:
+        """Answer the last request of an editor that has received the last messages."""
+
+    @property
+    def _is_for_editors(self) -> bool:
+        return not (self._destination.is_forward or self.session.is_finished)
+
+    def _editor(self) -> list[Layer]:
+        """Return the layers next to the editor."""
+        return [self.session] if self._is_for_editors else []
+
+    async def carry_through(self, stream: SessionStream, stack: LayerStack) -> bool:
+        """Carry the connection through one stream, and keep the session informed of changes; return True at the end.
 
         Raises:
             ConnectionLost: the connection on either side failed.
         """
-        self._bridge = bridge
+        bridge = self._bridge = Bridge(self._endpoint, stream, stack, traffic=self._record.traffic)
         self._views.connected()
         self.session.has_stream = True
         try:
-            async with self._checks:
-                await first_completed(bridge.run(), self._watch(bridge))
-        finally:
-            self.session.has_stream = False
+            try:
+                async with self._checks:
+                    await first_completed(bridge.run(), self._watch(bridge))
+            finally:
+                self.session.has_stream = False
+            await stream.close()
+        except asyncio.CancelledError:
+            stream.abort(self._record.why_cancelled, code=ResetCode.CLOSED)
+            raise
+        except BaseException as error:
+            stream.abort(error.sentence if isinstance(error, ConnectionLost) else "")
+            raise
+        return True
 
     def refused(self, text: str) -> None:
         """Show what the debugged process was not allowed to do."""
@@ -247,21 +315,12 @@ class EditorLink:
         if self._bridge is not None:
             self._loop.call_soon(self._bridge.refresh)  # the layers are being called at the moment
 
-    def write_end(self, endpoint: LocalSide, layers: Sequence[Layer], error: RelayDebugError) -> None:
-        """Write the last messages after an error, including what is known about the job."""
-        self.session.update(self._views.current(), self._loop.time())
-        self._write(endpoint, layers, end_reason(error), may_return=_may_return(error))
-
-    def write_end_now(self, endpoint: LocalSide, layers: Sequence[Layer], reason: str) -> None:
-        """Write the last messages, and EOF."""
-        self._write(endpoint, layers, reason, may_return=False)
-        endpoint.write_eof()
-
-    def _write(self, endpoint: LocalSide, layers: Sequence[Layer], reason: str, *, may_return: bool) -> None:
+    def _write_end(self, reason: str, *, may_return: bool) -> None:
+        """Write the last messages."""
         self.session.conclude(reason, may_return=may_return)
-        for output in LayerStack(layers).start(self._loop.time()):
+        for output in LayerStack(self._editor()).start(self._loop.time()):
             if isinstance(output, ToLocal):
-                endpoint.write(output.data)
+                self._endpoint.write(output.data)
 
     async def _watch(self, bridge: Bridge) -> NoReturn:
         """Inform the session of changes."""
@@ -279,7 +338,7 @@ class EditorLink:
             self._checks.spawn(checking, name=f"{self._name}: compare a source file")
 
     async def _compare(self, agent_id: AgentId, bridge: Bridge, local: str, remote: str) -> None:
-        found = await is_different(self._tunnels, agent_id, self._port, local, remote)
+        found = await is_different(self._tunnels, agent_id, self._destination.port, local, remote)
         if found is not None:
             self.session.source_compared(local, is_different=found)
             bridge.refresh()
@@ -295,23 +354,15 @@ class EditorLink:
 
 def end_reason(error: RelayDebugError) -> str:
     """Return the reason to show to the editor of a connection that has ended."""
-    if isinstance(error, StreamBroken):
+    if not isinstance(error, ConnectionLost):
+        return str(error)
+    if isinstance(error, StreamBroken) or error.is_orderly:
         return error.reason
-    if isinstance(error, ConnectionLost):
-        return (
-            error.reason
-            if _is_orderly(error)
-            else f"the connection to the agent was lost: {error.reason or error.sentence}"
-        )
-    return str(error)
+    return f"the connection to the agent was lost: {error.reason or error.sentence}"
 
 
 def _may_return(error: RelayDebugError) -> bool:
     """True if a new connection to the port may succeed without any action by the user."""
     is_held = isinstance(error, StreamBroken) and error.reset is ResetCode.HELD
-    return error.retryable and not is_held and not _is_orderly(error)
-
-
-def _is_orderly(error: RelayDebugError) -> bool:
-    """True if the agent has closed its session, which it does after its last process has exited."""
-    return isinstance(error, ConnectionLost) and error.is_orderly
+    is_orderly = isinstance(error, ConnectionLost) and error.is_orderly  # the agent's last process has exited
+    return error.retryable and not is_held and not is_orderly

@@ -27,9 +27,10 @@ from relay_client.agents.roster import Destination
 from relay_client.agents.tunnels import NotForwarded, Tunnels
 from relay_client.ports.all_ranks import JobConnection
 from relay_client.ports.connection_records import Connections
+from relay_client.ports.editor_link import PortContext
 from relay_client.ports.listening_editors import Listener, ReverseForwarder, listener_on, program_on
 from relay_client.ports.local_port import LocalPort, PortLock, PortLocked, PortOwner, debugger_ports
-from relay_client.ports.waiting_connection import PortLog, carry
+from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.endpoint import LocalEndpoint
@@ -84,8 +85,7 @@ class Forwarder:
         self._tunnels = tunnels
         self._ports = [debugger_ports([port])[0] if isinstance(port, int) else port for port in ports]
         self._may_reverse = may_reverse
-        self._trust_unknown = trust_unknown
-        self._allow_terminate = allow_terminate
+        self._context = PortContext(tunnels, self.connections, allow_terminate, trust_unknown)
         self._open: dict[int, _OpenPort] = {}
         self._has_checked_system = False
 
@@ -261,7 +261,7 @@ class Forwarder:
         by = f" by {program}" if program else ""
         if listener is Listener.OWN:
             logger.info("port %d is in use%s: the job will connect to this listening editor", port, by)
-        elif self._trust_unknown:
+        elif self._context.trust_unknown:
             logger.warning("port %d is in use%s: the job will connect to it", port, by or " by an unknown program")
         else:
             hidden = ", and this system does not show which user's program is using it"
@@ -300,14 +300,12 @@ class Forwarder:
             return
         record = self.connections.add(local.port)
         try:
-            await carry(self._tunnels, local, record, endpoint, port.log, allow_terminate=self._allow_terminate)
+            await WaitingConnection(self._context, local, record, endpoint, port.log).carry()
         finally:
             self.connections.remove(record)
 
     async def _carry_job(self, local: LocalPort, endpoint: LocalEndpoint) -> None:
-        connection = JobConnection(
-            self._tunnels, local, self.connections, endpoint, allow_terminate=self._allow_terminate
-        )
+        connection = JobConnection(self._context, local, endpoint)
         self.job_sessions.append(connection)
         try:
             with self.connections.in_use():
@@ -317,13 +315,7 @@ class Forwarder:
 
     async def _reverse(self, port: int) -> None:
         try:
-            await ReverseForwarder(
-                self._tunnels,
-                port,
-                self.connections,
-                trust_unknown=self._trust_unknown,
-                allow_terminate=self._allow_terminate,
-            ).run()
+            await ReverseForwarder(self._context, port).run()
         except RelayDebugError as error:
             logger.error("port %d: %s", port, error)
 

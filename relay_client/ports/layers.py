@@ -255,7 +255,7 @@ class RequestGuard(Layer):
     def _connect(self, found: Mapping[str, object]) -> dict[str, object] | None:
         """Return the address to which the editor connects for a child process; None if the debugger names another."""
         own = self._attach or {}
-        if (port := _port_of(own)) is None:
+        if (port := _connect_of(own).get("port")) is None:
             return {"host": LOOPBACK[0], "port": self._port}
         connect = found.get("connect")
         return {"host": connect["host"], "port": port} if _is_same_port(connect, own) else None
@@ -315,14 +315,10 @@ def _connect_of(own: Mapping[str, object]) -> Mapping[str, object]:
     return connect if isinstance(connect, dict) else own
 
 
-def _port_of(own: Mapping[str, object]) -> object:
-    return _connect_of(own).get("port")
-
-
 def _is_same_port(found: object, own: Mapping[str, object]) -> TypeGuard[Mapping[str, object]]:
     """True if a child's `connect` equals the editor's; if the editor's has no host, debugpy adds a loopback host."""
     host = _connect_of(own).get("host")
     hosts = (host,) if host is not None else LOOPBACK
     if not isinstance(found, dict) or found.keys() != {"host", "port"}:
         return False
-    return found["port"] == _port_of(own) and found["host"] in hosts
+    return found["port"] == _connect_of(own).get("port") and found["host"] in hosts

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from relay_client.agents.roster import Destination
-from relay_client.agents.tunnels import Tunnels
-from relay_client.ports.connection_records import ConnectionRecord, Connections
-from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason
+from relay_client.ports.connection_records import ConnectionRecord
+from relay_client.ports.editor_link import EditorLink, PortContext
 from relay_client.ports.layers import RequestGuard
 from relay_client.prefetch import ResponseCache
 from relay_core.agent_api.metadata import StreamMetadata
@@ -28,8 +27,7 @@ from relay_core.layers.stack import LayerStack
 from relay_core.net.loopback import until_accepted
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.streams.bridge import Bridge
-from relay_core.net.streams.endpoint import LocalEndpoint, LocalSide, connect_local
+from relay_core.net.streams.endpoint import connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse, parse_or_none
 from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables
@@ -85,54 +83,6 @@ def _name(pid: int) -> str:
     return ""
 
 
-# One connection that a job has opened to a listening editor, from accept to close.
-#
-# The local program is debugpy's adapter, which the editor has started. The adapter forwards relay-client's events
-# as it does the job's; after `terminated`, it ends the editor's session.
-
-
-async def carry_to_editor(
-    tunnels: Tunnels,
-    record: ConnectionRecord,
-    endpoint: LocalSide,
-    stream: SessionStream,
-    *,
-    prefetch: bool,
-    allow_terminate: bool,
-) -> None:
-    """Carry a stream from the job until it ends, and show the editor why it has ended.
-
-    Args:
-        tunnels: The tunnels to the agents.
-        record: The connection, as data for display.
-        endpoint: The connection to the editor; closed at the end.
-        stream: The stream from the job; closed at the end.
-        prefetch: Whether the agent prefetches at stops.
-        allow_terminate: Whether the editor may terminate the job.
-    """
-    link = EditorLink(tunnels, Destination(record.port), record, allow_terminate=allow_terminate, listens=True)
-    layers: list[Layer] = [link.session, RequestGuard(None, link.refused), record.observer()]
-    layers += [ResponseCache(is_adapter_local=True)] if prefetch else []
-    try:
-        await link.carry(Bridge(endpoint, stream, LayerStack(layers), traffic=record.traffic))
-        await stream.close()
-        await endpoint.close()
-        sent, received = record.traffic.sent, record.traffic.received
-        logger.info("port %d: connection closed (%d bytes sent, %d received)", record.port, sent, received)
-    except RelayDebugError as error:
-        stream.abort(error.sentence if isinstance(error, ConnectionLost) else "")
-        record.closed(end_reason(error))
-        logger.warning("port %d: connection lost: %s", record.port, error.sentence)
-        link.write_end(endpoint, [link.session], error)
-        await first_completed(endpoint.close(), timeout=FAREWELL_TIMEOUT)
-    except asyncio.CancelledError:
-        stream.abort(record.why_cancelled, code=ResetCode.CLOSED)
-        link.write_end_now(endpoint, [link.session], f"{record.why_cancelled}; the job continues without a debugger")
-        raise
-    finally:
-        endpoint.abort()
-
-
 # The local ports on which editors listen.
 #
 # With a `listen` launch configuration, the editor listens on 127.0.0.1. The client finds that the port is in use, asks
@@ -181,30 +131,17 @@ class ReverseForwarder:
     """Carries connections from a job to an editor that is listening.
 
     Args:
-        tunnels: The tunnels to the agents.
+        context: What the connections have in common.
         port: The port on which the editor is listening, which is also the job's logical port.
-        connections: The list that contains the editor while it waits, and the connections to the editor.
-        trust_unknown: Whether to treat a program as the editor even if this system does not show which user owns it, or
-            if it is not debugpy's adapter.
-        allow_terminate: Whether the editor may terminate the job.
     """
 
-    def __init__(
-        self,
-        tunnels: Tunnels,
-        port: int,
-        connections: Connections,
-        *,
-        trust_unknown: bool = False,
-        allow_terminate: bool = False,
-    ) -> None:
-        self._tunnels = tunnels
+    def __init__(self, context: PortContext, port: int) -> None:
+        self._context = context
+        self._tunnels = context.tunnels
         self._port = port
-        self._connections = connections
+        self._connections = context.connections
         self._waiting: ConnectionRecord | None = None
         """The record of the editor while it is listening and no job has connected."""
-        self._trust_unknown = trust_unknown
-        self._allow_terminate = allow_terminate
         self._streams = TaskSet()
         self._over = asyncio.Event()
         """Set when the editor has stopped listening, or its last connection has ended."""
@@ -251,7 +188,7 @@ class ReverseForwarder:
         except OSError as error:
             self._log_once(f"cannot determine which user's program is listening: {error.strerror}")
             return False
-        is_trusted = listener is Listener.OWN or (listener is not Listener.FOREIGN and self._trust_unknown)
+        is_trusted = listener is Listener.OWN or (listener is not Listener.FOREIGN and self._context.trust_unknown)
         if not is_trusted and listener is not Listener.UNKNOWN:
             whose = "another user's program" if listener is Listener.FOREIGN else program_on(self._port)
             self._log_once(f"{whose} is listening, so the job will not connect to it")
@@ -304,7 +241,8 @@ class ReverseForwarder:
         """Connect one stream from the job to the editor."""
         try:
             async with timeout(DIAL_TIMEOUT):
-                local = await self._dial_editor()
+                local = await connect_local(LOCAL_HOST, self._port)
+                await until_accepted(local.transport, trust_unknown=self._context.trust_unknown)
         except (OSError, *TIMEOUT_ERRORS) as error:
             if isinstance(error, PermissionError):
                 self._log_once(f"the job has not connected to the editor: {error}")
@@ -317,23 +255,25 @@ class ReverseForwarder:
         record, self._waiting = self._waiting or self._connections.add(self._port), None
         record.connected()
         try:
-            await carry_to_editor(
-                self._tunnels, record, local, stream, prefetch=prefetch, allow_terminate=self._allow_terminate
-            )
+            # The local program is debugpy's adapter, which the editor has started. The adapter forwards relay-client's
+            # events as it does the job's; after `terminated`, it ends the editor's session.
+            link = EditorLink(self._context, Destination(self._port), record, local, listens=True)
+            layers: list[Layer] = [link.session, RequestGuard(None, link.refused), record.observer()]
+            layers += [ResponseCache(is_adapter_local=True)] if prefetch else []
+            await link.run(link.carry_through(stream, LayerStack(layers)), self)
         finally:
             self._connections.remove(record)
             if len(self._streams) == 1:  # this is the last stream
                 self._over.set()
 
-    async def _dial_editor(self) -> LocalEndpoint:
-        """Connect to the editor, and wait until a process of this user has accepted the connection.
+    def closed(self, record: ConnectionRecord) -> None:
+        """Log the end of a connection and its byte counts."""
+        sent, received = record.traffic.sent, record.traffic.received
+        logger.info("port %d: connection closed (%d bytes sent, %d received)", self._port, sent, received)
 
-        Raises:
-            OSError: the editor is no longer listening, or the listening program belongs to another user.
-        """
-        local = await connect_local(LOCAL_HOST, self._port)
-        await until_accepted(local.transport, trust_unknown=self._trust_unknown)
-        return local
+    def failed(self, _name: str, error: RelayDebugError) -> None:
+        """Log the error that has ended a connection."""
+        logger.warning("port %d: connection lost: %s", self._port, error.sentence)
 
     def _log_waiting(self, error: RelayDebugError) -> None:
         self._log_once(f"waiting: {error}")

@@ -43,10 +43,9 @@ import itertools
 import logging
 
 from relay_client.agents.search import RETRY_DELAYS
-from relay_client.agents.tunnels import Tunnels
 from relay_client.editor.attach_answers import AttachAnswers
 from relay_client.ports.connection_records import ConnectionRecord
-from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, end_reason
+from relay_client.ports.editor_link import FAREWELL_TIMEOUT, EditorLink, PortContext
 from relay_client.ports.layers import EarlyBytes, RequestGuard
 from relay_client.ports.local_port import LocalPort
 from relay_core.compat import TIMEOUT_ERRORS, timeout
@@ -56,7 +55,7 @@ from relay_core.layers.layer import Layer, ToPeer
 from relay_core.layers.piece import MessageSplitter
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.stream import SessionStream, StreamBroken
-from relay_core.net.streams.bridge import Bridge, PeerHandler, Traffic
+from relay_core.net.streams.bridge import Bridge, PeerHandler
 from relay_core.net.streams.endpoint import LocalSide
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
@@ -117,106 +116,54 @@ FIRST_BYTES_TIMEOUT = 30.0
 NOT_DAP = "only programs that use the Debug Adapter Protocol can connect to a process"
 
 
-async def carry(
-    tunnels: Tunnels,
-    local: LocalPort,
-    record: ConnectionRecord,
-    endpoint: LocalSide,
-    log: PortLog,
-    *,
-    allow_terminate: bool = False,
-) -> None:
-    """Connect a local connection to the destination of its port, and carry it until it ends.
+class WaitingConnection(EditorLink):
+    """Connects a local connection to the destination of its port, and waits for its target if necessary.
 
     Args:
-        tunnels: The tunnels to the agents.
+        context: What the connections have in common.
         local: The local port that accepted the connection.
         record: The record in which the state of the connection is noted.
         endpoint: The connection; closed at the end.
         log: The log of the port.
-        allow_terminate: Whether an editor may terminate the job.
     """
-    connection = _WaitingConnection(tunnels, local, record, endpoint, log, allow_terminate=allow_terminate)
-    try:
-        log.happened(record.name, "accepted")
-        if not await connection.carry():
-            log.happened(record.name, "disconnected before an agent was available")
-            return
-        await endpoint.close()
-        log.closed(record.name, record.traffic)
-    except RelayDebugError as error:
-        record.closed(end_reason(error))
-        log.failed(record.name, error)
-        await connection.conclude(error)
-    except asyncio.CancelledError:
-        connection.conclude_now(f"{record.why_cancelled}; the job continues without a debugger")
-        raise
-    finally:
-        endpoint.abort()
-
-
-class _WaitingConnection:
-    """A connection that waits for its target if necessary."""
 
     def __init__(
-        self,
-        tunnels: Tunnels,
-        local: LocalPort,
-        record: ConnectionRecord,
-        endpoint: LocalSide,
-        log: PortLog,
-        *,
-        allow_terminate: bool,
+        self, context: PortContext, local: LocalPort, record: ConnectionRecord, endpoint: LocalSide, log: PortLog
     ) -> None:
+        super().__init__(context, local.destination, record, endpoint)
         self._log = log
-        self._tunnels = tunnels
-        self._local = local
-        self._record = record
-        self._name = record.name
-        self._endpoint = endpoint
         self._answers = AttachAnswers()
-        self._first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._first: asyncio.Future[bytes] = self._loop.create_future()
         """The first bytes from the local program."""
         self._early = EarlyBytes(self._connected, self._first.set_result)
         self._from_local = MessageSplitter(ToPeer)
         """One splitter for all streams of this connection, because a message may arrive while no stream is open."""
-        self._loop = asyncio.get_running_loop()
-        self._editor_link = EditorLink(tunnels, local.destination, record, allow_terminate=allow_terminate)
-        self._session = self._editor_link.session
         self._last_logged = ""
 
-    async def carry(self) -> bool:
-        """Retry until a target answers, then carry all bytes; return False if the local side disconnected first.
+    async def carry(self) -> None:
+        """Carry the connection until it ends, and show an editor why it has ended."""
+        await self.run(self._carry(), self._log)
 
-        Raises:
-            RelayDebugError: waiting cannot help, or the stream was lost after the target had answered.
-        """
+    async def _carry(self) -> bool:
+        """Retry until a target answers, then carry all bytes; return False if the local side disconnected first."""
+        self._log.happened(self._name, "accepted")
         for delay in itertools.chain(RETRY_DELAYS, itertools.repeat(RETRY_DELAYS[-1])):
             changed = self._tunnels.search.changed
             why = await self._attempt()
+            if why is None and self._early.is_finished:
+                return True
             if why is None:
-                return self._early.is_finished
+                break
             self._log_waiting(why)
             await first_completed(self._hold(), self._endpoint.ended.wait(), changed.wait(), timeout=delay)
-            if self._endpoint.ended.is_set() or self._session.has_left:
+            if self._endpoint.ended.is_set() or self.session.has_left:
                 break
+        self._log.happened(self._name, "disconnected before an agent was available")
         return False
 
-    async def conclude(self, error: RelayDebugError) -> None:
-        """Send an editor the reason why its connection is being closed, and answer its last request."""
-        if self._is_for_editors and not self._endpoint.is_gone:
-            self._editor_link.write_end(self._endpoint, self._editor(), error)
-            await first_completed(self._hold(), self._endpoint.ended.wait(), timeout=FAREWELL_TIMEOUT)
-            await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
-
-    def conclude_now(self, reason: str) -> None:
-        """Send an editor the reason why its connection is about to be closed."""
-        if self._is_for_editors:
-            self._editor_link.write_end_now(self._endpoint, self._editor(), reason)
-
-    @property
-    def _is_for_editors(self) -> bool:
-        return not (self._local.destination.is_forward or self._session.is_finished)
+    async def _answer_last(self) -> None:
+        """Answer the last request of the editor."""
+        await first_completed(self._hold(), self._endpoint.ended.wait(), timeout=FAREWELL_TIMEOUT)
 
     async def _attempt(self) -> RelayDebugError | None:
         """Carry the connection through one stream; return the reason for another attempt, or None if it has ended.
@@ -232,19 +179,10 @@ class _WaitingConnection:
             return error
         if not isinstance(opened, tuple):
             return None  # the local side disconnected
-        stream, layers = opened
         try:
-            await self._carry_through(stream, layers)
-            await stream.close()
+            await self._carry_target(*opened)
         except RelayDebugError as error:
-            stream.abort(error.sentence if isinstance(error, ConnectionLost) else "")
             return self._retry_reason(error)
-        except asyncio.CancelledError:
-            stream.abort(self._record.why_cancelled, code=ResetCode.CLOSED)
-            raise
-        except BaseException:
-            stream.abort()
-            raise
         return None
 
     async def _open(self) -> tuple[SessionStream, list[Layer]]:
@@ -254,7 +192,7 @@ class _WaitingConnection:
             ProtocolError: the local program is not a debugger.
             RelayDebugError: for the same reasons as in `Tunnels.open`.
         """
-        destination = self._local.destination
+        destination = self._destination
         await self._tunnels.wait_for(destination)
         if self._tunnels.process_at(destination) is not None:
             try:
@@ -270,16 +208,15 @@ class _WaitingConnection:
         if isinstance(opened, tuple):  # by `_open`, in the moment in which this connection was cancelled
             opened[0].abort(self._record.why_cancelled, code=ResetCode.CLOSED)
 
-    async def _carry_through(self, stream: SessionStream, layers: list[Layer]) -> None:
-        guards: list[Layer] = [] if self._local.destination.is_forward else [self._guard(), self._record.observer()]
-        all_layers = [*self._editor(), self._early, *guards, *layers]
-        stack = LayerStack(all_layers, self._from_local)
-        bridge = Bridge(self._endpoint, stream, stack, traffic=self._record.traffic)
-        self._answers.is_debugpy = self._tunnels.leads_to_debugpy(self._local.destination)
+    async def _carry_target(self, stream: SessionStream, layers: list[Layer]) -> None:
+        if not self._destination.is_forward:
+            guard = RequestGuard(self._record.port, self.refused, lambda: self.session.sent_attach)
+            layers = [guard, self._record.observer(), *layers]
+        self._answers.is_debugpy = self._tunnels.leads_to_debugpy(self._destination)
         self._early.has_stream = True
-        self._session.wait_for("the debugger is starting", self._loop.time())
+        self.session.wait_for("the debugger is starting", self._loop.time())
         try:
-            await self._editor_link.carry(bridge)
+            await self.carry_through(stream, LayerStack([*self._editor(), self._early, *layers], self._from_local))
         finally:
             self._answers.is_debugpy = self._early.has_stream = False
 
@@ -292,20 +229,17 @@ class _WaitingConnection:
         return True
 
     def _editor(self) -> list[Layer]:
-        if not self._is_for_editors:
-            return []
-        return [self._session] if self._answers.is_finished else [self._answers, self._session]
+        """Return the layers next to the editor."""
+        answers = [self._answers] if self._is_for_editors and not self._answers.is_finished else []
+        return [*answers, *super()._editor()]
 
     def _connected(self) -> None:
         self._log.connected(self._name)
         self._record.connected()
 
-    def _guard(self) -> RequestGuard:
-        return RequestGuard(self._local.port, self._editor_link.refused, lambda: self._session.sent_attach)
-
     def _log_waiting(self, why: RelayDebugError) -> None:
         reason = why.reason_to_wait
-        self._session.wait_for(reason, self._loop.time())
+        self.session.wait_for(reason, self._loop.time())
         if reason != self._last_logged:
             self._log.waiting(self._name, why)
             self._record.waiting(reason)
@@ -324,7 +258,7 @@ class _WaitingConnection:
                 return error
         elif self._endpoint.is_gone or (self._endpoint.ended.is_set() and not self._early):
             return None
-        elif error.retryable and (not self._early or self._session.is_editor):  # `initialize` can be repeated
+        elif error.retryable and (not self._early or self.session.is_editor):  # `initialize` can be repeated
             return error
         raise error
 
@@ -355,10 +289,10 @@ class PortLog:
         if not self._is_forward:
             logger.info("%s: %s", name, what)
 
-    def closed(self, name: str, traffic: Traffic) -> None:
+    def closed(self, record: ConnectionRecord) -> None:
         """Log the end of a connection and its byte counts."""
-        level = logging.DEBUG if self._is_forward else logging.INFO
-        logger.log(level, "%s: closed (%d bytes sent, %d received)", name, traffic.sent, traffic.received)
+        level, traffic = logging.DEBUG if self._is_forward else logging.INFO, record.traffic
+        logger.log(level, "%s: closed (%d bytes sent, %d received)", record.name, traffic.sent, traffic.received)
 
     def waiting(self, name: str, why: RelayDebugError) -> None:
         """Log why a connection is waiting."""

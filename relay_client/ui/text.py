@@ -38,6 +38,11 @@ def clock(unix_seconds: float) -> str:
     return time.strftime("%H:%M", time.localtime(unix_seconds))
 
 
+def since_text(unix_seconds: float | None) -> str:
+    """Return the end of a text about what began at a time: ` (since 12:03)`; "" if the time is unknown."""
+    return "" if unix_seconds is None else f" (since {clock(unix_seconds)})"
+
+
 def format_ranks(ranks: Iterable[int]) -> str:
     """Return a list of ranks as text: `rank 3`, `ranks 0-3,5`."""
     ordered = sorted(ranks)

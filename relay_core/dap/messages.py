@@ -106,6 +106,18 @@ def arguments_of(request: Mapping[str, object]) -> Arguments:
     return arguments if isinstance(arguments, dict) else {}
 
 
+def response_to(request: Request, seq: int, *, success: bool) -> Response:
+    """Return a response without a body."""
+    answer: Response = {"seq": seq, "type": "response", "request_seq": request["seq"], "command": request["command"]}
+    return {**answer, "success": success}
+
+
+def reason_of(response: Response) -> str:
+    """Return why a request has failed."""
+    reason = response.get("message")
+    return reason if isinstance(reason, str) and reason else "no reason given"
+
+
 # What debugpy reports about the exception at which a process has stopped, in its `stopped` event.
 #
 #     text           the type, and debugpy's note: "ValueError       (note: full exception trace is shown but ...)"

@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from relay_client.compare.console import Command
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
-from relay_client.job_session.wire import CloseRank, EndSession, FindPlaces, OpenChild, ToEditor, ToRank
+from relay_client.job_session.wire import AskRanks, CloseRank, EndSession, FindPlaces, OpenChild, ToEditor, ToRank
 from relay_core.dap.messages import Body
 
 FILE = "/job/train.py"
@@ -133,6 +134,8 @@ class Stage:
         """What the editor has received."""
         self.asked: list[dict[str, Any]] = []
         self.wanted_places: list[frozenset[int]] = []
+        self.questions: list[tuple[Any, Command]] = []
+        """Commands that all ranks have to answer, each with its request."""
         self.offered: list[tuple[int, int]] = []
         """Ranks, and the ids of the child processes that their debuggers have offered."""
         self.has_ended = False
@@ -225,6 +228,8 @@ class Stage:
                     self.ranks[number].is_closing = True
                 case OpenChild(number, pid):
                     self.offered.append((self.ranks[number].rank, pid))
+                case AskRanks(request, question):
+                    self.questions.append((request, question))
                 case FindPlaces(members):
                     self.wanted_places.append(members)
                 case EndSession():

@@ -57,7 +57,7 @@ COVERED_BY = {
         "relay_client/cli/ attach common forward tensorboard relay_client/verbs/ targets relay_client/agents/ "
         "requests relay_client/ports/ rank_port"
     ),
-    "tests/e2e/test_compare_ranks.py": "relay_client/verbs/ values console relay_client/compare/ collect",
+    "tests/e2e/test_compare_ranks.py": "relay_client/verbs/ values relay_client/compare/ collect",
     "tests/e2e/test_mlflow.py": "relay_agent/node/in_agent/ set_tag",
     "tests/e2e/test_tensorboard_users.py": "relay_client/tensorboard/ checked",
     "tests/integration/test_event_files.py": "relay_client/tensorboard/ server",

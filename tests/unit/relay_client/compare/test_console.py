@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay_client.compare.console import Command, command_of, question_of, with_formats, with_statistics
+from relay_client.compare.console import Command, command_of, with_formats, with_statistics
 from relay_core.dap.messages import Request
 
 
@@ -15,13 +15,13 @@ def typed(text: object, context: str = "repl") -> Request:
 
 def test_all():
     """`@all` asks all ranks for a value, `@diff` for checksums."""
-    assert Command("all", "loss.item()") == question_of(typed("@all loss.item()"))
-    assert Command("diff", "model") == question_of(typed(" @diff  model "))
+    assert Command("all", "loss.item()") == command_of(typed("@all loss.item()"))
+    assert Command("diff", "model") == command_of(typed(" @diff  model "))
 
 
 def test_hang():
     """`@hang` asks all ranks for their process groups."""
-    assert Command("hang") == question_of(typed("@hang"))
+    assert Command("hang") == command_of(typed("@hang"))
 
 
 def test_statistics():
@@ -35,9 +35,6 @@ def test_statistics():
     "request_",
     [
         typed("loss"),
-        typed("@all"),
-        typed("@group 0"),
-        typed("@hang 3"),
         typed("a @ b"),
         typed("@all x", "watch"),
         typed(None),
@@ -45,7 +42,6 @@ def test_statistics():
 )
 def test_other_input(request_: Request):
     """Everything else is left as it is: expressions, other commands, and watch expressions."""
-    assert question_of(request_) is None
     assert with_statistics(request_) is request_
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from relay_client.editor.attaching import UnsetBreakpoints
+from relay_client.editor.attaching import Attaching
 from relay_client.editor.job_view import JobView
+from relay_client.editor.notices import Outbox
 
 JOB = JobView(5678, "myhc", host="node", cwd="/mnt/job", script="train.py")
 MISSING = {"verified": False, "message": "Breakpoint in file that does not exist."}
@@ -14,19 +15,30 @@ EXCLUDED = {"verified": False, "message": 'Breakpoint in file excluded by filter
 LAZY = {"verified": False, "message": "Waiting for code to be loaded to verify breakpoint."}
 
 
+def attaching() -> Attaching:
+    return Attaching(Outbox(), lambda _folder, _script: "", lambda _local, _remote: None)
+
+
 def line(
     path: str,
     *found: dict[str, Any],
     view: JobView = JOB,
-    breakpoints: UnsetBreakpoints | None = None,
+    editor: Attaching | None = None,
     remote: str = "",
 ) -> str:
     """Return the line for one file, which is mapped to `remote`."""
-    breakpoints = breakpoints or UnsetBreakpoints()
+    editor = editor or attaching()
+    if remote:
+        editor._sources[path] = remote
     arguments = {"source": {"path": path}, "breakpoints": [{"line": 1} for _ in found]}
-    breakpoints.requested({"seq": 7, "type": "request", "command": "setBreakpoints", "arguments": arguments})
+    request = {"seq": 7, "type": "request", "command": "setBreakpoints", "arguments": arguments}
+    editor.breakpoints_requested(request, view)
     response = {"type": "response", "request_seq": 7, "body": {"breakpoints": list(found)}}
-    return breakpoints.answered(response, view, {path: remote})
+    assert not editor.responded(response, view)
+    shown = [output.event()["body"] for output in editor._outbox.take()]
+    assert len(shown) <= 1
+    assert all("important" == body["category"] for body in shown)
+    return "".join(body["output"].removeprefix("relay-client: ").rstrip("\n") for body in shown)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +102,10 @@ def test_other_breakpoints(found: dict[str, Any]) -> None:
 
 def test_each_file_is_named_once() -> None:
     """Further breakpoints in the same file are not reported again; another file is."""
-    breakpoints = UnsetBreakpoints()
-    shown = [line(path, {"verified": True}, MISSING, breakpoints=breakpoints) for path in ("/a.py", "/a.py", "/b.py")]
+    editor = attaching()
+    shown = [line(path, {"verified": True}, MISSING, editor=editor) for path in ("/a.py", "/a.py", "/b.py")]
     assert [True, False, True] == [bool(text) for text in shown]
-    assert ({}, {"/a.py", "/b.py"}) == (breakpoints._files, breakpoints._shown)
+    assert ({}, {"/a.py", "/b.py"}) == (editor._files, editor._unset)
 
 
 def test_the_view_may_lack_a_host() -> None:

@@ -1,20 +1,32 @@
 """Facts about the messages that relay-client sends to editors."""
 
+import json
+from typing import Any
+
 import pytest
 
-from relay_client.editor.messages import CONSOLE, IMPORTANT, make_failure, make_output, make_success
+from relay_client.editor.messages import CONSOLE, IMPORTANT, make_failure
 from relay_client.editor.notices import Outbox
 from relay_core.dap.framing import MessageDecoder
-from relay_core.foreign import notification
 from relay_core.layers.layer import ToLocal
 from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in
 
 REQUEST = {"seq": 7, "type": "request", "command": "initialize"}
 
 
+def only_message(outbox: Outbox) -> Any:
+    """Return the message that waits."""
+    (output,) = outbox.take()
+    assert isinstance(output, ToLocal)
+    return json.loads(output.data.partition(b"\r\n\r\n")[2])
+
+
 def test_output_names_the_program() -> None:
     """A line of relay-client cannot be taken for one of the job."""
-    event = make_output(notification("waiting"), "console", 3)
+    outbox = Outbox()
+    outbox.note(3)
+    outbox.show("waiting")
+    event = only_message(outbox)
     assert ("output", 3) == (event["event"], event["seq"])
     assert {"category": "console", "output": "relay-client: waiting\n"} == event["body"]
 
@@ -28,7 +40,9 @@ def test_a_failure_is_shown_to_the_user() -> None:
 
 def test_a_success_answers_the_request() -> None:
     """A response has the number and the command of its request."""
-    success = make_success(REQUEST, 3)
+    outbox = Outbox()
+    outbox.answer(REQUEST)
+    success = only_message(outbox)
     assert (True, "initialize", 7) == (success["success"], success["command"], success["request_seq"])
 
 

@@ -1,8 +1,13 @@
 """Facts about the sentences that an editor shows."""
 
+from dataclasses import replace
+
+from relay_client.editor.ending import SessionEnd
 from relay_client.editor.job_view import JobView
-from relay_client.editor.messages import ended_text, waiting_text
+from relay_client.editor.messages import waiting_text
+from relay_client.editor.notices import Outbox
 from relay_core.agent_api.announcement import Ending
+from relay_core.layers.layer import ToLocal
 
 
 def test_a_wait_without_a_reason_has_one_nevertheless() -> None:
@@ -14,4 +19,8 @@ def test_a_wait_without_a_reason_has_one_nevertheless() -> None:
 def test_an_end_names_the_job() -> None:
     """The only process of a job is the job."""
     alone = JobView(5678, "myhc", label="rank 0 on node", is_alone=True)
-    assert "the job has ended" == ended_text(alone, Ending(5678))
+    outbox = Outbox()
+    SessionEnd(outbox).show(replace(alone, ending=Ending(5678)), "")
+    (line,) = [output.event() for output in outbox.take() if isinstance(output, ToLocal)]
+    assert line is not None
+    assert "relay-client: the job has ended\n" == line["body"]["output"]

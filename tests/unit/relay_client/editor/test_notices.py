@@ -29,7 +29,7 @@ def test_lines_are_never_more_than_ten_minutes_apart() -> None:
 def test_the_reason_of_an_interruption_comes_before_that_of_the_wait() -> None:
     """While the tunnel has no connection, that is what is waited for."""
     lines = WaitingNotices(0)
-    lines.set_reason("the debugger is starting", 0, must_act=False)
+    lines.set_reason("the debugger is starting", 0)
     ((text, _category),) = lines.due(replace(VIEW, away_reason="no data received"), 5)
     assert "waiting for port 5678 on 'myhc' (5 s so far): no data received" == text
 

@@ -12,8 +12,8 @@ def test_messages_are_taken_in_order_and_once() -> None:
     outbox = Outbox()
     outbox.show("waiting")
     outbox.show_all([("one", "console"), ("two", "important")])
-    outbox.report("exited", {"exitCode": 3})
-    outbox.succeed(REQUEST)
+    outbox.event("exited", {"exitCode": 3})
+    outbox.answer(REQUEST)
     outbox.fail(REQUEST, "held")
     assert outbox
     messages = MessageDecoder().receive_data(split(outbox.take())[1])

@@ -32,9 +32,9 @@ def test_a_new_reason_is_shown_at_once() -> None:
     editor.session.wait_for("no agent is listening yet", 0)
     editor.wait(3)
     editor.lines()
-    editor.session.wait_for("no agent on 'myhc' serves port 5678", 3, must_act=True)
+    editor.session.wait_for("no agent on 'myhc' serves port 5678", 3)
     editor.wait(4)
-    line = "important: waiting for port 5678 on 'myhc' (3 s so far): no agent on 'myhc' serves port 5678"
+    line = "console: waiting for port 5678 on 'myhc' (3 s so far): no agent on 'myhc' serves port 5678"
     assert [line] == editor.lines()
 
 

@@ -397,8 +397,13 @@ def test_formats_in_logpoints() -> None:
     assert "{format(3, '02d')} {format(repr(x), '')}" == sent["breakpoints"][0]["logMessage"]
 
 
-def test_help() -> None:
-    """`@help` and an unknown command are answered with the commands."""
+def test_commands_about_all_ranks() -> None:
+    """The owner of the session answers what is not about its group or its list, and also unknown commands."""
     stage, _ = attached(0)
-    for text in ("@help", "@nonsense"):
-        assert stage.ask("evaluate", expression=text, context="repl")["result"].startswith("use @ranks, ")
+    for text in ("@all x", "@diff x", "@hang", "@help", "@nonsense"):
+        number = stage.send("evaluate", expression=text, context="repl")
+        request, command = stage.questions.pop()
+        assert (number, text) == (request["seq"], f"@{command.name} {command.expression}".rstrip())
+    stage.session.ranks_answered(request, "use @ranks")
+    stage.flush()
+    assert {"result": "use @ranks", "variablesReference": 0} == stage.response(number)["body"]

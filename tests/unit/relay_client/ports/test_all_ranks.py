@@ -9,6 +9,7 @@ from relay_client.job_session import wire
 from relay_client.job_session.members import RankName
 from relay_client.ports.all_ranks import JobConnection, RankLink, _Link
 from relay_client.ports.connection_records import Connections
+from relay_client.ports.editor_link import PortContext
 from relay_client.ports.local_port import all_ranks_port
 from relay_core.dap.framing import MessageDecoder
 
@@ -27,7 +28,8 @@ async def test_outputs_of_a_child_that_joins(monkeypatch: pytest.MonkeyPatch) ->
     """The first request to a child process leaves in the flush that opens its connection; none may follow."""
     endpoint = Endpoint()
     tunnels = SimpleNamespace(joining_writes=contextlib.nullcontext)
-    connection = JobConnection(tunnels, all_ranks_port(1), Connections(lambda: None), endpoint)  # type: ignore[arg-type]
+    context = PortContext(tunnels, Connections(lambda: None))  # type: ignore[arg-type]
+    connection = JobConnection(context, all_ranks_port(1), endpoint)  # type: ignore[arg-type]
     monkeypatch.setattr(connection, "_open_child", lambda _number, pid: connection.session.show(f"joined: {pid}"))
     for line in ("one", "two"):
         connection.session.show(line)
@@ -41,7 +43,8 @@ async def test_a_rank_that_sends_what_is_not_a_message(body: bytes) -> None:
     """The rank is left out with one line, and the connection to it is closed, so that it is not held."""
     endpoint = Endpoint()
     tunnels = SimpleNamespace(joining_writes=contextlib.nullcontext)
-    connection = JobConnection(tunnels, all_ranks_port(1), Connections(lambda: None), endpoint)  # type: ignore[arg-type]
+    context = PortContext(tunnels, Connections(lambda: None))  # type: ignore[arg-type]
+    connection = JobConnection(context, all_ranks_port(1), endpoint)  # type: ignore[arg-type]
     name = RankName("rank 0", 0, "rank 0 on node-1")
     end = RankLink(lambda _data: None, lambda: None)
     connection._links[1] = _Link((b"", 1, 2), None, name, end, MessageDecoder())  # type: ignore[arg-type]
