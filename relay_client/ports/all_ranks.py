@@ -1,4 +1,8 @@
-"""What the agents know about the processes of a session of all ranks."""
+"""The local port of all ranks: one editor's connection (`JobConnection`), and its connection to each rank (`RankLink`).
+
+Which messages go to which rank is decided by `relay_client.job_session`. This module follows the roster, opens and
+closes the connections, and asks the agents what the ranks are doing.
+"""
 
 from __future__ import annotations
 
@@ -240,6 +244,8 @@ class JobConnection:
         self._over = asyncio.Event()
         self._changed = asyncio.Event()
         """Set when the session may need other ranks."""
+        self._is_slow = False
+        """Whether the editor is reading too slowly."""
         self._numbers = 0
         self._flush = Deferred(self.flush)
         """Handles the outputs once all ranks whose data arrived together have passed theirs to the session."""
@@ -327,11 +333,13 @@ class JobConnection:
 
     def local_writing_paused(self) -> None:
         """Make the ranks' debuggers wait until the editor catches up."""
+        self._is_slow = True
         for link in self._links.values():
             link.end.pause()
 
     def local_writing_resumed(self) -> None:
         """Let the ranks' debuggers continue."""
+        self._is_slow = False
         for link in self._links.values():
             link.end.resume()
 
@@ -442,6 +450,8 @@ class JobConnection:
         self._numbers += 1
         number = self._numbers
         end = RankLink(lambda data: self._received(number, data), lambda: self._rank_ended(number))
+        if self._is_slow:
+            end.pause()
         self._links[number] = _Link(_key(claim, name), claim, name, end, MessageDecoder())
         self._tasks.spawn(self._carry(number, end, claim.target.port), name=f"{name.label} for all ranks")
         self.session.join(number, name)

@@ -1,5 +1,6 @@
 """Facts about the outputs of the session of all ranks; its connections are in tests/integration/test_all_ranks.py."""
 
+import asyncio
 import contextlib
 from types import SimpleNamespace
 
@@ -36,6 +37,25 @@ async def test_outputs_of_a_child_that_joins(monkeypatch: pytest.MonkeyPatch) ->
     connection.session._wire.put(wire.OpenChild(1, 41))
     connection.flush()
     assert [["relay-client: one\n", "relay-client: two\n"], ["relay-client: joined: 41\n"]] == endpoint.written
+
+
+async def test_a_rank_that_joins_while_the_editor_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its debugger waits like those of the others, so that its output is not kept here without limit."""
+    tunnels = SimpleNamespace(joining_writes=contextlib.nullcontext)
+    context = PortContext(tunnels, Connections(lambda: None))  # type: ignore[arg-type]
+    connection = JobConnection(context, all_ranks_port(1), Endpoint())  # type: ignore[arg-type]
+    monkeypatch.setattr(connection, "_carry", lambda _number, _end, _port: asyncio.sleep(0))
+    paused: list[str] = []
+    handler = SimpleNamespace(
+        local_writing_paused=lambda: paused.append("paused"), local_writing_resumed=lambda: paused.append("resumed")
+    )
+    connection.local_writing_paused()
+    claim = SimpleNamespace(agent=SimpleNamespace(id=b""), target=SimpleNamespace(port=5678, pid=1))
+    connection._open(claim, RankName("rank 0", 0, "rank 0 on node-1"))  # type: ignore[arg-type]
+    connection._links[1].end.deliver_to(handler)  # type: ignore[arg-type]
+    connection.local_writing_resumed()
+    assert ["paused", "resumed"] == paused
+    await connection._tasks.cancel_all()
 
 
 @pytest.mark.parametrize("body", [b"{x}", b"[1]", b'{"seq":1}', b"\xff", b""])
