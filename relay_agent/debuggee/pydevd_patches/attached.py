@@ -112,6 +112,9 @@ class _Examination:
     """The examination for the last editor that attached."""
 
     def __init__(self, debugger: Any, warnings: MutableMapping[str, object]) -> None:
+        import debugpy  # noqa: PLC0415 - as above; while the interpreter exits, an import may fail
+
+        self._is_client_connected = debugpy.is_client_connected
         self.raised: set[tuple[str, str]] = set()
         """Places and expressions of the breakpoints of which an exception was reported."""
         self._watch = breakpoints.TracerWatch(warnings)
@@ -131,9 +134,7 @@ class _Examination:
 
     def is_current(self) -> bool:
         """Return whether the editor for which this examination was started is attached."""
-        import debugpy  # noqa: PLC0415 - as above
-
-        return _Examination.latest is self and bool(debugpy.is_client_connected())
+        return _Examination.latest is self and bool(self._is_client_connected())
 
     def _tracers(self) -> Iterator[bool]:
         from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING  # noqa: PLC0415 - in debug runs only
