@@ -93,7 +93,7 @@ class Agent:
     ) -> None:
         self._endpoint = endpoint
         self._provider = PortTargets(targets) if isinstance(targets, Mapping) else targets
-        self._announcing = Paced(self._announce, ANNOUNCEMENT_INTERVAL)
+        self._announcing = Paced(self._announce, ANNOUNCEMENT_INTERVAL, share=2)  # processes wait for it
         self._connections = TaskSet()
         self._holders = Attachments(self.publish, self._connections)
         self._on_listening = on_listening

@@ -16,9 +16,10 @@ KEYS = ("allocated_bytes.all.current", RESERVED, "allocated_bytes.all.peak", "nu
 
 
 def read_allocator() -> list[Any] | None:
-    """Return the JSON of an `AllocatorReading`; None if the process has not used CUDA.
+    """Return each number in `KEYS`, summed over all GPUs, and then a list of the GPUs on which memory is reserved.
 
-    torch reads its own counters for this and does not wait for a GPU. ROCm builds of torch have the same functions.
+    The list has UUID and bytes of each GPU. The result is None if the process has not used CUDA. torch reads its own
+    counters for this and does not wait for a GPU. ROCm builds of torch have the same functions.
     """
     cuda: Any = sys.modules.get("torch.cuda")
     # While another thread is importing torch, the module already exists, but its functions may not.
@@ -27,7 +28,7 @@ def read_allocator() -> list[Any] | None:
         return None
     found = [memory_stats(device) for device in range(cuda.device_count())]
     reserved = [(device, stats.get(RESERVED, 0)) for device, stats in enumerate(found)]
-    return [summed(found), [[_uuid(cuda, device), size] for device, size in reserved if size]]
+    return [*summed(found), [[_uuid(cuda, device), size] for device, size in reserved if size]]
 
 
 def _uuid(cuda: Any, device: int) -> str:

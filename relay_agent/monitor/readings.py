@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
+from relay_core.records import parse_or_none
 
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
@@ -223,10 +224,17 @@ class HeldMemory:
 class AllocatorReading:
     """What a process reports of torch's allocator."""
 
-    is_array: ClassVar = True
     usage: AllocatorUsage
     gpus: tuple[HeldMemory, ...] = ()
     """The GPUs on which it holds memory."""
+
+    @classmethod
+    def of(cls, answer: object) -> AllocatorReading | None:
+        """Read what `monitor.allocator.read_allocator` has returned; None if it is something else."""
+        match answer:
+            case [*numbers, list(gpus)] if usage := parse_or_none(AllocatorUsage, numbers):
+                return cls(usage, tuple(filter(None, (parse_or_none(HeldMemory, each) for each in gpus))))
+        return None
 
 
 def usage_between(

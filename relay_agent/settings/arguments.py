@@ -105,7 +105,8 @@ def _has_typing_error(name: str) -> bool:
     """
     same = len([*itertools.takewhile(lambda pair: pair[0] == pair[1], zip(name, _SWITCH, strict=False))])
     rest, expected = name[same:], _SWITCH[same:]
-    differs = name.replace("-", "") != _SWITCH.replace("-", "")
+    letters = name.replace("-", "")
+    differs = letters.isalpha() and letters != _SWITCH.replace("-", "")
     return differs and (
         rest == expected[1:] or rest[1:] in {expected, expected[1:]} or rest[1::-1] + rest[2:] == expected
     )

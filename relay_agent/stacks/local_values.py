@@ -49,8 +49,6 @@ def describe_locals(frames: Sequence[FrameType]) -> list[dict[str, str]]:
     except TooLate as late:
         _late.append(late.call)
         pending.clear()  # a stuck call must not keep the job's objects alive
-    except BaseException:  # noqa: BLE001, S110 - the job's code may raise anything; the rest has no text then
-        pass
     return [dict(texts) for texts in described]  # copies, because a late call continues to write
 
 
@@ -73,7 +71,7 @@ def describe(value: object) -> str:
         text = _short.repr(value)
     except NotRead as error:
         text = f"<{error}>"
-    except Exception as error:  # noqa: BLE001 - the job's code may raise anything
+    except BaseException as error:  # noqa: BLE001 - the job's code may raise anything; this thread is not the job's
         text = f"<no repr: {type(error).__name__}>"
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 

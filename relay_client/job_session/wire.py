@@ -56,7 +56,7 @@ class FindPlaces:
 
 @dataclass(frozen=True)
 class AskRanks:
-    """Ask all ranks, and call `ranks_answered`."""
+    """Answer a command of the debug console, usually by asking all ranks, and call `ranks_answered`."""
 
     request: Request
     """The editor's request, which `ranks_answered` answers."""

@@ -143,8 +143,8 @@ class Breakpoints:
 
     async def run_until(self, path: str, lines: range) -> None:
         """Resume until one of these lines in the selected frame's function is reached or the function returns."""
-        await self._send(path, [{"line": line} for line in lines])
         try:
+            await self._send(path, [{"line": line} for line in lines])
             await self._session.resume("stepOut")
         finally:
             if not self._session.end_reason:

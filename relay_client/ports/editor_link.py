@@ -230,6 +230,7 @@ class EditorLink:
         self._destination = destination
         self._record, self._name = record, record.name
         self._endpoint = endpoint
+        self._listens = listens
         self._loop = asyncio.get_running_loop()
         self._views = JobViews(context.tunnels, destination)
         self.session = EditorSession(
@@ -264,10 +265,12 @@ class EditorLink:
                 self.session.update(self._views.current(), self._loop.time())
                 self._write_end(end_reason(error), may_return=_may_return(error))
                 await self._answer_last()
+            if self._is_for_editors or self._listens:
                 await first_completed(self._endpoint.close(), timeout=FAREWELL_TIMEOUT)
         except asyncio.CancelledError:
             if self._is_for_editors:
                 self._write_end(f"{self._record.why_cancelled}; the job continues without a debugger", may_return=False)
+            if self._is_for_editors or self._listens:
                 self._endpoint.write_eof()
             raise
         finally:

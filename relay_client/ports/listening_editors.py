@@ -64,8 +64,8 @@ def _has_one(pid: int, sockets: set[str]) -> bool:
 
 
 def _is_debugpy(text: str) -> bool:
-    """Whether the package is one of the words, or one of the folders of a path."""
-    return DEBUGPY in re.split(r"[\s./]", text)
+    """Whether the package, or the command that it installs, is one of the words or one of the folders of a path."""
+    return not {DEBUGPY, "debugpy-adapter"}.isdisjoint(re.split(r"[\s./]", text))
 
 
 def _name(pid: int) -> str:

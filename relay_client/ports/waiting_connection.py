@@ -169,7 +169,7 @@ class WaitingConnection(EditorLink):
         """Carry the connection through one stream; return the reason for another attempt, or None if it has ended.
 
         Raises:
-            RelayDebugError: for the same reasons as in `carry`.
+            RelayDebugError: waiting cannot help, or the stream was lost after the target had answered.
         """
         try:
             opened = await first_completed(self._open(), self._hold(), discard=self._discard)

@@ -223,14 +223,19 @@ class Paced:
 
     Args:
         callback: Called in the event loop, after the last request in any case; it may request the next call.
-        interval: Seconds from one call to the next in the long run; ten times the duration of a call if that is longer.
+        interval: Seconds from one call to the next in the long run; `share` times the duration of a call if that is
+            longer, so that nobody who causes calls keeps the event loop busy.
         burst: Seconds whose calls may be made at once after a pause.
+        share: See `interval`.
     """
 
-    def __init__(self, callback: Callable[[], None], interval: float, burst: float = 0.0) -> None:
+    def __init__(
+        self, callback: Callable[[], None], interval: float, burst: float = 0.0, *, share: float = 10.0
+    ) -> None:
         self._callback = callback
         self._interval = interval
         self._burst = burst
+        self._share = share
         self._next = 0.0
         """When the next call may be made, by the monotonic clock."""
         self._timer: asyncio.TimerHandle | None = None
@@ -258,17 +263,13 @@ class Paced:
         try:
             self._callback()
         finally:
-            self._next = earliest + max(self._interval, _SHARE * (time.monotonic() - started))
+            self._next = max(self._next, earliest + max(self._interval, self._share * (time.monotonic() - started)))
             called.set()
 
     async def until_called(self) -> None:
         """Wait until the requested call, if there is one, has been made."""
         if self._timer is not None:
             await self._called.wait()
-
-
-_SHARE = 10
-"""The time between calls divided by the time of a call, so that nobody who causes calls keeps the loop busy."""
 
 
 # Timer for the deadlines of a sans-IO machine, which move with almost every event.

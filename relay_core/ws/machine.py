@@ -56,8 +56,7 @@ class WebSocketMachine:
         now: When the connection was opened.
         ping_interval: Seconds without data from the peer before a ping is sent.
         ping_timeout: Seconds without data after that ping before the peer is considered dead.
-        close_timeout: Seconds for the peer to end the connection after this end's Close; None if the driver limits that
-            time.
+        close_timeout: Seconds for the peer to end the connection after this end's Close.
         new_mask: Returns 4 unpredictable bytes for each frame of a client; None for a server.
         extensions_agreed: Whether reserved bits may be set on data frames.
     """
@@ -68,7 +67,7 @@ class WebSocketMachine:
         now: float,
         ping_interval: float,
         ping_timeout: float,
-        close_timeout: float | None = None,
+        close_timeout: float,
         new_mask: Callable[[], bytes] | None = None,
         extensions_agreed: bool = False,
     ) -> None:
@@ -134,8 +133,7 @@ class WebSocketMachine:
         self.close_sent = Close(payload)
         # Section 7.1.1: the server closes the TCP connection first. A client needs a limit for a server that does not
         # close it.
-        if self._close_timeout is not None:
-            self._close_deadline = now + self._close_timeout
+        self._close_deadline = now + self._close_timeout
         return self._control(CLOSE, payload)
 
     def data_to_send(self) -> bytes:

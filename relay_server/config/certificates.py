@@ -124,8 +124,11 @@ def _load_or_make_ca(directory: Path) -> _Issuer:
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
         # A server certificate must not outlive its CA.
         valid_long_enough = certificate.not_valid_after_utc - _now() > dt.timedelta(days=SERVER_DAYS)
-        matches = key.public_key() == certificate.public_key()
-        if isinstance(key, ec.EllipticCurvePrivateKey) and matches and valid_long_enough:
+        if (
+            isinstance(key, ec.EllipticCurvePrivateKey)
+            and key.public_key() == certificate.public_key()
+            and valid_long_enough
+        ):
             return _Issuer(certificate, key)
     except (FileNotFoundError, ValueError, TypeError):  # missing, damaged, or encrypted
         pass

@@ -124,7 +124,7 @@ def parse(text: str, *, directory: Path) -> RelayConfig:
     tls.values.setdefault("directory", "tls")
     given = {
         "hybrid_connections": tuple(_connection(table) for table in root.tables("hybrid_connection")),
-        "rules": tuple(table.read(Rule) for table in root.tables("rule")),
+        "rules": _rules(root),
         "jwt_issuers": tuple(_issuer(table) for table in root.tables("jwt_issuer")),
         "management": management.read(ManagementSettings) if management.values else None,
     }
@@ -133,12 +133,22 @@ def parse(text: str, *, directory: Path) -> RelayConfig:
 
 
 def _connection(table: _Table) -> HybridConnection:
-    return table.read(HybridConnection, rules=tuple(rule.read(Rule) for rule in table.tables("rule")))
+    return table.read(HybridConnection, rules=_rules(table))
+
+
+def _rules(table: _Table) -> tuple[Rule, ...]:
+    rules = table.tables("rule")
+    for rule in rules:
+        rule.values.setdefault("rights", [])  # `Rule` explains what is missing
+    return tuple(rule.read(Rule) for rule in rules)
 
 
 def _issuer(table: _Table) -> JwtIssuer:
     roles = table.table("roles")
     given = {"roles": {name: roles.value(name, frozenset[Right]) for name in roles.values}} if roles.values else {}
+    for name, empty in (("roles", {}), ("audiences", [])):  # then the defaults apply
+        if table.values.get(name) == empty:
+            del table.values[name]
     return table.read(JwtIssuer, **given)
 
 
@@ -187,8 +197,8 @@ class _Table:
         """Return a record of the fields in this table.
 
         Args:
-            kind: A dataclass; the types of its fields are those in `_FORMS`, or None.
-            given: The fields that are not in this table.
+            kind: A dataclass; the types of the fields that are read are those in `_FORMS`, or None.
+            given: The fields that have been read elsewhere.
         """
         forms = get_type_hints(kind)
         for field in dataclasses.fields(cast("Any", kind)):

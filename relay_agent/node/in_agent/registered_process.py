@@ -185,10 +185,9 @@ class RegisteredProcess:
 
     async def allocator(self) -> AllocatorReading | None:
         """Return the memory usage of torch's allocator; None if the process has not used CUDA, or cannot answer."""
-        try:
-            return parse_or_none(AllocatorReading, await self.ask("allocator", within=ALLOCATOR_PATIENCE))
-        except RelayDebugError:
-            return None
+        with contextlib.suppress(RelayDebugError):
+            return AllocatorReading.of(await self.ask("allocator", within=ALLOCATOR_PATIENCE))
+        return None
 
     def code_replaced(self, result: Pushed) -> None:
         """Announce the result of a push, unless the process has failed to replace its code."""

@@ -50,13 +50,16 @@ def perform_once(arguments: argparse.Namespace, request: Verb) -> tuple[Answer |
     Raises:
         RelayDebugError: the verb has failed.
     """
+    answer: Answer | None = None  # not lost if closing the tunnels is interrupted
 
-    async def run() -> Answer:
+    async def run() -> None:
+        nonlocal answer
         async with performing(arguments) as perform:
-            return await perform(request)
+            answer = await perform(request)
 
     quiet_logging(arguments)
-    return run_for_result(run())
+    _, status = run_for_result(run())
+    return answer, status
 
 
 def show(answer: Answer, *, as_json: bool) -> int:

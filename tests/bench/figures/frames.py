@@ -74,7 +74,7 @@ def _measure(turns: int) -> list[Row]:
 
 
 def _machine(mask: Callable[[], bytes] | None) -> WebSocketMachine:
-    return WebSocketMachine(now=0.0, ping_interval=20.0, ping_timeout=20.0, new_mask=mask)
+    return WebSocketMachine(now=0.0, ping_interval=20.0, ping_timeout=20.0, close_timeout=20.0, new_mask=mask)
 
 
 def _our(machine: WebSocketMachine) -> Consume:

@@ -92,4 +92,4 @@ def test_torch_has_these_keys() -> None:
     uuid = "GPU-00000000-0000-0000-0000-00000000000"
     held = HeldMemory(f"{uuid}1", 8), HeldMemory(f"{uuid}2", 16)
     expected = AllocatorReading(AllocatorUsage(21, 24, 21, 6, 3), held)
-    assert expected == parse_or_none(AllocatorReading, ast.literal_eval(found))
+    assert expected == AllocatorReading.of(ast.literal_eval(found))

@@ -178,6 +178,12 @@ def test_ordinary_options_are_no_misspelling(argv, takes_values):
     assert "" == misspelt_switch([f"{word}=true" for word in argv] if takes_values else argv)
 
 
+@pytest.mark.parametrize("name", ["--is-debug2", "--is-debug-1"])
+def test_a_number_is_no_typing_error(name: str) -> None:
+    """An option of the job may differ from `--is-debug` by a number."""
+    assert "" == misspelt_switch([name, "true"])
+
+
 @given(st.integers(4, 9), st.sampled_from("abcdefgz"), st.sampled_from(["wrong", "more", "less", "swapped"]))
 def test_typing_errors(place, letter, kind):
     """One letter of `--is-debug` that is wrong, too many or missing, or two swapped ones, are noticed among others."""

@@ -30,7 +30,11 @@ async def test_the_program_of_a_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "expected"), [("debugpy/adapter.py", Listener.OWN), ("debugpy-notes/server.py", Listener.OTHER)]
+    ("script", "expected"), [
+        ("debugpy/adapter.py", Listener.OWN),
+        ("bin/debugpy-adapter", Listener.OWN),
+        ("debugpy-notes/server.py", Listener.OTHER),
+    ],
 )
 async def test_what_is_taken_for_a_listening_editor(tmp_path: Path, script: str, expected: Listener) -> None:
     """Only a program of the package debugpy is, not one in a folder with a similar name."""

@@ -18,6 +18,7 @@ def client(**options):
 
 
 def server(**options):
+    options = {"close_timeout": CLOSING} | options
     return WebSocketMachine(now=0.0, ping_interval=INTERVAL, ping_timeout=TIMEOUT, **options)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay_core.errors import ConfigurationError
 from relay_server.config.file import load, parse
-from relay_server.config.model import HybridConnection, ManagementSettings, Right
+from relay_server.config.model import HybridConnection, JwtIssuer, ManagementSettings, Right
 
 FULL = """
 [relay]
@@ -116,6 +116,7 @@ def test_an_empty_file_is_a_relay_on_a_free_loopback_port():
             "[[hybrid_connection]] number 1 [[rule]] number 1: 'primary_key' is missing",
             "",
         ),
+        ('[[rule]]\nname="a"\nprimary_key="s3cret"', "rule 'a' has no rights", 'rights = ["Listen"]'),
         ("[relay", "invalid TOML", ""),
         (f"[relay]\nport = {'9' * 5000}", "invalid TOML at an unknown position", ""),
         ('[[rule]]\nprimary_key = s3cret"', "invalid TOML at line 2, column 15", ""),
@@ -132,7 +133,21 @@ def test_faults_name_table_and_field(text, sentence, hint):
 
 VALUES = st.recursive(
     st.sampled_from(
-        ["true", "1", "-1", "0.5", "nan", '"text"', '"hc"', '"Listen"', "[]", "{}", '["Send"]', "1979-05-27"]
+        [
+            "true",
+            "1",
+            "-1",
+            "0.5",
+            "nan",
+            '"text"',
+            '"hc"',
+            '"Listen"',
+            "[]",
+            "{}",
+            '["Send"]',
+            '{x=["Send"]}',
+            "1979-05-27",
+        ]
     ),
     lambda inner: st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
     max_leaves=4,
@@ -150,10 +165,22 @@ NAMES = st.sampled_from(
         "directory",
         "certificate",
         "max_listeners",
+        "issuer",
+        "public_key",
+        "audiences",
+        "roles",
     ]
 )
 HEADERS = st.sampled_from(
-    ["[relay]", "[tls]", "[limits]", "[[rule]]", "[[hybrid_connection]]", "[[hybrid_connection.rule]]"]
+    [
+        "[relay]",
+        "[tls]",
+        "[limits]",
+        "[[rule]]",
+        "[[hybrid_connection]]",
+        "[[hybrid_connection.rule]]",
+        "[[jwt_issuer]]",
+    ]
 )
 TABLES = st.tuples(HEADERS, st.dictionaries(NAMES, VALUES, max_size=4)).map(
     lambda table: "\n".join([table[0], *(f"{name} = {value}" for name, value in table[1].items())])
@@ -165,6 +192,14 @@ def test_any_text_is_a_configuration_or_a_configuration_error(text):
     """No text makes the parser fail in another way."""
     with contextlib.suppress(ConfigurationError):
         parse(text, directory=DIRECTORY)
+
+
+@pytest.mark.parametrize("empty", ["", "audiences = []", "roles = {}", "[jwt_issuer.roles]"])
+def test_an_issuer_with_an_empty_table(empty):
+    """The defaults apply, as they do if the table is missing."""
+    text = f"[[jwt_issuer]]\nissuer = 'i'\npublic_key = 'key.pem'\n{empty}"
+    [issuer] = parse(text, directory=DIRECTORY).jwt_issuers
+    assert JwtIssuer("i", DIRECTORY / "key.pem") == issuer
 
 
 def test_a_missing_file_has_a_hint_how_to_make_one(tmp_path):
