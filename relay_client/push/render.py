@@ -23,7 +23,7 @@ def show_outcome(name: str, outcome: Outcome) -> str:
     lines = [f"{name}: {_where(outcome)}"] if any(result.state is State.DONE for result in outcome.results) else []
     for changed, members in _by_line(outcome, lambda result: _changes(result, is_only=outcome.is_same)):
         lines.append(f"{label(members)}: {changed}")
-    lines += [f"{label(result.members) or 'unknown ranks'}: not replaced: {result.error}" for result in outcome.failed]
+    lines += [f"{label(result.members)}: not replaced: {result.error}" for result in outcome.failed]
     lines += [f"{label(members)}: {kept}" for kept, members in _by_line(outcome, lambda result: result.kept)]
     return "\n".join(lines)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.verbs.verb import LISTING, Answer, Command, Verb
+from relay_client.ui.text import LISTING
+from relay_client.verbs.verb import Answer, Command, Verb
 from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
 
