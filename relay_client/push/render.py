@@ -60,6 +60,8 @@ def as_object(outcome: Outcome) -> dict[str, object]:
 def _where(outcome: Outcome) -> str:
     done = [member for result in outcome.results if result.state is State.DONE for member in result.members]
     ranks = label(done)
+    if outcome.is_same and any(result.kept for result in outcome.results):
+        return f"nothing was replaced in {ranks}, but parts of the file may not be in effect"
     if outcome.is_same:
         return f"nothing to replace: {ranks} {'are' if len(done) > 1 else 'is'} already executing this code"
     if outcome.place:
