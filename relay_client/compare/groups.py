@@ -97,12 +97,17 @@ MAX_LINE = 500
 """Maximum number of characters in a value in the table; --json prints everything that the agents sent."""
 
 
-def show_values(groups: Sequence[Value], differences: Mapping[Value, Difference] | None = None) -> str:
+Differences = Mapping[Value, Difference]
+"""How groups differ from the last one."""
+
+
+def show_values(groups: Sequence[Value], differences: Differences | None = None, values: Sequence[Value] = ()) -> str:
     """Return one line for each group, with its value or its difference from the last group, and where it was evaluated.
 
     Args:
         groups: The groups, outliers first.
         differences: For a comparison, how groups differ from the last one; None to show values.
+        values: The values before they were grouped, if their places may differ within a group.
     """
     if not groups:
         return "no matching process"
@@ -113,7 +118,7 @@ def show_values(groups: Sequence[Value], differences: Mapping[Value, Difference]
     for name, group in zip(labels, groups, strict=True):
         what = _outcome(group, differences, is_last=group is groups[-1], is_only=len(groups) == 1)
         lines.append(f"{name:{width}}  {what}")
-    return "\n".join([*lines, "", *_places(groups, shared)]).rstrip()
+    return "\n".join([*lines, "", *_places(values or groups, shared)]).rstrip()
 
 
 def as_objects(
@@ -195,15 +200,16 @@ def describe_difference(difference: Difference) -> str:
     return f"first differs at {where}, {element}: {difference.first} instead of {difference.second}"
 
 
-def _places(groups: Sequence[Value], shared: Collection[int]) -> list[str]:
-    """Return where the values were evaluated."""
-    places: dict[str, list[str]] = {}
-    for group in groups:
-        if not group.is_silent:
-            places.setdefault(group.place or "different places", []).append(label(group.members, shared))
+def _places(values: Iterable[Value], shared: Collection[int]) -> list[str]:
+    """Return where the values were evaluated, the rarest place first."""
+    places: dict[str, list[Member]] = {}
+    for value in values:
+        if value.place and not value.is_silent:
+            places.setdefault(value.place, []).extend(value.members)
     if len(places) == 1:
         return [f"evaluated in {next(iter(places))}"]
-    return [f"evaluated in {place}: {', '.join(labels)}" for place, labels in places.items()]
+    rarest_first = sorted(places.items(), key=lambda found: len(found[1]))
+    return [f"evaluated in {place}: {label(members, shared)}" for place, members in rarest_first]
 
 
 def _as_object(group: Value, difference: Difference | None) -> dict[str, object]:

@@ -92,6 +92,11 @@ def progress_of(verdict: JobVerdict) -> dict[str, Any]:
     return {"base_port": verdict.job.base_port, "hanging": verdict.is_hanging, "counts": counts}
 
 
+def interval_for(patience: float) -> float:
+    """Return the seconds between two checks of jobs that are reported after `patience` seconds without progress."""
+    return max(MIN_INTERVAL, min(MAX_INTERVAL, patience / CHECKS))
+
+
 class Progress:
     """Tracks the progress of jobs: if a job hangs, ranks wait in a collective, and none enters or completes another.
 
@@ -144,7 +149,7 @@ async def watch(
     while True:
         if due := progress.due(found["progress"], time.monotonic()):
             report({"jobs": [found["jobs"][number] for number in due]})
-        await asyncio.sleep(max(MIN_INTERVAL, min(MAX_INTERVAL, patience / CHECKS)))
+        await asyncio.sleep(interval_for(patience))
         try:
             found = await look()
         except RelayDebugError as error:  # for example, the job has ended: another one may start

@@ -23,6 +23,7 @@ from relay_client.mcp.reading import ControlRefused, Items, Reading
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError, UsageError
 from relay_core.net.tasks import TaskSet
+from relay_core.program.parser import installed_version
 
 # Limits on what a tool returns, because results fill the context of a coding agent; sans-IO.
 
@@ -133,7 +134,7 @@ class _AuditedServer(MCPServer[None]):
     """Records every call, including calls with invalid arguments and calls to unknown tools."""
 
     def __init__(self, audit: AuditLog) -> None:
-        super().__init__("relay-debug", instructions=INSTRUCTIONS, log_level="WARNING")
+        super().__init__("relay-debug", instructions=INSTRUCTIONS, version=installed_version(), log_level="WARNING")
         self._audit = audit
 
     async def call_tool(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
 from relay_client.editor.job_view import remote_path
 from relay_client.push.rounds import Rounds
-from relay_client.ui.text import format_ranks, parse_chosen_ranks
+from relay_client.ui.text import LISTING, format_ranks, parse_chosen_ranks
+from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.members import Member, grouped
 from relay_core.agent_api.push import Phase, Push, Pushed, State
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
@@ -54,14 +55,15 @@ SEARCH_SECONDS = 30.0
 """Seconds to search for ranks; an agent that has just started or has lost its connection is listening within a few
 seconds."""
 NOTHING_CHANGED = "nothing was changed in any rank"
+ALLOWING = "start the job with --debug-allow-edit (RELAY_DEBUG_ALLOW_EDIT=true)"
 
 
-async def until_found(tunnels: Tunnels, ranks: Collection[int] | None) -> None:
+async def until_found(tunnels: Tunnels, push: Push) -> None:
     """Wait up to `SEARCH_SECONDS` until all chosen ranks have a registered process, except those that have ended.
 
     Args:
         tunnels: The client's tunnels.
-        ranks: The chosen ranks; None for all ranks of all jobs that are found.
+        push: The push, which chooses ranks of the jobs that are found.
 
     Raises:
         TimedOut: some ranks are not found.
@@ -69,7 +71,8 @@ async def until_found(tunnels: Tunnels, ranks: Collection[int] | None) -> None:
     """
 
     def missing() -> list[AbsentRank]:
-        return [absent for absent in absent_ranks(tunnels.roster, ranks) if not absent.has_ended]
+        absent = absent_ranks(tunnels.roster, parse_chosen_ranks(push.ranks))
+        return [one for one in absent if not one.has_ended and push.selects(one.rank, one.port)]
 
     if awaited := [absent.rank for absent in missing() if absent.may_register]:
         which = f"{format_ranks(awaited)}, which {'are' if len(awaited) > 1 else 'is'} not registered"
@@ -78,18 +81,32 @@ async def until_found(tunnels: Tunnels, ranks: Collection[int] | None) -> None:
             lambda: None if any(absent.may_register for absent in missing()) else True, lambda _why: None
         )
         await first_completed(found, timeout=SEARCH_SECONDS)
-    if missing():
-        raise _not_found(tunnels, {absent.rank for absent in missing()}, ranks)
+    if absent := missing():
+        verb = "were" if len(absent) > 1 else "was"
+        hint = _choosing_others(_chosen(tunnels.roster, push), {one.port for one in absent})
+        ranks = format_ranks({one.rank for one in absent})
+        raise TimedOut(f"{ranks} {verb} not found; {NOTHING_CHANGED}", hint=hint or LISTING)
 
 
-def _not_found(tunnels: Tunnels, missing: Collection[int], ranks: Collection[int] | None) -> TimedOut:
-    registered = {target.rank for agent in tunnels.roster for target in agent.targets if target.rank is not None}
-    others = registered.difference(missing).intersection(registered if ranks is None else ranks)
-    hint = "run 'relay-client targets' to list the registered processes"
-    if others:
-        hint = f"add --ranks {format_ranges(sorted(others))} to replace the code in the other ranks only"
-    verb = "were" if len(missing) > 1 else "was"
-    return TimedOut(f"{format_ranks(missing)} {verb} not found; {NOTHING_CHANGED}", hint=hint)
+Chosen = Sequence[tuple[AgentInfo, TargetInfo]]
+"""The registered processes that a push is for, with their agents."""
+
+
+def _chosen(agents: Iterable[AgentInfo], push: Push) -> Chosen:
+    return [(agent, target) for agent in agents for target in agent.targets if push.selects(target.rank, target.port)]
+
+
+def _are_of_one_job(chosen: Chosen) -> bool:
+    return len({target.base_port for _, target in chosen}) == 1
+
+
+def _choosing_others(chosen: Chosen, without: Collection[int]) -> str:
+    """Return how to choose all processes but those with these ports; "" if there are no others."""
+    others = [target for _, target in chosen if target.port not in without]
+    if _are_of_one_job(chosen) and (ranks := [target.rank for target in others if target.rank is not None]):
+        return f"add --ranks {format_ranges(sorted(ranks))} to replace the code in the other ranks only"
+    ports = format_ranges(sorted(target.port for target in others))
+    return f"add --ports {ports} to replace the code in the other processes only" if others else ""
 
 
 PREPARE_SECONDS = 30.0
@@ -128,6 +145,7 @@ async def push_file(
     source: str,
     *,
     ranks: str,
+    ports: str = "",
     seconds: float,
     waits: bool = True,
     paths: Sequence[str] = (),
@@ -139,6 +157,7 @@ async def push_file(
         file: The file on the nodes.
         source: Its new content.
         ranks: A list of ranks, or "all".
+        ports: A list of logical ports; "" for all.
         seconds: How long to keep trying to hold all ranks at the same call.
         waits: False to replace the code in each rank immediately.
         paths: Other paths at which the file may be on the nodes; they are tried first.
@@ -151,12 +170,13 @@ async def push_file(
         CancelledError: the caller was cancelled. Nothing was changed, unless all ranks were, which is logged.
     """
     name = secrets.token_hex(8)
-    push = Push(name, Phase.PREPARE, file, tuple(paths), source, ranks=ranks, seconds=PREPARE_SECONDS).checked()
-    await until_found(tunnels, parse_chosen_ranks(ranks))
+    push = Push(name, Phase.PREPARE, file, tuple(paths), source, ranks=ranks, ports=ports, seconds=PREPARE_SECONDS)
+    push = push.checked()
+    await until_found(tunnels, push)
     delivery = _Delivery(tunnels, push)
     try:
         prepared = await delivery.send(push)
-        _check(prepared)
+        delivery.check(prepared)
         can_hold = all(result.functions and result.state is not State.STOPPED for result in prepared)
         rounds = Rounds(seconds)
         if waits and can_hold:
@@ -194,15 +214,17 @@ class _Delivery:
     def __init__(self, tunnels: Tunnels, push: Push) -> None:
         self._tunnels = tunnels
         self._push = push
-        self._agents = list(tunnels.roster)
-        """The agents at the beginning of the push; a rank that joins later loads the file from its node."""
+        self._chosen = _chosen(tunnels.roster, push)
+        """The processes at the beginning of the push; a rank that joins later loads the file from its node."""
 
     async def send(self, push: Push) -> tuple[Pushed, ...]:
         """Return the results of a phase in all ranks, with equal results grouped."""
         found = []
-        for node in await ask_agents(self._tunnels, push, self._agents):
-            text = f"{escape_controls(node.agent.host)}: {node.error}"
-            found += [Pushed(error=text, hint=node.hint, is_silent=True)] if node.error else []
+        for node in await ask_agents(self._tunnels, push, {agent.id: agent for agent, _ in self._chosen}.values()):
+            if node.error:
+                members = tuple(Member(target.port, target.rank) for _, target in _chosen([node.agent], push))
+                text = f"{escape_controls(node.agent.host)}: {node.error}"
+                found.append(Pushed(members, error=text, hint=node.hint, is_silent=True))
             found += [reply.result(Pushed, escape_controls) for reply in node.replies.processes]
         return grouped(found)
 
@@ -243,28 +265,31 @@ class _Delivery:
             started = loop.time()
             rounds.received(await self.send(hold), loop.time() - started)
         if rounds.failed is not None:
-            _check((rounds.failed,))
+            self.check((rounds.failed,))
         if not rounds.is_aligned and not rounds.is_stopped:
             raise TimedOut(
                 f"some ranks did not call an affected function in time; {NOTHING_CHANGED}",
                 hint="use --now to replace the code without waiting for the same step, or --timeout to wait longer",
             )
 
+    def check(self, results: Sequence[Pushed]) -> None:
+        """Raise an error if a process is not ready."""
+        if not results:
+            raise NoListener("no matching process is registered", hint=LISTING)
+        failed = [result for result in results if result.state is State.FAILED]
+        others = _choosing_others(self._chosen, {member.port for result in failed for member in result.members})
+        for result in sorted(failed, key=lambda result: not result.is_refused):
+            where = "" if result.is_refused and len(results) == 1 else f"{self._name(result.members)}: "
+            kind, why, hint = RelayDebugError, result.error or "no answer", result.hint
+            if result.is_refused:
+                kind, why, hint = ConfigurationError, "the job does not allow its code to be replaced", ALLOWING
+            raise kind(f"{where}{why}; {NOTHING_CHANGED}", hint=", or ".join(filter(None, (hint, others))))
 
-def _check(results: Sequence[Pushed]) -> None:
-    """Raise an error if a rank is not ready."""
-    if not results:
-        raise NoListener(
-            "no matching process is registered", hint="run 'relay-client targets' to list the registered processes"
-        )
-    if any(result.is_refused for result in results):
-        raise ConfigurationError(
-            f"the job does not allow its code to be replaced; {NOTHING_CHANGED}",
-            hint="start the job with --debug-allow-edit (RELAY_DEBUG_ALLOW_EDIT=true)",
-        )
-    for result in results:
-        if result.state is State.FAILED:
-            where = label(result.members)
-            raise RelayDebugError(
-                f"{f'{where}: ' if where else ''}{result.error or 'no answer'}; {NOTHING_CHANGED}", hint=result.hint
-            )
+    def _name(self, members: Sequence[Member]) -> str:
+        """Return processes as text; if the push is for several jobs, with their ports and hosts."""
+        if _are_of_one_job(self._chosen):
+            return label(members)
+        ports = {member.port for member in members}
+        hosts = {escape_controls(agent.host) for agent, target in self._chosen if target.port in ports}
+        ranks = {member.rank for member in members if member.rank is not None}
+        return " on ".join(filter(None, (label(members, ranks), ", ".join(sorted(hosts)))))

@@ -23,7 +23,7 @@ def show_outcome(name: str, outcome: Outcome) -> str:
     lines = [f"{name}: {_where(outcome)}"] if any(result.state is State.DONE for result in outcome.results) else []
     for changed, members in _by_line(outcome, lambda result: _changes(result, is_only=outcome.is_same)):
         lines.append(f"{label(members)}: {changed}")
-    lines += [f"{label(result.members) or 'unknown ranks'}: not replaced: {result.error}" for result in outcome.failed]
+    lines += [f"{label(result.members)}: not replaced: {result.error}" for result in outcome.failed]
     lines += [f"{label(members)}: {kept}" for kept, members in _by_line(outcome, lambda result: result.kept)]
     return "\n".join(lines)
 
@@ -60,6 +60,8 @@ def as_object(outcome: Outcome) -> dict[str, object]:
 def _where(outcome: Outcome) -> str:
     done = [member for result in outcome.results if result.state is State.DONE for member in result.members]
     ranks = label(done)
+    if outcome.is_same and any(result.kept for result in outcome.results):
+        return f"nothing was replaced in {ranks}, but parts of the file may not be in effect"
     if outcome.is_same:
         return f"nothing to replace: {ranks} {'are' if len(done) > 1 else 'is'} already executing this code"
     if outcome.place:

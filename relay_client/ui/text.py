@@ -10,6 +10,8 @@ from relay_core.value_parsers import MAX_PORT, expand_ranges, format_ranges, is_
 
 CHECK_PORTS = "check --ports against the job's --debug-port"
 """The hint for a port that no process has, while others are registered."""
+LISTING = "run 'relay-client targets' to list the registered processes"
+"""The hint of a request that has found no process."""
 _PLURALS = {"is": "are", "has": "have", "was": "were"}
 """Plural forms of the verbs with which the ends of sentences begin."""
 MINUTE, HOUR, DAY = 60, 3600, 86400

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.verbs.verb import LISTING, Answer, Command, Verb
+from relay_client.ui.text import LISTING
+from relay_client.verbs.verb import Answer, Command, Verb
 from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
 from relay_core.foreign import escape_controls

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.ui.text import parse_chosen_ports
-from relay_client.verbs.verb import LISTING, Answer, Command, Verb
+from relay_client.ui.text import LISTING, parse_chosen_ports
+from relay_client.verbs.verb import Answer, Command, Verb
 from relay_core.errors import NoListener
 from relay_core.exit_codes import HANG_FOUND
 
@@ -54,5 +54,8 @@ class Hang(Verb):
         found = verdict_as_object(verdicts)
         if self.once:
             found["progress"] = [progress_of(verdict) for verdict in verdicts]
+        reports = [report for verdict in verdicts for report in verdict.job.ranks.values()]
         is_hanging = any(verdict.is_hanging for verdict in verdicts)
-        return Answer(verdict_as_text(found), found, HANG_FOUND if is_hanging else 0)
+        unknown = any(one.collectives and one.collectives.problem and not one.is_stopped for one in reports)
+        hint = "run 'relay-client stacks' to see what each rank is doing" if unknown and not is_hanging else ""
+        return Answer(verdict_as_text(found), found, HANG_FOUND if is_hanging else 0, hint=hint)

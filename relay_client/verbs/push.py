@@ -47,6 +47,8 @@ class Push(Verb):
     directory."""
     ranks: str = "all"
     """A list of global ranks, or `all`."""
+    ports: str = ""
+    """Logical ports, to choose one of several jobs; "" for all."""
     seconds: float = 60.0
     """Seconds to wait until all ranks are at the same step."""
     now: bool = False
@@ -75,6 +77,7 @@ class Push(Verb):
             self.remote,
             await asyncio.to_thread(read_source, path, self.shown),
             ranks=self.ranks,
+            ports=self.ports,
             seconds=self.seconds,
             waits=not self.now,
             paths=absolute_paths(path) if self.paths is None else self.paths,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.ui.text import parse_chosen_ranks
-from relay_client.verbs.verb import LISTING, Answer, Command, Verb
+from relay_client.ui.text import LISTING, parse_chosen_ranks
+from relay_client.verbs.verb import Answer, Command, Verb
 from relay_core.errors import NoListener
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.verbs.verb import LISTING, Answer, Command, Verb
+from relay_client.ui.text import LISTING
+from relay_client.verbs.verb import Answer, Command, Verb
 from relay_core.errors import NoListener
 from relay_core.exit_codes import NO_VALUE
 
@@ -65,7 +66,8 @@ class Evaluate(Verb):
         request = evaluation.Evaluate(
             self.expression, selection, ranks=self.ranks, ports=self.ports, seconds=seconds
         ).checked()
-        groups = odd_ones_first(await collect_values(tunnels, request))
+        values = await collect_values(tunnels, request)
+        groups = odd_ones_first(values)
         if not groups:
             raise NoListener("no matching process is registered", hint=LISTING)
         differences = await find_differences(tunnels, request, groups) if self.diff else None
@@ -73,7 +75,7 @@ class Evaluate(Verb):
         # A wait in the middle of the program, such as that of `breakpoint()`, has a detail.
         waiting = {target.port for target in targets if target.state is State.WAITING and not target.detail}
         return Answer(
-            show_values(groups, differences),
+            show_values(groups, differences, values),
             {"groups": as_objects(groups, differences)},
             NO_VALUE if all(group.error for group in groups) else 0,
             hint=hint_for(groups, waiting),

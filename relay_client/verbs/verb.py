@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from relay_client.agents.roster import Roster
     from relay_client.agents.tunnels import Tunnels
 
-LISTING = "run 'relay-client targets' to list the registered processes"
-"""The hint of a verb that has found no process."""
-
 
 @dataclass(frozen=True)
 class Answer:

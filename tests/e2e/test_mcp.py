@@ -15,6 +15,7 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
+from relay_core.program.parser import installed_version
 from tests.support.deadline import DEADLINE
 from tests.support.hang_job import hang_job, line_of
 from tests.support.ports import consecutive_ports
@@ -304,6 +305,7 @@ async def test_signal_while_stdin_is_open(relay: LocalRelay, tmp_path: Path):
         request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
         server.process.stdin.write(json.dumps(request).encode() + b"\n")
         answer = json.loads(await asyncio.wait_for(server.process.stdout.readline(), DEADLINE))
-        assert "relay-debug" == answer["result"]["serverInfo"]["name"]
+        about = answer["result"]["serverInfo"]
+        assert ("relay-debug", installed_version()) == (about["name"], about["version"])
         server.process.send_signal(signal.SIGTERM)
         assert 0 == await asyncio.wait_for(server.process.wait(), DEADLINE)

@@ -134,6 +134,8 @@ async def test_watch_both_ways(relay: LocalRelay, tmp_path: Path, options: list[
     ):
         await client.line("ready on")
         async with program(*command, env=here) as one, program(*command, env=alone) as other:
+            for each in (one, other):
+                await each.line("operations of all jobs every 0.5 s, to report those without progress for 1 s; ")
             for number in (6, 8):
                 reports = [await report(each, options) for each in (one, other)]
                 assert reports[0] == reports[1]

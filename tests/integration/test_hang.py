@@ -10,6 +10,7 @@ from relay_client.hang.examine import collect_replies, examine
 from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import JobVerdict
+from relay_client.verbs.hang import Hang
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from tests.support.deadline import DEADLINE
@@ -45,6 +46,17 @@ async def verdicts(
     """Return the verdicts when so many agents are known."""
     await client.search.wait_for(lambda: True if len(client.roster) == agents else None, lambda _why: None)
     return [JobVerdict.of(job) for job in read_jobs(await collect_replies(client, within=within), ports)]
+
+
+async def test_job_without_torch(relay: LocalRelay) -> None:
+    """If the ranks have no process groups to examine, a hint names the command that shows where they are."""
+    node = Node(Process(free_port(), 1, rank=0, world=1))
+    node.collectives = [ProcessCollectives(problem="torch is not imported")]
+    async with agent(relay, node), tunnels(relay) as client:
+        await client.discover_all()
+        answer = await Hang().perform(client)
+    assert ("rank 0: torch is not imported", 0) == (answer.text, answer.status)
+    assert "run 'relay-client stacks' to see what each rank is doing" == answer.hint
 
 
 async def test_many_ranks_on_many_nodes(relay: LocalRelay) -> None:

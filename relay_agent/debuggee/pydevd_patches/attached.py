@@ -84,10 +84,19 @@ def _evaluate(what: str, expression: str, frame: Any) -> Any:
     try:
         return eval(expression, frame.f_globals, frame.f_locals)  # noqa: S307 - as debugpy does
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the expression may raise anything
+        if isinstance(error, NameError) and _is_inside_line(frame):
+            return None
         place, latest = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", _Examination.latest
         if latest is not None and (place, expression) not in latest.raised:
             latest.raised.add((place, expression))
             latest.report(f"the {what} of the breakpoint at {place} has no effect: {describe_exception(error)}")
+
+
+def _is_inside_line(frame: Any) -> bool:
+    """Return whether a frame is that of a lambda or comprehension, on a line that the function around it executes."""
+    code = frame.f_code
+    is_inner = code.co_name.startswith("<") and code.co_name != "<module>"
+    return bool(is_inner and frame.f_lineno == code.co_firstlineno)
 
 
 def show(line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +39,7 @@ class HangCommand(VerbCommand):
 
 
 async def _watch(arguments: argparse.Namespace, request: Hang) -> None:
-    from relay_client.hang.examine import watch
+    from relay_client.hang.examine import interval_for, watch
     from relay_client.hang.output import verdict_as_text
 
     async def look() -> Any:
@@ -47,5 +48,8 @@ async def _watch(arguments: argparse.Namespace, request: Hang) -> None:
     def report(found: Mapping[str, Any]) -> None:
         print(json.dumps(found, indent=2) if arguments.json else verdict_as_text(found), flush=True)
 
+    jobs = f"the jobs on ports {arguments.ports}" if arguments.ports else "all jobs"
+    times = f"every {interval_for(arguments.watch):g} s, to report those without progress for {arguments.watch:g} s"
     async with performing(arguments) as perform:
+        print(f"checking collective operations of {jobs} {times}; press Ctrl-C to stop", file=sys.stderr, flush=True)
         await watch(look, arguments.watch, report)

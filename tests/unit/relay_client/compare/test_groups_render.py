@@ -1,6 +1,6 @@
 """Facts about the table of values, and their JSON."""
 
-from relay_client.compare.groups import as_objects, hint_about_jobs, hint_for, show_values
+from relay_client.compare.groups import as_objects, hint_about_jobs, hint_for, odd_ones_first, show_values
 from relay_core.agent_api.evaluation import Difference, Value
 from relay_core.agent_api.members import Member
 
@@ -24,6 +24,21 @@ def test_table():
         "evaluated in step train.py:41: rank 5\n"
         "evaluated in __main__: ranks 0-1,3-4" == show_values(groups)
     )
+
+
+def test_places_of_equal_values():
+    """Of one value in different places, the last lines have each place with its ranks, the rarest first."""
+    places = ["__main__", "__main__", "step train.py:41", "__main__"]
+    values = [value("7", rank, place=place) for rank, place in enumerate(places)]
+    assert "ranks 0-3  7\n\nevaluated in step train.py:41: rank 2\nevaluated in __main__: ranks 0-1,3" == show_values(
+        odd_ones_first(values), values=values
+    )
+
+
+def test_places_of_several_values():
+    """The ranks with different values in one place are one list."""
+    values = [value(str(rank), rank, place="step" if rank == 0 else "__main__") for rank in range(4)]
+    assert "evaluated in __main__: ranks 1-3" == show_values(odd_ones_first(values), values=values).splitlines()[-1]
 
 
 def test_lines():

@@ -30,7 +30,8 @@ async def test_the_program_of_a_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "expected"), [
+    ("script", "expected"),
+    [
         ("debugpy/adapter.py", Listener.OWN),
         ("bin/debugpy-adapter", Listener.OWN),
         ("debugpy-notes/server.py", Listener.OTHER),

@@ -74,6 +74,15 @@ def test_nothing_to_replace():
     ] == show_outcome("m.py", Outcome((same[0], done(1)))).splitlines()
 
 
+def test_nothing_replaced_although_the_file_differs():
+    """If something in the file is not in effect, the first line does not state that the code is already executed."""
+    same = Pushed(done(0).members, State.DONE, kept=("LR keeps 0.1; the file has 0.5",), is_same=True)
+    assert [
+        "m.py: nothing was replaced in rank 0, but parts of the file may not be in effect",
+        "rank 0: LR keeps 0.1; the file has 0.5",
+    ] == show_outcome("m.py", Outcome((same,))).splitlines()
+
+
 def test_one_line():
     """The line for a save has the summary and the first changes; it states how many are left out."""
     outcome = Outcome((done(0, 1),), "step", is_same_step=True)

@@ -67,7 +67,7 @@ def test_the_latest_ping_is_answered():
 
 def test_nothing_follows_a_close():
     """After our Close neither messages, pings, pongs nor a second Close leave, and the first one counts."""
-    relay = server()
+    relay = server(close_timeout=2000.0)
     assert frame(8, close_payload(1000)) == relay.send_close(close_payload(1000), 1.0)
     relay.receive_data(b"\x89\x80" + MASK, 1.0)
     assert b"" == relay.send_close(close_payload(1001), 1.0)

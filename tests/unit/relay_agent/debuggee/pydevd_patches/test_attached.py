@@ -211,6 +211,29 @@ async def test_expressions_of_breakpoints_that_raise_are_reported_once(tmp_path:
     ] == [text for text in texts if not text.startswith("at ")]
 
 
+@pytest.mark.parametrize(
+    "statement", ["[n * i for i in (1, 2)]", "{i: n for i in (1, 2)}", "sum(n + i for i in (1, 2))", "(lambda: n)()"]
+)
+async def test_a_condition_is_not_reported_for_code_inside_the_line(tmp_path: Path, statement: str) -> None:
+    """A comprehension or lambda lacks variables of its function; that the condition raises there is not reported."""
+    file = tmp_path / "loop.py"
+    train = f"def train(step):\n    n = 1\n    {statement}\n    time.sleep(0.01)\n"
+    file.write_text(f"import time\n{train}number = 0\nwhile True:\n    number += 1\n    train(number)\n")
+    load = "\n    sys.path.insert(0, sys.argv[1]); import loop\n"
+    async with job(START + ARM + WAIT + load, str(tmp_path)) as running:
+        port = int(await running.line())
+        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
+            wanted = [{"line": 4, "condition": "step == 3"}, {"line": 5, "condition": "missing == step"}]
+            await client.attach({str(file): wanted}, within=DEADLINE)
+            await client.wait_for_event("stopped", within=DEADLINE)
+            event = await client.wait_for_event(
+                "output", matching=lambda body: "loop.py" in body["output"], within=DEADLINE
+            )
+            await client.request("disconnect", within=DEADLINE)
+        await running.finish()
+    assert "loop.py:5" in event["body"]["output"]
+
+
 async def test_a_file_that_is_not_loaded_is_reported(tmp_path: Path) -> None:
     """A file with breakpoints of which the running job has loaded no module for ten seconds is one line."""
     file = tmp_path / "elsewhere.py"
