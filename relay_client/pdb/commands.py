@@ -106,8 +106,8 @@ def _error_line(error: RelayDebugError) -> str:
 
 @command("n", "next")
 async def step_over(debugger: Debugger, _argument: str) -> None:
-    """Run to the next line of this function."""
-    await _go(debugger, "next")
+    """Run to the next line of the selected frame's function."""
+    await _leave(debugger, "next")
 
 
 @command("s", "step")
@@ -118,8 +118,8 @@ async def step_in(debugger: Debugger, _argument: str) -> None:
 
 @command("r", "return")
 async def step_out(debugger: Debugger, _argument: str) -> None:
-    """Run until this function returns."""
-    await _go(debugger, "stepOut")
+    """Run until the selected frame's function returns."""
+    await _leave(debugger, "stepOut")
 
 
 @command("c", "cont", "continue")
@@ -134,7 +134,7 @@ async def continue_running(debugger: Debugger, _argument: str) -> None:
 
 @command("unt", "until", argument="[line]")
 async def run_until(debugger: Debugger, argument: str) -> None:
-    """Run to a later line of this function, for example out of a loop, or until the function returns."""
+    """Run to a later line of the selected frame's function, such as out of a loop, or until it returns."""
     frame = debugger.session.frame
     if argument and not argument.isdigit():
         raise UsageError(f"invalid line: '{argument}'")
@@ -144,7 +144,8 @@ async def run_until(debugger: Debugger, argument: str) -> None:
         source = await debugger.source.file(frame.path)
         last = function_lines(source, frame.line)[1] if frame.function != "<module>" else len(source)
         lines = range(frame.line + 1, last + 1)
-    await debugger.breakpoints.run_until(frame.path, lines)
+    if await debugger.session.leave_called():
+        await debugger.breakpoints.run_until(frame.path, lines)
     await debugger.show_stop()
 
 
@@ -163,6 +164,13 @@ async def jump(debugger: Debugger, argument: str) -> None:
     with readable():
         target = found[0]["id"]
     await debugger.session.resume("goto", targetId=target)
+    await debugger.show_stop()
+
+
+async def _leave(debugger: Debugger, request: str) -> None:
+    """Resume as `_go`, once the selected frame is the innermost one; if the job stops before that, show it there."""
+    if await debugger.session.leave_called():
+        await debugger.session.resume(request)
     await debugger.show_stop()
 
 

@@ -142,6 +142,21 @@ class Session(DebugSession):
                 raise
             return await self.wait(within)
 
+    async def leave_called(self) -> bool:
+        """Run until the functions below the selected frame have returned, which makes it the innermost frame.
+
+        Returns:
+            False if the job has stopped for another reason, or has ended.
+        """
+        while self.level > 0:
+            thread, depth = self.thread, len(self.frames) - self.level
+            await self.resume("stepOut")
+            if self.end_reason or (self.reason.get("reason"), self.stopped_thread) != ("step", thread):
+                return False
+            await self.select_thread(thread)
+            self.level = len(self.frames) - depth  # negative if an exception has left the selected frame too
+        return self.level == 0
+
     async def wait(self, within: float | None = None) -> bool:
         """Wait until the job is stopped or has ended; return False if it is still running after `within` seconds."""
         with self._handling_stop():

@@ -83,3 +83,16 @@ async def test_it_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
         released = await run("relay_client", "release", "0", env=elsewhere)
         assert (0, "") == (released.status, released.stderr)
         await until_free(send)
+
+
+async def test_its_user_comes_back(relay: LocalRelay, tmp_path: Path) -> None:
+    """A prompt that takes over from a killed relay-client shows where the rank was stopped, and that it continues."""
+    env = {**access(relay, tmp_path, "send"), "RELAY_CLIENT_DIR": str(tmp_path / "elsewhere")}
+    async with stopped_rank(relay, tmp_path) as client:
+        client.process.kill()
+        await client.finish()
+        done = await run("relay_client", "--hc", HC, "pdb", "0", env=env, stdin=b"q\n")
+        assert 0 == done.status, done.stderr
+        assert "rank 0 was stopped at train.py:" in done.stderr
+        assert "whose connection was lost; that debugger was replaced, and the job continued\n" in done.stderr
+        await until_free(env)

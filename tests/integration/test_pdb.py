@@ -224,6 +224,26 @@ async def test_moving(tmp_path):
         await found.runs_on()
 
 
+@pytest.mark.parametrize(
+    ("move", "line"), [("n", "(10)work()"), ("r", "(18)run()"), ("until", "(12)work()"), ("u;n", "(19)run()")]
+)
+async def test_a_move_from_a_selected_frame(tmp_path, move, line):
+    """`n`, `r` and `until` apply to the frame that `u` has selected, as in pdb."""
+    async with looping(tmp_path) as found:
+        commands = ["u", *move.split(";"), "q"]
+        _, out, _ = await scripted(found.port, *commands, breakpoints=[f"{found.script}:5, value == 0"], stop=False)
+        assert f"> {found.script}{line}" == [shown for shown in out.splitlines() if shown.startswith("> /")][-1]
+
+
+async def test_a_move_from_a_selected_frame_ends_at_a_breakpoint(tmp_path):
+    """`n` from a selected frame stops at a breakpoint in a function that this frame has called."""
+    async with looping(tmp_path) as found:
+        script = found.script
+        commands = ["b 6", "u", "n", "q"]
+        _, out, _ = await scripted(found.port, *commands, breakpoints=[f"{script}:5, value == 0"], stop=False)
+        assert f"> {script}(6)scale()" == [shown for shown in out.splitlines() if shown.startswith("> /")][-1]
+
+
 async def test_temporary_breakpoint_at_another_stop(tmp_path):
     """A temporary breakpoint is removed at the first stop at its line, here after `until`; others remain."""
     async with looping(tmp_path) as found:

@@ -140,6 +140,49 @@ async def test_the_thread_of_a_stop_cannot_be_read():
         await found.select_stopped_thread()
 
 
+class Unwinding(Adapter):
+    """A client whose adapter answers each `stepOut` with the next of these stops, and the stack at that stop."""
+
+    def __init__(self, *stops):
+        super().__init__(STOPPED)
+        self.moves = []
+        self._stops = list(stops)
+
+    async def request(self, command, _arguments, *, within):
+        if command == "stepOut":
+            self.moves.append(command)
+            reason, thread, self._body = self._stops.pop(0)
+            self.events.put_nowait({"event": "stopped", "body": {"reason": reason, "threadId": thread}})
+        return self._body
+
+
+def stack(depth):
+    """Return a stack with this number of frames."""
+    return {"stackFrames": [{"id": number, "name": "f", "line": 1} for number in range(depth)]}
+
+
+@pytest.mark.parametrize(
+    ("stops", "is_there"),
+    [
+        ([("step", 1, stack(3)), ("step", 1, stack(2))], True),
+        ([("step", 1, stack(2))], True),
+        ([("step", 1, stack(1))], False),
+        ([("breakpoint", 1, stack(5))], False),
+        ([("step", 1, stack(3)), ("exception", 1, stack(3))], False),
+        ([("step", 2, stack(3))], False),
+    ],
+)
+async def test_leaving_what_the_selected_frame_called(stops, is_there):
+    """It ends where the selected frame is the innermost one, or at the first other stop."""
+    async with opened(adapter := Unwinding(*stops)) as found:
+        await found.attach({}, pause=False)
+        assert await found.wait()
+        found.thread, found.level = 1, 2
+        found.frames = [Frame(number, "f", "/f.py", 1) for number in range(4)]
+        assert is_there == await found.leave_called()
+        assert len(stops) == len(adapter.moves)
+
+
 @pytest.mark.parametrize("text", ["-" * 200_000 + "1", "(" * 5000, "{[]}", "9" * 5000, "name"])
 async def test_a_value_that_is_not_a_literal(text):
     """A value that Python cannot parse as a literal fails the request."""
