@@ -28,6 +28,7 @@ from relay_agent.debugpy_internals.table import GEVENT, GEVENT_HINT
 from relay_agent.job import gevent_originals
 from relay_agent.job.gevent_originals import GEVENT_VARIABLE, socket, threading
 from relay_agent.job.import_hook import after_import
+from relay_agent.job.own_settrace import settrace
 from relay_agent.stacks.in_process import with_callers
 
 EVENTLET = "debugpy does not work with eventlet"
@@ -41,8 +42,6 @@ _replaced: list[ModuleType] = []
 _USED_BY_PYDEVD = ("code", "xmlrpc.client", "xmlrpc.server", "http.server")
 """Modules of the standard library that pydevd's list of saved modules imports; the job must not get the copies that
 pydevd uses."""
-_settrace = sys.settrace
-"""The original function; pydevd may replace `sys.settrace`."""
 
 
 def in_use() -> bool:
@@ -159,7 +158,7 @@ def _make_thread_daemon() -> None:
 
 
 def _clear(frame: Any) -> None:
-    _settrace(None)
+    settrace(None)
     for each in with_callers(frame):
         each.f_trace = None
 

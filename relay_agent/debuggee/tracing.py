@@ -47,6 +47,7 @@ from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
+from relay_agent.job.own_settrace import settrace
 from relay_agent.job.stderr import write_line
 from relay_agent.stacks.in_process import with_callers
 from relay_core.errors import RelayDebugError
@@ -64,8 +65,6 @@ RETRACE_LIMIT = 60.0
 RETRACE_INTERVAL = 0.01
 """Seconds between attempts; an exception leaves a trace function within a few milliseconds."""
 
-_settrace = sys.settrace
-"""The original function; pydevd may replace `sys.settrace`."""
 _unreached: list[threading.Thread] = []
 """Running threads that could not be traced."""
 _callbacks: list[object] = []
@@ -214,7 +213,7 @@ def trace_program() -> None:
     with UNCAUGHT.guarded():
         debugger = get_global_debugger()
         if debugger is not None and not PYDEVD_USE_SYS_MONITORING and sys.gettrace() is not None:
-            _settrace(functools.partial(_trace_from_program, debugger.trace_dispatch))
+            settrace(functools.partial(_trace_from_program, debugger.trace_dispatch))
 
 
 def _trace_from_program(dispatch: Any, frame: FrameType, event: str, arg: object) -> Any:
@@ -224,7 +223,7 @@ def _trace_from_program(dispatch: Any, frame: FrameType, event: str, arg: object
     """
     if frame.f_back is not None or frame.f_globals.get("__name__") != "__main__":
         return None
-    _settrace(dispatch)
+    settrace(dispatch)
     return dispatch(frame, event, arg)
 
 
@@ -376,7 +375,7 @@ class _TraceRemover:
     def _clear_thread(self, frame: FrameType, _event: str, _arg: object) -> None:
         """Trace function that removes itself, and pydevd's unless tracing is on again, from the thread that runs it."""
         if not _TraceRemover.is_over:
-            _settrace(None)
+            settrace(None)
         for each in with_callers(frame):
             if each.f_trace == self._clear_thread or not _TraceRemover.is_over:
                 each.f_trace = None

@@ -18,6 +18,7 @@ from typing import Any
 from relay_agent.collectives.flight_recorder import begun_collectives
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.helper_thread import start_helper
+from relay_agent.job.own_settrace import settrace
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
 from relay_agent.push.loaded_code import filename_of, find_modules, functions_of
@@ -38,8 +39,6 @@ from relay_core.errors import ConfigurationError
 # end of the push. Neither needs a signal handler, and debuggers use a different mechanism.
 
 _FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_settrace = sys.settrace
-"""The original function; pydevd may replace `sys.settrace`."""
 
 
 def call_in_main_thread(function: Callable[[], None]) -> None:
@@ -48,10 +47,10 @@ def call_in_main_thread(function: Callable[[], None]) -> None:
     def call(_argument: object) -> int:
         # Untraced: Python 3.11 enters a traced function again and again as long as another pending call is waiting.
         trace = sys.gettrace()
-        _settrace(None)
+        settrace(None)
         function()
         if sys.gettrace() is None:
-            _settrace(trace)
+            settrace(trace)
         return 0
 
     scheduled = _FUNCTION(call)
