@@ -46,7 +46,7 @@ from relay_core.net.session.transport import Transport, perform_handshake
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.events import StreamOpened
-from relay_core.tunnel.handshake import Attached, ClientHandshake
+from relay_core.tunnel.handshake import Attached, HelloHandshake, ResumeHandshake
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.messages import NONCE_SIZE
 
@@ -165,7 +165,7 @@ class ClientTunnel:
             The same errors as `perform_handshake`.
         """
         transport = Transport(websocket, identity)
-        return await perform_handshake(transport, ClientHandshake.hello(settings, info)), transport
+        return await perform_handshake(transport, HelloHandshake(settings, info)), transport
 
     @staticmethod
     async def decline(attached: Attached, transport: Transport, text: str) -> None:
@@ -237,7 +237,7 @@ class ClientTunnel:
                 # The agent accepts a resume while the old transport still works, and then drops the old transport, so a
                 # replacement causes no interruption.
                 transport = Transport(await self._dial(), self._identity)
-                handshake = ClientHandshake.resume(self._session, os.urandom(NONCE_SIZE))
+                handshake = ResumeHandshake(self._session, os.urandom(NONCE_SIZE))
                 return transport, await perform_handshake(transport, handshake)
             except RelayDebugError as error:
                 self.driver.follow_up()  # a refused resume may have ended the session
