@@ -132,13 +132,12 @@ async def test_a_guessed_session_is_refused(relay: LocalRelay) -> None:
 
 
 async def test_a_stolen_session_id_is_not_enough(relay: LocalRelay) -> None:
-    """Whoever knows a session's id and not its secret is refused, and counted."""
+    """Whoever knows a session's id and not its secret is refused."""
     async with tunnelled(relay, encrypted=False) as path, echo_client(path.port) as client:
         await client.exchange(1000)
         (session,) = path.agent._tunnels.table
         stolen = Resume.make(os.urandom(32), session.id, epoch=99, received=0, nonce=os.urandom(16))
         assert Refusal.BAD_PROOF is await try_resume(relay, stolen.encode())
-        assert 1 == path.agent._tunnels.table.counters[Refusal.BAD_PROOF]
         await still_untouched(path, client)
 
 

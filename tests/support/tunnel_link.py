@@ -57,6 +57,7 @@ class Side:
         self.writable: list[int] = []
         self.statuses: list[dict] = []
         self.dead: list[tuple[int, Death]] = []
+        self.breaches: list[str] = []
         self.round_trips: list[float] = []
         self.over: SessionOver | None = None
 
@@ -87,8 +88,9 @@ class Side:
         match event:
             case StatusReceived(status):
                 self.statuses.append(status)
-            case TransportDead(epoch, death):
+            case TransportDead(epoch, death, text):
                 self.dead.append((epoch, death))
+                self.breaches += [text] if death is Death.BREACH else []
             case RoundTrip(seconds):
                 self.round_trips.append(seconds)
             case SessionOver():

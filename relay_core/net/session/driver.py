@@ -193,9 +193,7 @@ class SessionDriver:
 
     def refuse(self, stream: SessionStream, code: ResetCode, text: str) -> None:
         """Refuse a stream that the peer opened."""
-        self.forget(stream.id)
-        self.session.streams.refuse(stream.id, code, text)
-        self.follow_up()
+        self.reset(stream.id, code, text)
 
     def send_status(self, status: Mapping[str, object]) -> None:
         """Send the peer the current status; without a transport, only the latest one is kept."""
