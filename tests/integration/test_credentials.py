@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.auth import AccessSettings, Search, TokenSource, azure_sdk, explain_access, find_access
+from relay_core.access_settings import AccessSettings
+from relay_core.auth import azure_sdk
+from relay_core.auth.entra import TokenSource
+from relay_core.auth.find_access import Search, explain_access, find_access
 from relay_core.auth.identity import IDENTITIES, choose_identities
 from relay_core.compat import timeout
 from relay_core.errors import (
