@@ -85,7 +85,6 @@ class IdentityFailed(Exception):
     def __init__(self, failure: Failure, reason: str) -> None:
         super().__init__(reason)
         self.failure = failure
-        self.reason = reason
 
 
 def open_transport(tls: ssl.SSLContext | None, *, direct: bool = False) -> AioHttpTransport:

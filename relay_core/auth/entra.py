@@ -96,7 +96,7 @@ class TokenSource:
             try:
                 token = await acquire(identity, scope, within=left, tls=self._tls, options=options)
             except IdentityFailed as failed:
-                self.tried.append(f"{identity.label}: {failed.reason}")
+                self.tried.append(f"{identity.label}: {failed}")
                 failures.append((identity, failed.failure))
                 continue
             self.tried.append(f"{identity.label}: token")

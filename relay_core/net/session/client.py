@@ -58,18 +58,17 @@ JUMP = 5.0
 """Difference in seconds between the clocks in one tick that counts as sleep; NTP steps are usually smaller."""
 
 
-async def watch_clock(on_tick: Callable[[bool], None], *, wall: Callable[[], float] = time.time) -> None:
+async def watch_clock(on_tick: Callable[[bool], None]) -> None:
     """Call `on_tick(woke_up)` every second until cancelled.
 
     Args:
         on_tick: `woke_up` is True in the first tick after a sleep.
-        wall: Returns Unix seconds.
     """
     loop = asyncio.get_running_loop()
     while True:
-        before_wall, before = wall(), loop.time()
+        before_wall, before = time.time(), loop.time()
         await asyncio.sleep(TICK)
-        on_tick((wall() - before_wall) - (loop.time() - before) > JUMP)
+        on_tick((time.time() - before_wall) - (loop.time() - before) > JUMP)
 
 
 MAX_TRANSPORT_AGE = 23 * 3600.0
