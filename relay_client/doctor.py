@@ -15,8 +15,8 @@ from relay_client.ui.text import format_ports, format_ranks
 from relay_core.access_settings import AccessSettings
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.auth import Access
-from relay_core.diagnosis.checks import TOKEN, TOKEN_LIMIT, AccessChecks, Examination, Skipped, check_token
-from relay_core.diagnosis.server import ANSWER, PORT, PRIVATE_ENDPOINT, ServerChecks, check_private_endpoint
+from relay_core.diagnosis.checks import TOKEN, Examination, Skipped
+from relay_core.diagnosis.server import ANSWER, examine_relay
 from relay_core.errors import (
     ConfigurationError,
     HybridConnectionNotFound,
@@ -204,18 +204,9 @@ async def examine(
         folder: The folder that the editor opens.
     """
     examination = Examination()
-    access = AccessChecks(settings, "client")
-    await access.run(examination)
     targets: Sequence[int] = ()
-    found, tls = access.access, access.tls
-    if found is not None and tls is not None:
-        server = ServerChecks(found.endpoint, tls)
-        await server.run(examination)
-        await examination.check(
-            PRIVATE_ENDPOINT, lambda: check_private_endpoint(server.addresses, listens=False), after=[PORT]
-        )
-        await examination.check(TOKEN, lambda: check_token(found, server.skew), limit=TOKEN_LIMIT)
-        agents = AgentChecks(found, tls, ranks)
+    if found := await examine_relay(examination, settings, "client"):
+        agents = AgentChecks(*found, ranks)
         await agents.run(examination, time.time())
         targets = [target.port for target in agents.targets]
 

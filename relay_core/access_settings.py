@@ -77,19 +77,12 @@ class AccessSettings(NamedTuple):
         if not self.hc and not self._gives_any(_CONNECTION_STRINGS, environ, OLD_STRING_VARIABLE):
             # a connection string may have an EntityPath
             raise ConfigurationError("no hybrid connection given", hint="add --debug-relay-connection-name")
-        if self.lacks_key_vault(environ):
+        has_way = self._gives_any(_WAYS_WITHOUT_SECRET, environ, OLD_STRING_VARIABLE)
+        if self.connection_string_secret and not has_way:
             raise ConfigurationError(
                 f"secret '{self.connection_string_secret}' is given without a Key Vault",
                 hint=f"set {KEY_VAULT_VARIABLE} in the job's environment",
             )
-
-    def lacks_key_vault(self, environ: Mapping[str, str]) -> bool:
-        """Return whether these settings name a Key Vault secret, but neither they nor the environment name a vault.
-
-        The vault does not count as missing if the settings provide another way to reach the relay.
-        """
-        has_way = self._gives_any(_WAYS_WITHOUT_SECRET, environ, OLD_STRING_VARIABLE)
-        return bool(self.connection_string_secret) and not has_way
 
     def _gives_any(self, fields: Collection[str], environ: Mapping[str, str], *old_variables: str) -> bool:
         """Return whether one of these fields is set, or a variable that applies in its place."""
@@ -167,6 +160,7 @@ _CONNECTION_STRINGS = frozenset({"connection_string", "connection_string_file", 
 _RELAY_FIELDS = _CONNECTION_STRINGS | {"hc", "namespace"}
 """The fields that select a relay; the other fields do so only in combination with these."""
 _WAYS_WITHOUT_SECRET = frozenset({"connection_string", "connection_string_file", "key_vault", "namespace"})
+"""The fields of which one is required beside a secret: its vault, or another way to the relay."""
 
 ACCESS_VARIABLES = (
     *(option.variable for option in ACCESS_OPTIONS if option.variable is not None),

@@ -44,11 +44,7 @@ _Write = Callable[[Any], object]
 """Returns the JSON of a value."""
 
 
-class _Missing(enum.Enum):
-    MISSING = enum.auto()
-
-
-MISSING = _Missing.MISSING
+MISSING: Any = object()
 """The result of a reader for an invalid value."""
 
 

@@ -16,8 +16,8 @@ from relay_agent.settings.environment import ACCESS_VARIABLES
 from relay_agent.settings.ranks import explain
 from relay_core.access_settings import AccessSettings
 from relay_core.auth import Access
-from relay_core.diagnosis.checks import TOKEN, TOKEN_LIMIT, AccessChecks, Examination, Skipped, check_token
-from relay_core.diagnosis.server import ANSWER, PORT, PRIVATE_ENDPOINT, ServerChecks, check_private_endpoint
+from relay_core.diagnosis.checks import TOKEN, Examination, Skipped
+from relay_core.diagnosis.server import ANSWER, examine_relay
 from relay_core.errors import ConfigurationError, HybridConnectionNotFound, RelayDebugError, TooManyListeners
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.listener import ListenerState
@@ -187,17 +187,9 @@ async def examine(settings: AccessSettings, *, port: int) -> Examination:
         port: Logical port of rank 0.
     """
     examination = Examination()
-    access = AccessChecks(with_job_settings(settings, os.environ), "agent")
-    await access.run(examination)
-    found, tls = access.access, access.tls
-    if found is not None and tls is not None:
-        server = ServerChecks(found.endpoint, tls, network_hint=network_hint(os.environ))
-        await server.run(examination)
-        await examination.check(
-            PRIVATE_ENDPOINT, lambda: check_private_endpoint(server.addresses, listens=True), after=[PORT]
-        )
-        await examination.check(TOKEN, lambda: check_token(found, server.skew), limit=TOKEN_LIMIT)
-        await ListeningChecks(found, tls).run(examination)
+    settings = with_job_settings(settings, os.environ)
+    if found := await examine_relay(examination, settings, "agent", network_hint=network_hint(os.environ)):
+        await ListeningChecks(*found).run(examination)
 
     async def debugpy() -> str:
         return check_debugpy(installed_debugpy())

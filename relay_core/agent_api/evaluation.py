@@ -53,16 +53,12 @@ class Selection:
         return [self.start, self.stop, *(self.elements or ())]
 
     @classmethod
-    def parse(cls, value: object) -> Selection:
-        """Read a selection."""
+    def parse(cls, value: object, _clean: Clean) -> Selection:
+        """Read a selection, which has no text."""
         start, stop, first, last = [*items(value)[:4], *[None] * 4][:4]
         elements = (count(first), count(last))
         chosen = (elements[0], elements[1]) if elements[0] is not None and elements[1] is not None else None
         return cls(count(start) or 0, count(stop), chosen)
-
-
-def _read_selection(value: object, _clean: Clean) -> Selection:
-    return Selection.parse(value)
 
 
 def part_bounds(start: int, stop: int) -> list[tuple[int, int]]:
@@ -84,7 +80,7 @@ class Evaluate(Question):
     process_margin: ClassVar[float] = 1.0
     is_checked: ClassVar[bool] = True
     expression: str = ""
-    selection: Annotated[Selection | None, Wire(read=_read_selection, write=Selection.encode)] = None
+    selection: Annotated[Selection | None, Wire(read=Selection.parse, write=Selection.encode)] = None
     """What is compared; None for the value as text."""
 
     def checked(self) -> Evaluate:

@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import enum
 import logging
+import os
 import re
 import ssl
 import subprocess
@@ -84,7 +85,6 @@ class IdentityFailed(Exception):
     def __init__(self, failure: Failure, reason: str) -> None:
         super().__init__(reason)
         self.failure = failure
-        self.reason = reason
 
 
 def open_transport(tls: ssl.SSLContext | None, *, direct: bool = False) -> AioHttpTransport:
@@ -112,43 +112,24 @@ async def acquire(
     scope: str,
     *,
     within: float,
-    environ: Mapping[str, str],
     tls: ssl.SSLContext | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> IssuedToken:
     """Request a token from one identity.
 
     Args:
-        identity: The identity to use.
+        identity: The identity to use; its settings are in the environment of this process, which the SDK reads too.
         scope: OAuth scope, such as `https://relay.azure.net/.default`.
         within: Seconds until the request is cancelled.
-        environ: Environment variables with the identity's settings.
         tls: TLS context; None for the system's certificate authorities.
         options: Further arguments of `get_token`, such as the tenant from Key Vault's challenge.
 
     Raises:
         IdentityFailed: The identity provided no token.
     """
-    if reason := identity.unavailable_reason(environ):
+    if reason := identity.unavailable_reason(os.environ):
         raise IdentityFailed(Failure.ABSENT, reason)
     started = time.monotonic()
-    request = _request_token(identity, scope, ends_at=started + within, environ=environ, tls=tls, options=options or {})
-    try:
-        async with timeout(within):
-            return await request
-    except TIMEOUT_ERRORS:
-        raise IdentityFailed(Failure.NO_ANSWER, f"no answer within {time.monotonic() - started:.0f} s") from None
-
-
-async def _request_token(
-    identity: Identity,
-    scope: str,
-    *,
-    ends_at: float,
-    environ: Mapping[str, str],
-    tls: ssl.SSLContext | None,
-    options: Mapping[str, Any],
-) -> IssuedToken:
     from azure.core.exceptions import (  # noqa: PLC0415
         ClientAuthenticationError,
         HttpResponseError,
@@ -157,10 +138,13 @@ async def _request_token(
     )
     from azure.identity import CredentialUnavailableError  # noqa: PLC0415
 
+    ends_at = started + within
     try:
-        async with _open(identity, ends_at, environ, tls) as credential:
-            token: AccessToken = await credential.get_token(scope, **options)
+        async with timeout(ends_at - time.monotonic()), _open(identity, ends_at, tls) as credential:
+            token: AccessToken = await credential.get_token(scope, **(options or {}))
             return IssuedToken(token.token, float(token.expires_on))
+    except TIMEOUT_ERRORS:
+        raise IdentityFailed(Failure.NO_ANSWER, f"no answer within {time.monotonic() - started:.0f} s") from None
     except CredentialUnavailableError as error:
         if isinstance(error.__cause__, subprocess.TimeoutExpired):
             raise IdentityFailed(Failure.NO_ANSWER, f"no answer within {error.__cause__.timeout:.0f} s") from None
@@ -178,9 +162,7 @@ async def _request_token(
 
 
 @contextlib.asynccontextmanager
-async def _open(
-    identity: Identity, ends_at: float, environ: Mapping[str, str], tls: ssl.SSLContext | None
-) -> AsyncIterator[Any]:
+async def _open(identity: Identity, ends_at: float, tls: ssl.SSLContext | None) -> AsyncIterator[Any]:
     """Create the SDK's credential for an identity; leaving the block closes its connections."""
     import azure.identity as blocking  # noqa: PLC0415
     from azure.identity import aio  # noqa: PLC0415
@@ -199,9 +181,9 @@ async def _open(
         openers: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
             "environment": lambda: aio.EnvironmentCredential(transport=transport, **remote),
             "workload": lambda: aio.WorkloadIdentityCredential(transport=transport, **remote),
-            "on-behalf-of": lambda: nullcontext(OnBehalfOfCredential(environ["OBO_ENDPOINT"])),
+            "on-behalf-of": lambda: nullcontext(OnBehalfOfCredential(os.environ["OBO_ENDPOINT"])),
             "managed": lambda: aio.ManagedIdentityCredential(
-                client_id=managed_client_id(environ), transport=transport, **local
+                client_id=managed_client_id(os.environ), transport=transport, **local
             ),
             "azure-cli": lambda: nullcontext(_InThread(blocking.AzureCliCredential(process_timeout=seconds))),
             "azd": lambda: nullcontext(_InThread(blocking.AzureDeveloperCliCredential(process_timeout=seconds))),

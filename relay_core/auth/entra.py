@@ -21,12 +21,11 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from relay_core.access_settings import Side
 from relay_core.auth.azure_sdk import Failure, IdentityFailed, IssuedToken, acquire
-from relay_core.auth.identity import Identity, choose_identities, refused_hint
+from relay_core.auth.identity import Identity, refused_hint
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.backoff import ROLE_PROPAGATION
@@ -54,7 +53,6 @@ class TokenSource:
 
     Args:
         identities: Identities to try.
-        environ: Their settings; defaults to the environment of this process, which the SDK reads too.
         tls: TLS context; None for the system's certificate authorities.
         deadline: Seconds for all identities together.
     """
@@ -63,29 +61,16 @@ class TokenSource:
         self,
         identities: Sequence[Identity],
         *,
-        environ: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         deadline: float = DEADLINE,
     ) -> None:
         self._identities = tuple(identities)
-        self._environ = os.environ if environ is None else environ
         self._tls = tls
         self._deadline = deadline
         self.used: Identity | None = None
         """The identity that provided the last token."""
         self.tried: list[str] = []
         """Result of each identity in the last request, for messages."""
-
-    @classmethod
-    def for_side(
-        cls, side: Side, *, requested: str | None = None, tls: ssl.SSLContext | None = None, deadline: float = DEADLINE
-    ) -> TokenSource:
-        """Return the source for an agent or a client, with the identities of `relay_core.auth.identity`.
-
-        Raises:
-            ConfigurationError: `requested` or the environment names an unknown identity.
-        """
-        return cls(choose_identities(side, requested=requested, environ=os.environ), tls=tls, deadline=deadline)
 
     async def token(self, scope: str, *, within: float | None = None, **options: Any) -> IssuedToken:
         """Return a token from the first identity that provides one.
@@ -109,11 +94,9 @@ class TokenSource:
                 self.tried.append(f"{identity.label}: not tried, because no time was left")
                 continue
             try:
-                token = await acquire(
-                    identity, scope, within=left, environ=self._environ, tls=self._tls, options=options
-                )
+                token = await acquire(identity, scope, within=left, tls=self._tls, options=options)
             except IdentityFailed as failed:
-                self.tried.append(f"{identity.label}: {failed.reason}")
+                self.tried.append(f"{identity.label}: {failed}")
                 failures.append((identity, failed.failure))
                 continue
             self.tried.append(f"{identity.label}: token")
@@ -126,7 +109,7 @@ class TokenSource:
         # Report a refusal first: that identity is configured, so it is most likely the intended one.
         for identity, failure in failures:
             if failure is Failure.REFUSED:
-                return Unauthorized(sentence, hint=refused_hint(identity, self._environ))
+                return Unauthorized(sentence, hint=refused_hint(identity, os.environ))
         if any(failure is Failure.NO_ANSWER for _, failure in failures):
             return RelayUnreachable(
                 sentence,

@@ -38,6 +38,7 @@ from relay_core.access_settings import (
     Side,
 )
 from relay_core.auth.entra import CLIENT_REUSE, DEADLINE, LONGEST_VALIDITY, EntraCredential, TokenSource
+from relay_core.auth.identity import choose_identities
 from relay_core.auth.key_vault import KeyVault, parse_vault_url
 from relay_core.auth.sas_credentials import credential_from_connection_string
 from relay_core.auth.sources import (
@@ -175,9 +176,8 @@ class Search:
         Raises:
             ConfigurationError: The settings or the environment name an unknown identity.
         """
-        return TokenSource.for_side(
-            self._side, requested=self._settings.identity, tls=self._tls, deadline=self._deadline
-        )
+        identities = choose_identities(self._side, requested=self._settings.identity, environ=os.environ)
+        return TokenSource(identities, tls=self._tls, deadline=self._deadline)
 
     # Address and credential:
 

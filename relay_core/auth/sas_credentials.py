@@ -14,48 +14,46 @@ TOKEN_LIFETIME = 3600
 """Seconds; the official SDKs use the same lifetime."""
 
 
-class SasKeyCredential:
+class _Fixed:
+    """What the credentials below have in common: they need no roles, and no other token after a refusal."""
+
+    role_grace = 0.0
+
+    def refused(self) -> None:
+        """Do nothing: each token is new, or the only one."""
+
+
+class SasKeyCredential(_Fixed):
     """Signs a new token for every call; only tokens are sent, never the key.
 
     Args:
         key_name: Name of the authorization rule.
         key: Its primary or secondary key.
-        lifetime: Lifetime of a token in seconds.
         keys: By path, the keys of hybrid connections whose rule of that name has a different key.
     """
 
-    role_grace = 0.0
-
-    def __init__(
-        self, key_name: str, key: str, *, lifetime: int = TOKEN_LIFETIME, keys: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, key_name: str, key: str, *, keys: Mapping[str, str] | None = None) -> None:
         self._key_name = key_name
         self._key = key
-        self._lifetime = lifetime
         self._keys = dict(keys or {})
 
     def __str__(self) -> str:
         return f"key of rule '{self._key_name}'"
 
-    def refused(self) -> None:
-        """Do nothing; each token is new."""
-
     async def token(self, endpoint: Endpoint) -> Token:
-        """Return a token that expires in `lifetime` seconds."""
-        expires_at = int(time.time()) + self._lifetime
+        """Return a token that expires in `TOKEN_LIFETIME` seconds."""
+        expires_at = int(time.time()) + TOKEN_LIFETIME
         key = self._keys.get(endpoint.path, self._key)
         value = mint(endpoint.audience, key_name=self._key_name, key=key, expires_at=expires_at)
         return Token(value, float(expires_at))
 
 
-class SasTokenCredential:
+class SasTokenCredential(_Fixed):
     """Provides a token that was signed elsewhere and cannot be renewed.
 
     Raises:
         ConfigurationError: The text is not a shared access signature.
     """
-
-    role_grace = 0.0
 
     def __init__(self, text: str) -> None:
         try:
@@ -71,24 +69,16 @@ class SasTokenCredential:
     def __str__(self) -> str:
         return f"signature of rule '{self._key_name}'"
 
-    def refused(self) -> None:
-        """Do nothing; the token cannot be renewed."""
-
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the protocol's signature
         """Return the token, even if it has expired: the relay then refuses it with a clear reason."""
         return self._token
 
 
-class AnonymousCredential:
+class AnonymousCredential(_Fixed):
     """No token, for hybrid connections that do not require client authorization."""
-
-    role_grace = 0.0
 
     def __str__(self) -> str:
         return "no key"
-
-    def refused(self) -> None:
-        """Do nothing; no token is used."""
 
     async def token(self, endpoint: Endpoint) -> Token:  # noqa: ARG002 - the protocol's signature
         """Return an empty token."""

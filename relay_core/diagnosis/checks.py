@@ -71,15 +71,10 @@ class Result:
 
 
 class Examination:
-    """The results of checks so far.
+    """The results of checks so far."""
 
-    Args:
-        limit: Seconds for one check.
-    """
-
-    def __init__(self, *, limit: float = LIMIT) -> None:
+    def __init__(self) -> None:
         self.results: list[Result] = []
-        self._limit = limit
         self._blocked: set[str] = set()
         """Checks that failed, and those that did not run because of them."""
 
@@ -89,7 +84,7 @@ class Examination:
         return next((result.exit_code for result in self.results if result.status is Status.FAILED), 0)
 
     async def check(
-        self, name: str, run: Callable[[], Awaitable[str]], *, after: Sequence[str] = (), limit: float | None = None
+        self, name: str, run: Callable[[], Awaitable[str]], *, after: Sequence[str] = (), limit: float = LIMIT
     ) -> None:
         """Run a check and keep its result.
 
@@ -97,14 +92,14 @@ class Examination:
             name: Name of the check for users.
             run: Returns what was found, or raises.
             after: Checks that must not have failed.
-            limit: Seconds, if the limit differs from that of the examination.
+            limit: Seconds for the check.
         """
         if blocker := next((each for each in after if each in self._blocked), None):
             self._blocked.add(name)
             self.results.append(Result(name, Status.SKIPPED, f"needs '{blocker}'"))
             return
         started = time.monotonic()
-        result = await self._outcome(name, run, self._limit if limit is None else limit)
+        result = await self._outcome(name, run, limit)
         if result.status is Status.FAILED:
             self._blocked.add(name)
         seconds = None if result.status is Status.SKIPPED else time.monotonic() - started

@@ -17,8 +17,10 @@ from email.utils import parsedate_to_datetime
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from relay_core.access_settings import AccessSettings, Side
+from relay_core.auth import Access
 from relay_core.compat import TIMEOUT_ERRORS, timeout
-from relay_core.diagnosis.checks import Examination, Skipped
+from relay_core.diagnosis.checks import TOKEN, TOKEN_LIMIT, AccessChecks, Examination, Skipped, check_token
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, UntrustedCertificate
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.outcome import refused_listen
@@ -51,27 +53,29 @@ async def connect_tcp(host: str, port: int, *, within: float = OPEN_TIMEOUT) -> 
     """
     with opening_mapped(f"{host}:{port}", within):
         async with timeout(within):
-            _, writer = await asyncio.open_connection(host, port)
-    address = str(writer.get_extra_info("peername")[0])
-    writer.close()
-    with contextlib.suppress(OSError):  # the peer may have reset the connection
-        await writer.wait_closed()
-    return address
+            return await _connect_and_close(host, port)
 
 
 async def answers(address: str, port: int, *, within: float) -> bool:
     """Return whether an address accepts or refuses a TCP connection, instead of leaving it unanswered."""
     try:
         async with timeout(within):
-            _, writer = await asyncio.open_connection(address, port)
+            await _connect_and_close(address, port)
     except ConnectionRefusedError:
         return True
     except (*TIMEOUT_ERRORS, OSError):
         return False
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
     return True
+
+
+async def _connect_and_close(host: str, port: int) -> str:
+    """Return the address that accepted a TCP connection, which is closed."""
+    _, writer = await asyncio.open_connection(host, port)
+    address = str(writer.get_extra_info("peername")[0])
+    writer.close()
+    with contextlib.suppress(OSError):  # the peer may have reset the connection
+        await writer.wait_closed()
+    return address
 
 
 PROXY, NAME, PORT, TUNNEL = "proxy", "name", "port", "proxy connect"
@@ -277,3 +281,32 @@ async def check_ports(address: str, ports: Sequence[int], *, within: float) -> s
             hint="allow outbound TCP 9400-9599 from this subnet to the private endpoint, in addition to 443",
         )
     return f"the private endpoint {address} answers on the rendezvous ports"
+
+
+# All checks that agent and client have in common, in order.
+
+
+async def examine_relay(
+    examination: Examination, settings: AccessSettings, side: Side, *, network_hint: str = ""
+) -> tuple[Access, ssl.SSLContext] | None:
+    """Check configuration, path to the relay and token; return the access and TLS context, if they are usable.
+
+    Args:
+        examination: Receives the results.
+        settings: Explicit settings; all others come from environment variables.
+        side: An agent listens on the hybrid connection and needs more ports.
+        network_hint: As for `ServerChecks`.
+    """
+    configured = AccessChecks(settings, side)
+    await configured.run(examination)
+    access, tls = configured.access, configured.tls
+    if access is None or tls is None:
+        return None
+    server = ServerChecks(access.endpoint, tls, network_hint=network_hint)
+    await server.run(examination)
+    listens = side == "agent"
+    await examination.check(
+        PRIVATE_ENDPOINT, lambda: check_private_endpoint(server.addresses, listens=listens), after=[PORT]
+    )
+    await examination.check(TOKEN, lambda: check_token(access, server.skew), limit=TOKEN_LIMIT)
+    return access, tls

@@ -69,6 +69,12 @@ def check_headers(headers: Mapping[str, str]) -> None:
             raise ProtocolError("an HTTP header value contains a control character")
 
 
+def find_header(headers: Mapping[str, str], name: str) -> str | None:
+    """Return the header `name` (case-insensitive), or None."""
+    wanted = name.lower()
+    return next((value for key, value in headers.items() if key.lower() == wanted), None)
+
+
 def forwardable(headers: Mapping[str, str], *, without: Iterable[str] = ()) -> dict[str, str]:
     """Return the headers that concern both ends.
 
@@ -143,7 +149,7 @@ class Request:
             id=identity,
             method=method,
             target=target,
-            headers=_headers(body.get("requestHeaders")),
+            headers=parse_headers(body.get("requestHeaders")),
             has_body=body.get("body") is True,
             remote_endpoint=RemoteEndpoint.parse(body.get("remoteEndpoint")),
         )
@@ -179,7 +185,7 @@ class Response:
             request_id=identity,
             status=_status(body.get("statusCode")),
             reason=reason if isinstance(reason, str) else "",
-            headers=_headers(body.get("responseHeaders")),
+            headers=parse_headers(body.get("responseHeaders")),
             has_body=body.get("body") is True,
         )
 
@@ -207,6 +213,7 @@ def _status(value: Any) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) == 3 and text >= "200" else 0
 
 
-def _headers(value: Any) -> dict[str, str]:
+def parse_headers(value: Any) -> dict[str, str]:
+    """Return the headers in a message; none if the value is not an object."""
     pairs = value.items() if isinstance(value, dict) else ()
     return {str(name): str(text) for name, text in pairs}

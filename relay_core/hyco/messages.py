@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http import RemoteEndpoint, Request, Response
+from relay_core.hyco.http import RemoteEndpoint, Request, Response, parse_headers
 
 MAX_CONTROL_BYTES = 64 * 1024
 """Longest control message that the official clients can read (.NET's buffer, Jetty's default)."""
@@ -29,11 +29,6 @@ class Accept:
     connect_headers: Mapping[str, str] = field(repr=False)
     """The sender's request headers. They may contain cookies and must not be logged."""
     remote_endpoint: RemoteEndpoint | None = None
-
-    def header(self, name: str) -> str | None:
-        """Return the sender's header `name` (case-insensitive), or None."""
-        wanted = name.lower()
-        return next((value for key, value in self.connect_headers.items() if key.lower() == wanted), None)
 
     def encode(self) -> str:
         """Return the message as JSON."""
@@ -105,12 +100,10 @@ def _parse_accept(body: dict[str, Any]) -> Accept:
     if not address or not address.startswith("wss://") or "?" not in address:
         raise ProtocolError("an accept message has no usable address")
     # Everything but the address is optional: a sender without readable headers can still be accepted.
-    headers = body.get("connectHeaders")
-    pairs = headers.items() if isinstance(headers, dict) else ()
     return Accept(
         address=address,
         id=_text(body.get("id")) or "",
-        connect_headers={str(key): str(value) for key, value in pairs},
+        connect_headers=parse_headers(body.get("connectHeaders")),
         remote_endpoint=RemoteEndpoint.parse(body.get("remoteEndpoint")),
     )
 

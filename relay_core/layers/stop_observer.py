@@ -70,9 +70,6 @@ class ObservedStop:
         self._kept: list[Piece] = []
         """Messages that have not been parsed."""
 
-    def __repr__(self) -> str:
-        return f"<ObservedStop {self.reason} {self._place}>"
-
     @property
     def place(self) -> Place | None:
         """Where the thread is stopped; None until the editor has received the stack."""
@@ -143,9 +140,6 @@ class StopObserver(Layer):
         self._is_editor_local = is_editor_local
         self._stop: ObservedStop | None = None
         self._stops_only_at_uncaught = False
-
-    def __repr__(self) -> str:
-        return f"<StopObserver {self._stop}>"
 
     def receive_local(self, piece: ToPeer, now: float) -> list[Output]:  # noqa: ARG002 - as in Layer
         """Take a message from the local program."""

@@ -10,7 +10,7 @@ from relay_core.tunnel.outcomes import Death, OverReason, Refusal, ResetCode
 
 @dataclass(frozen=True)
 class StreamOpened:
-    """The peer opened a stream; respond with `Streams.accept` or `Streams.refuse`. Data may follow immediately."""
+    """The peer opened a stream; respond with `Streams.accept` or `Streams.reset`. Data may follow immediately."""
 
     stream: int
     target: Target

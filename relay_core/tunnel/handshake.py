@@ -106,42 +106,16 @@ class NotAttached:
 
 
 class ClientHandshake(ABC):
-    """The client's handshake on one transport; `hello` and `resume` make it for a new session and an existing one.
+    """The client's handshake on one transport.
 
     Args:
         request: This side's first frame.
     """
 
     def __init__(self, request: bytes) -> None:
-        self._request = request
+        self.request = request
+        """This side's first frame."""
         self._received = b""
-
-    @staticmethod
-    def hello(settings: Settings, info: JsonObject | None = None) -> ClientHandshake:
-        """Return a handshake for a new session.
-
-        Args:
-            settings: This side's limits and timers.
-            info: Information about this client, up to about 32 KiB of JSON.
-
-        Raises:
-            ValueError: `info` is not JSON or too long.
-        """
-        return _Hello(settings, info or {})
-
-    @staticmethod
-    def resume(session: Session, nonce: bytes) -> ClientHandshake:
-        """Return a handshake that moves `session` to a new transport; the previous one may be lost or still work.
-
-        Args:
-            session: A session that is not over.
-            nonce: 16 random bytes.
-        """
-        return _Resume(session, nonce)
-
-    def data_to_send(self) -> bytes:
-        """Return this side's first frame."""
-        return self._request
 
     def receive_data(self, data: bytes, now: float) -> Attached | NotAttached | None:
         """Process received bytes; return None until the response is complete."""
@@ -165,9 +139,19 @@ class ClientHandshake(ABC):
         return NotAttached(refusal, text)
 
 
-class _Hello(ClientHandshake):
-    def __init__(self, settings: Settings, info: JsonObject) -> None:
-        super().__init__(Greeting(settings.limits, info).encode())
+class HelloHandshake(ClientHandshake):
+    """The handshake for a new session.
+
+    Args:
+        settings: This side's limits and timers.
+        info: Information about this client, up to about 32 KiB of JSON.
+
+    Raises:
+        ValueError: `info` is not JSON or too long.
+    """
+
+    def __init__(self, settings: Settings, info: JsonObject | None = None) -> None:
+        super().__init__(Greeting(settings.limits, info or {}).encode())
         self._settings = settings
 
     def _answered(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
@@ -190,7 +174,14 @@ class _Hello(ClientHandshake):
         return Attached(session, epoch, new=True, trailing=trailing)
 
 
-class _Resume(ClientHandshake):
+class ResumeHandshake(ClientHandshake):
+    """The handshake that moves a session to a new transport; the previous one may be lost or still work.
+
+    Args:
+        session: A session that is not over.
+        nonce: 16 random bytes.
+    """
+
     def __init__(self, session: Session, nonce: bytes) -> None:
         self._session = session
         self._resume = Resume.make(

@@ -14,7 +14,6 @@ must buffer.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from relay_core.tunnel import frames
@@ -23,7 +22,7 @@ from relay_core.tunnel.frames import HEADER_SIZE, IGNORABLE, Buffer, Frame, Fram
 from relay_core.tunnel.limits import KIB, MAX_CONTROL_PAYLOAD, MAX_REPEATED_BREACHES, UNCONFIRMED_GRACE, Settings
 from relay_core.tunnel.liveness import Liveness
 from relay_core.tunnel.messages import Greeting
-from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach, Refusal, ResetCode, Role
+from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach, Refusal, Role
 from relay_core.tunnel.scheduler import Receipts, Scheduler
 from relay_core.tunnel.streams import Streams, StreamTable
 
@@ -53,8 +52,6 @@ class Session:
         self.over: SessionOver | None = None
         self.grace = settings.grace
         """Seconds for which the session is kept without a transport; the owner may change it at any time."""
-        self.counters: Counter[Breach | ResetCode] = Counter()
-        """Number of protocol violations by the peer, and of streams refused to it, by kind."""
         self._settings = settings
         self.transport_epoch = 0
         """Epoch of the transport that was attached last; 0 before the first one."""
@@ -69,7 +66,6 @@ class Session:
             max_window=settings.max_window,
             round_trip=lambda: self._liveness.round_trip,
             emit=self._emit,
-            counters=self.counters,
         )
         self.detached_at = now
         """When the session last lost its transport, or was created."""
@@ -312,7 +308,6 @@ class Session:
 
     def _breached(self, breach: ProtocolBreach, now: float) -> None:
         """Drop the transport, and end the session if this has happened repeatedly at the same frame."""
-        self.counters[breach.breach] += 1
         # Without progress in between, the peer would resend the same frame after each resume, endlessly.
         self._breaches = self._breaches + 1 if self.received == self._breached_at else 1
         self._breached_at = self.received

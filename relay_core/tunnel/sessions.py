@@ -27,7 +27,7 @@ are without a transport at once, and the first client to return must not end a d
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 
 from relay_core.tunnel import frames
@@ -57,8 +57,6 @@ class SessionTable:
     def __init__(self, settings: Settings, *, info: JsonObject | None = None) -> None:
         self.settings = settings
         self.info: JsonObject = info or {}
-        self.counters: Counter[Refusal] = Counter()
-        """Refused handshakes by reason."""
         self._sessions: dict[bytes, Session] = {}
         self._replaced: deque[bytes] = deque(maxlen=MAX_REPLACED)
         """Ids of sessions that ended to make room for another client."""
@@ -82,10 +80,10 @@ class SessionTable:
         """Create a session for a HELLO; return it and the WELCOME frame."""
         version = hello.common_version()
         if version is None:
-            return self.refuse(Refusal.VERSION, f"the agent supports protocol versions {MIN_VERSION} to {VERSION}")
+            return _refused(Refusal.VERSION, f"the agent supports protocol versions {MIN_VERSION} to {VERSION}")
         self.sweep(now)  # expired sessions must not count against the limit
         if len(self) >= self.settings.max_sessions and not self._make_room(now):
-            return self.refuse(Refusal.BUSY, f"the agent has reached its limit of {len(self)} sessions")
+            return _refused(Refusal.BUSY, f"the agent has reached its limit of {len(self)} sessions")
         session_id, secret = entropy[:SESSION_ID_SIZE], entropy[SESSION_ID_SIZE:ENTROPY_SIZE]
         greeting = Greeting(self.settings.limits, self.info, version=version)
         welcome = Welcome(session_id, secret, greeting).encode()
@@ -102,17 +100,17 @@ class SessionTable:
         if session is None:
             is_replaced = resume.session_id in self._replaced
             text = self._why_replaced if is_replaced else "the agent was restarted, or the session has expired"
-            return self.refuse(Refusal.UNKNOWN_SESSION, text)
+            return _refused(Refusal.UNKNOWN_SESSION, text)
         # The proof is checked first, because only the session's client may obtain its epoch and frame numbers.
         if not resume.verify(session.secret):
-            return self.refuse(Refusal.BAD_PROOF, "the proof does not match the session")
+            return _refused(Refusal.BAD_PROOF, "the proof does not match the session")
         # This also handles overlapping attempts: the older one must not replace the newer transport.
         if resume.epoch <= session.epoch:
-            return self.refuse(
+            return _refused(
                 Refusal.STALE_EPOCH, f"the attempt to resume is not newer than the last one (epoch {session.epoch})"
             )
         if not session.can_resume(resume.received):
-            return self.refuse(Refusal.SEQ_GAP, "the client acknowledged frames that were never sent")
+            return _refused(Refusal.SEQ_GAP, "the client acknowledged frames that were never sent")
         # All checks have passed; only now does the session leave its previous transport.
         reply = Resumed.make(session.secret, resume, session.received).encode()
         session.attach(resume.epoch, resume.received, now)
@@ -138,11 +136,6 @@ class SessionTable:
         del self._sessions[session.id]
         return True
 
-    def refuse(self, refusal: Refusal, text: str) -> NotAttached:
-        """Count a refusal and return it with its REFUSED frame."""
-        self.counters[refusal] += 1
-        return NotAttached(refusal, text, Refused(refusal, text).encode())
-
 
 class AgentHandshake:
     """The agent's handshake on one transport.
@@ -163,7 +156,7 @@ class AgentHandshake:
         """Process received bytes; return None until the first frame is complete."""
         # The client has a tunnel key and this agent has none, so the REFUSED frame must be sent unencrypted.
         if data[:1] == bytes([TLS_HANDSHAKE]) and not self._received:
-            return self._table.refuse(Refusal.KEY_MISMATCH, "the client has a tunnel key but the agent has none")
+            return _refused(Refusal.KEY_MISMATCH, "the client has a tunnel key but the agent has none")
         self._received += data
         try:
             first = split_first(self._received)
@@ -171,7 +164,7 @@ class AgentHandshake:
                 return None
             return self._decide(*first, now)
         except ProtocolBreach as breach:
-            return self._table.refuse(Refusal.MALFORMED, str(breach))
+            return _refused(Refusal.MALFORMED, str(breach))
 
     def _decide(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         if frame.type == frames.HELLO:
@@ -179,10 +172,13 @@ class AgentHandshake:
         elif frame.type == frames.RESUME:
             outcome = self._table.resume(Resume.decode(frame.payload), now)
         else:
-            return self._table.refuse(
-                Refusal.MALFORMED, f"not a valid first frame from a client: type {frame.type:#04x}"
-            )
+            return _refused(Refusal.MALFORMED, f"not a valid first frame from a client: type {frame.type:#04x}")
         if isinstance(outcome, NotAttached):
             return outcome
         session, reply = outcome
         return Attached(session, session.epoch, new=frame.type == frames.HELLO, trailing=trailing, reply=reply)
+
+
+def _refused(refusal: Refusal, text: str) -> NotAttached:
+    """Return a refusal with its REFUSED frame."""
+    return NotAttached(refusal, text, Refused(refusal, text).encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from relay_core.errors import ConnectionLost
@@ -133,7 +132,6 @@ class Streams:
         max_window: Maximum size of a window.
         round_trip: Returns the round trip of the path in seconds; 0 if unknown.
         emit: Called with each event.
-        counters: Counts protocol violations and refused streams by kind.
     """
 
     def __init__(
@@ -144,7 +142,6 @@ class Streams:
         max_window: int,
         round_trip: Callable[[], float],
         emit: Callable[[Event], None],
-        counters: Counter[Breach | ResetCode],
     ) -> None:
         self.closed = False
         """True if neither side may open further streams."""
@@ -162,7 +159,6 @@ class Streams:
         self._round_trip = round_trip
         self._window_growth = 0
         self._emit = emit
-        self._counters = counters
 
     def __len__(self) -> int:
         return len(self._table)
@@ -199,12 +195,6 @@ class Streams:
             stream.accepted = True
             self._scheduler.add_control(frames.OPEN_OK, stream_id)
 
-    def refuse(self, stream_id: int, code: ResetCode, text: str = "") -> None:
-        """Refuse a stream that the peer opened, and count the refusal; has no effect if it is closed."""
-        if self._table.find(stream_id) is not None:
-            self._counters[code] += 1
-            self.reset(stream_id, code, text)
-
     def send(self, stream_id: int, data: bytes | memoryview) -> int:
         """Queue data and return the number of bytes accepted; for the rest, wait for `StreamWritable`.
 
@@ -231,7 +221,7 @@ class Streams:
         self._scheduler.schedule(stream)
 
     def reset(self, stream_id: int, code: ResetCode, text: str = "") -> None:
-        """Close both directions at once and drop queued data; has no effect if the stream is closed."""
+        """Close both directions at once and drop queued data, or refuse the stream; has no effect if it is closed."""
         stream = self._table.find(stream_id)
         if stream is not None:
             self._forget(stream)  # discards queued data and credit, which the peer would ignore after RST
@@ -303,11 +293,10 @@ class Streams:
             raise ProtocolBreach(Breach.FLOOD)
         stream = self._table.admit(frame.stream, now)
         if stream is None:
-            self._counters[ResetCode.LIMIT] += 1
             refusal = frames.encode_code(ResetCode.LIMIT, "too many connections at once")
             self._scheduler.add_control(frames.RST, frame.stream, refusal)
         elif self.closed:  # the peer sent OPEN before it received this side's GOAWAY
-            self.refuse(stream.id, ResetCode.GONE, "the session is closing")
+            self.reset(stream.id, ResetCode.GONE, "the session is closing")
         else:
             self._emit(StreamOpened(stream.id, target, metadata))
 
@@ -341,7 +330,6 @@ class Streams:
 
     def _fault(self, stream: Stream, code: ResetCode, text: str) -> None:
         """Reset a stream whose rules the peer has violated; all other streams continue."""
-        self._counters[code] += 1
         self.reset(stream.id, code, text)
         # The peer gets a RST. The owner gets an event, because it did not cause the reset and must close its local
         # socket.

@@ -90,11 +90,7 @@ Event = Chunk | Ping | Pong | Close | Violation
 
 
 class _InvalidFrame(Exception):
-    """Raised in the parser to report a violation."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.violation = Violation(code, reason)
+    """Raised in the parser to report a violation, with its fields."""
 
 
 class FrameDecoder:
@@ -140,7 +136,7 @@ class FrameDecoder:
                 position = start
         except _InvalidFrame as invalid:
             self._finished = True
-            events.append(invalid.violation)
+            events.append(Violation(*invalid.args))
         return events
 
     def _take_payload(self, view: memoryview, position: int, events: list[Event]) -> int:

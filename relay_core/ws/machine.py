@@ -1,6 +1,6 @@
 """State machine for one end of an open WebSocket (RFC 6455), sans-IO: frames, pings, closing handshake, liveness.
 
-    bytes --receive_data--> Received(chunks, end)              send_* --> bytes for the socket
+    bytes --receive_data--> chunks, end                        send_* --> bytes for the socket
     time  --tick----------> is_dead, or a ping to be sent      data_to_send --> pings and pongs for the socket
 
 Client and relay both use it, each with a thin driver for its sockets. The driver interprets the messages and decides
@@ -22,7 +22,6 @@ and a ping behind its unread bytes would end its connection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from relay_core.ws.frames import (
     CLOSE,
@@ -38,15 +37,6 @@ from relay_core.ws.frames import (
     encode_masked,
     encode_message,
 )
-
-
-class Received(NamedTuple):
-    """The decoded content of received bytes."""
-
-    chunks: list[Chunk]
-    """Pieces of messages, in order."""
-    end: Close | Violation | None
-    """The Close or violation after them, if any; nothing after it is decoded."""
 
 
 class WebSocketMachine:
@@ -92,8 +82,12 @@ class WebSocketMachine:
         self._pong_pending: bytes | None = None
         """Payload of the pong to send."""
 
-    def receive_data(self, data: bytes | memoryview, now: float) -> Received:
-        """Decode bytes from the peer; call `data_to_send` after that. The caller may overwrite `data` later."""
+    def receive_data(self, data: bytes | memoryview, now: float) -> tuple[list[Chunk], Close | Violation | None]:
+        """Decode bytes from the peer; call `data_to_send` after that. The caller may overwrite `data` later.
+
+        Returns:
+            Pieces of messages, in order, and the Close or violation after them, if any; nothing after it is decoded.
+        """
         self._received_at = self._silent_since = now  # any data proves that the peer is alive, so pongs are ignored
         chunks: list[Chunk] = []
         end: Close | Violation | None = None
@@ -108,7 +102,7 @@ class WebSocketMachine:
                 end = event
         if isinstance(end, Close):
             self.close_received = end
-        return Received(chunks, end)
+        return chunks, end
 
     def reading_resumed(self, now: float) -> None:
         """Restart the silence timer: the driver did not read from the peer until now."""

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.auth import AccessSettings, Search, TokenSource, azure_sdk, explain_access, find_access
-from relay_core.auth.identity import IDENTITIES
+from relay_core.access_settings import AccessSettings
+from relay_core.auth import azure_sdk
+from relay_core.auth.entra import TokenSource
+from relay_core.auth.find_access import Search, explain_access, find_access
+from relay_core.auth.identity import IDENTITIES, choose_identities
 from relay_core.compat import timeout
 from relay_core.errors import (
     ConfigurationError,
@@ -233,7 +236,7 @@ async def test_other_identities_of_an_agent(
             for variable in ("MSI_ENDPOINT", "MSI_SECRET"):
                 patch.delenv(variable)
             use(patch, variables)
-            source = TokenSource.for_side("agent", tls=cloud.tls)
+            source = TokenSource(choose_identities("agent", requested=None, environ={}), tls=cloud.tls)
             await source.token("https://relay.azure.net/.default")
             assert IDENTITIES[name] is source.used
             await listens(cloud, FROM_ENTRA)
@@ -258,7 +261,7 @@ async def test_an_az_that_is_of_no_help(cloud: Azure, monkeypatch: pytest.Monkey
     """Signed out, refused, hanging or absent: one sentence names `az`, and the hint what to type."""
     az = FakeAz(tmp_path, cloud.issuer)
     use(monkeypatch, az.environment)
-    source = TokenSource.for_side("client", deadline=DEADLINE)
+    source = TokenSource(choose_identities("client", requested=None, environ={}), deadline=DEADLINE)
     az.log_out()
     with pytest.raises(ConfigurationError, match=r"Azure CLI: .*hint: run: az login"):
         await source.token("https://relay.azure.net/.default")

@@ -325,9 +325,10 @@ async def test_a_listener_takes_the_place_of_its_own_dead_channel(tls_directory:
 async def test_tokens_are_renewed_before_they_expire(tls_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener whose token lives two seconds is still there after several of them, on the same connection."""
     monkeypatch.setattr(listener_rules, "MIN_RENEW_DELAY", 0.1)
+    monkeypatch.setattr("relay_core.auth.sas_credentials.TOKEN_LIFETIME", 2)
     async with local_relay(tls_directory, limits=Limits(token_expiry_grace=0)) as relay:
         states: list[ListenerState] = []
-        credential = SasKeyCredential("listen", relay.listen_key, lifetime=2)
+        credential = SasKeyCredential("listen", relay.listen_key)
         up = asyncio.Event()
 
         def note(state: ListenerState, _error: object) -> None:

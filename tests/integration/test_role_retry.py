@@ -9,7 +9,8 @@ from relay_agent.agent.agent import Agent
 from relay_client.agents.tunnels import Tunnels
 from relay_client.cli import make_parser
 from relay_client.cli.forward import forward
-from relay_core.auth import AccessSettings, find_access
+from relay_core.access_settings import AccessSettings
+from relay_core.auth import find_access
 from relay_core.auth.entra import EntraCredential
 from relay_core.auth.find_access import Access
 from relay_core.auth.sas_credentials import SasKeyCredential

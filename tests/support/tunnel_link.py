@@ -25,7 +25,7 @@ from relay_core.tunnel.events import (
     StreamWritable,
     TransportDead,
 )
-from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached
+from relay_core.tunnel.handshake import Attached, ClientHandshake, HelloHandshake, NotAttached, ResumeHandshake
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import Death, ResetCode
 from relay_core.tunnel.session import Session
@@ -57,6 +57,7 @@ class Side:
         self.writable: list[int] = []
         self.statuses: list[dict] = []
         self.dead: list[tuple[int, Death]] = []
+        self.breaches: list[str] = []
         self.round_trips: list[float] = []
         self.over: SessionOver | None = None
 
@@ -87,8 +88,9 @@ class Side:
         match event:
             case StatusReceived(status):
                 self.statuses.append(status)
-            case TransportDead(epoch, death):
+            case TransportDead(epoch, death, text):
                 self.dead.append((epoch, death))
+                self.breaches += [text] if death is Death.BREACH else []
             case RoundTrip(seconds):
                 self.round_trips.append(seconds)
             case SessionOver():
@@ -124,7 +126,7 @@ class Wire:
 
     def __init__(self, link: "Link", client: ClientHandshake) -> None:
         self.link = link
-        self.up = bytearray(client.data_to_send())
+        self.up = bytearray(client.request)
         """From the client to the agent."""
         self.down = bytearray()
         self.is_cut = False
@@ -241,9 +243,9 @@ class Link:
     def dial(self) -> Wire:
         """Begin a transport: for a new session if the client has none."""
         if self.client.session is None:
-            handshake = ClientHandshake.hello(self.client_settings, self.client_info)
+            handshake = HelloHandshake(self.client_settings, self.client_info)
         else:
-            handshake = ClientHandshake.resume(self.client.session, len(self.wires).to_bytes(16, "big"))
+            handshake = ResumeHandshake(self.client.session, len(self.wires).to_bytes(16, "big"))
         self.wires.append(Wire(self, handshake))
         return self.wire
 

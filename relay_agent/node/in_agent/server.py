@@ -27,8 +27,9 @@ from relay_agent.node.in_agent.relay_reachability import Reach
 from relay_agent.node.in_agent.run_tag import RunTag
 from relay_agent.node.protocol import MAX_LINE, Message, decode
 from relay_agent.settings.environment import LOCAL_RUN
+from relay_core.access_settings import AccessSettings
 from relay_core.agent_api.announcement import TargetInfo
-from relay_core.auth import AccessSettings, find_access
+from relay_core.auth import find_access
 from relay_core.errors import RelayDebugError
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tasks import Paced, TaskSet, first_completed, frames_of

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from relay_core.errors import ConnectionLost, ProtocolError, RelayDebugError
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint
-from relay_core.hyco.http import MAX_CONTROL_BODY, Request, Response, forwardable, has_no_body
+from relay_core.hyco.http import MAX_CONTROL_BODY, Request, Response, find_header, forwardable, has_no_body
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, parse_server_message
 from relay_core.hyco.sas import Credential
 from relay_core.net.tasks import TaskSet, frames_of
@@ -49,8 +49,7 @@ class HttpRequest:
 
     def header(self, name: str) -> str | None:
         """Return the header `name` (case-insensitive), or None."""
-        wanted = name.lower()
-        return next((value for key, value in self.headers.items() if key.lower() == wanted), None)
+        return find_header(self.headers, name)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._body
@@ -134,8 +133,7 @@ class HttpService:
     """
 
     def __init__(self, handler: HttpHandler | None, *, tls: ssl.SSLContext, tasks: TaskSet) -> None:
-        self._handler = handler or _not_served
-        self._serves = handler is not None
+        self._handler = handler
         self._tls = tls
         self._tasks = tasks
         self._active = 0
@@ -143,9 +141,9 @@ class HttpService:
     def serve(self, message: Request, body: bytes, control: ControlSender) -> None:
         """Start a task that answers a request from a control channel."""
         busy = self._active >= MAX_REQUESTS
-        if message.method is None and (busy or not self._serves):
+        if message.method is None and (busy or self._handler is None):
             return  # the relay answers the sender after its time limit; connecting only to refuse would cost more
-        handler = _busy if busy else self._handler
+        handler = _busy if busy else self._handler or _not_served
         self._active += 1
         self._tasks.spawn(self._serve(message, body, control, handler), name=f"HTTP request {message.id}")
 

@@ -18,7 +18,7 @@ from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConnectionLost, HybridConnectionNotFound, ProtocolError, RelayDebugError, TooManyListeners
 from relay_core.hyco.address import TOKEN_HEADER, Endpoint, SiblingOrder, no_sibling_left, reject_url, strip_parameters
 from relay_core.hyco.backoff import refused_for_now
-from relay_core.hyco.http import Request
+from relay_core.hyco.http import Request, find_header
 from relay_core.hyco.listener import ListenerState, ListenerStateMachine
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, Accept, RenewToken, parse_server_message
 from relay_core.hyco.outcome import closed_error, refused_listen
@@ -63,7 +63,7 @@ class Offer:
 
     def header(self, name: str) -> str | None:
         """Return the sender's header `name` (case-insensitive), or None."""
-        return self._message.header(name)
+        return find_header(self.headers, name)
 
     async def accept(self) -> WebSocket:
         """Open the rendezvous with the sender.

@@ -46,7 +46,7 @@ from relay_core.net.session.transport import Transport, perform_handshake
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.events import StreamOpened
-from relay_core.tunnel.handshake import Attached, ClientHandshake
+from relay_core.tunnel.handshake import Attached, HelloHandshake, ResumeHandshake
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.messages import NONCE_SIZE
 
@@ -58,18 +58,17 @@ JUMP = 5.0
 """Difference in seconds between the clocks in one tick that counts as sleep; NTP steps are usually smaller."""
 
 
-async def watch_clock(on_tick: Callable[[bool], None], *, wall: Callable[[], float] = time.time) -> None:
+async def watch_clock(on_tick: Callable[[bool], None]) -> None:
     """Call `on_tick(woke_up)` every second until cancelled.
 
     Args:
         on_tick: `woke_up` is True in the first tick after a sleep.
-        wall: Returns Unix seconds.
     """
     loop = asyncio.get_running_loop()
     while True:
-        before_wall, before = wall(), loop.time()
+        before_wall, before = time.time(), loop.time()
         await asyncio.sleep(TICK)
-        on_tick((wall() - before_wall) - (loop.time() - before) > JUMP)
+        on_tick((time.time() - before_wall) - (loop.time() - before) > JUMP)
 
 
 MAX_TRANSPORT_AGE = 23 * 3600.0
@@ -165,7 +164,7 @@ class ClientTunnel:
             The same errors as `perform_handshake`.
         """
         transport = Transport(websocket, identity)
-        return await perform_handshake(transport, ClientHandshake.hello(settings, info)), transport
+        return await perform_handshake(transport, HelloHandshake(settings, info)), transport
 
     @staticmethod
     async def decline(attached: Attached, transport: Transport, text: str) -> None:
@@ -237,7 +236,7 @@ class ClientTunnel:
                 # The agent accepts a resume while the old transport still works, and then drops the old transport, so a
                 # replacement causes no interruption.
                 transport = Transport(await self._dial(), self._identity)
-                handshake = ClientHandshake.resume(self._session, os.urandom(NONCE_SIZE))
+                handshake = ResumeHandshake(self._session, os.urandom(NONCE_SIZE))
                 return transport, await perform_handshake(transport, handshake)
             except RelayDebugError as error:
                 self.driver.follow_up()  # a refused resume may have ended the session

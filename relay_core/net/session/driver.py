@@ -45,103 +45,13 @@ from relay_core.tunnel.frames import Target
 from relay_core.tunnel.outcomes import OverReason, ResetCode
 from relay_core.tunnel.session import Session
 
-# Table of a session's open streams: passes the session's events to them, and their calls to the session.
-
-
-class OpenStreams:
-    """The streams of one session by number; a `StreamOwner` for them.
-
-    Args:
-        session: The session's state machine.
-        driver: Called after each call to the session.
-        now: The clock of the session.
-        on_change: Called when the number of streams has changed.
-    """
-
-    def __init__(
-        self, session: Session, driver: SessionDriver, *, now: Callable[[], float], on_change: Callable[[], None]
-    ) -> None:
-        self._session = session
-        self._driver = driver
-        self._now = now
-        self._on_change = on_change
-        self._streams: dict[int, SessionStream] = {}
-
-    def __len__(self) -> int:
-        return len(self._streams)
-
-    # Called by the driver:
-
-    def add(self, stream_id: int) -> SessionStream:
-        """Create the object for a stream that the session has just opened."""
-        stream = self._streams[stream_id] = SessionStream(self, stream_id)
-        self._on_change()
-        return stream
-
-    def handle(self, event: DataReceived | EofReceived | StreamReset | StreamWritable) -> None:
-        """Pass an event on to its stream; ignore events of streams that are closed here."""
-        stream = self._streams.get(event.stream)
-        if stream is None:
-            return
-        if isinstance(event, DataReceived):
-            stream.deliver(event.data)
-        elif isinstance(event, StreamWritable):
-            stream.deliver_room()
-        elif isinstance(event, EofReceived):
-            stream.deliver_eof()
-        else:
-            self.forget(event.stream)
-            stream.break_off(StreamBroken(event.code, event.text))
-
-    def break_all(self, error: ConnectionLost) -> None:
-        """Break all streams, because the session is over."""
-        streams = list(self._streams.values())
-        self._streams.clear()
-        for stream in streams:
-            stream.break_off(error)
-
-    # Called by a stream:
-
-    def send(self, stream_id: int, data: bytes | memoryview) -> int:
-        """Pass bytes to the session; return how many it accepted. `StreamWritable` follows when it accepts more.
-
-        Raises:
-            ConnectionLost: the session no longer has this stream.
-        """
-        taken = self._session.streams.send(stream_id, data)
-        self._driver.follow_up()
-        return taken
-
-    def send_eof(self, stream_id: int) -> None:
-        """End a stream's sending direction; raises the same errors as `send`."""
-        self._session.streams.send_eof(stream_id)
-        self._driver.follow_up()
-
-    def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
-        """End both directions of a stream; the peer receives the code and the text."""
-        self.forget(stream_id)
-        self._session.streams.reset(stream_id, code, text)
-        self._driver.follow_up()
-
-    def forget(self, stream_id: int) -> None:
-        """Remove a stream after both directions have ended; its reader can still read the received bytes."""
-        self._streams.pop(stream_id, None)
-        self._on_change()
-
-    def consumed(self, stream_id: int, size: int) -> None:
-        """Return credit to the peer for bytes that were consumed."""
-        # A credit frame is due only after a part of the window was consumed; no event can have followed.
-        if self._session.streams.consumed(stream_id, size, self._now()):
-            self._driver.send_soon()
-
-
 WRITE_SIZE = 128 * 1024
 """Bytes taken from the session at a time: enough to fill TLS records, few enough that urgent frames wait only
 briefly."""
 
 
 class SessionDriver:
-    """The I/O of one session.
+    """The I/O of one session, and the `StreamOwner` of its streams.
 
     Args:
         session: The state machine, attached to its first transport.
@@ -171,10 +81,11 @@ class SessionDriver:
         self._on_open = on_open
         self._on_status = on_status
         self._on_round_trip = on_round_trip
+        self._on_streams = on_streams
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
-        self._streams = OpenStreams(session, self, now=self._now, on_change=on_streams)
+        self._streams: dict[int, SessionStream] = {}
         self._work = asyncio.Event()
         """Set when there is work for the writing tasks."""
         self._idle: tuple[Transport, int] | None = None
@@ -271,7 +182,7 @@ class SessionDriver:
             ConnectionLost: the session is over.
             StreamLimitReached: too many are open.
         """
-        stream = self._streams.add(self.session.streams.open(target, metadata))
+        stream = self._add(self.session.streams.open(target, metadata))
         self.follow_up()
         return stream
 
@@ -282,9 +193,7 @@ class SessionDriver:
 
     def refuse(self, stream: SessionStream, code: ResetCode, text: str) -> None:
         """Refuse a stream that the peer opened."""
-        self._streams.forget(stream.id)
-        self.session.streams.refuse(stream.id, code, text)
-        self.follow_up()
+        self.reset(stream.id, code, text)
 
     def send_status(self, status: Mapping[str, object]) -> None:
         """Send the peer the current status; without a transport, only the latest one is kept."""
@@ -327,6 +236,40 @@ class SessionDriver:
         self.session.abort(text)
         self.follow_up()
 
+    # Called by a stream:
+
+    def send(self, stream_id: int, data: bytes | memoryview) -> int:
+        """Pass bytes to the session; return how many it accepted. `StreamWritable` follows when it accepts more.
+
+        Raises:
+            ConnectionLost: the session no longer has this stream.
+        """
+        taken = self.session.streams.send(stream_id, data)
+        self.follow_up()
+        return taken
+
+    def send_eof(self, stream_id: int) -> None:
+        """End a stream's sending direction; raises the same errors as `send`."""
+        self.session.streams.send_eof(stream_id)
+        self.follow_up()
+
+    def reset(self, stream_id: int, code: ResetCode, text: str) -> None:
+        """End both directions of a stream; the peer receives the code and the text."""
+        self.forget(stream_id)
+        self.session.streams.reset(stream_id, code, text)
+        self.follow_up()
+
+    def forget(self, stream_id: int) -> None:
+        """Remove a stream after both directions have ended; its reader can still read the received bytes."""
+        self._streams.pop(stream_id, None)
+        self._on_streams()
+
+    def consumed(self, stream_id: int, size: int) -> None:
+        """Return credit to the peer for bytes that were consumed."""
+        # A credit frame is due only after a part of the window was consumed; no event can have followed.
+        if self.session.streams.consumed(stream_id, size, self._now()):
+            self.send_soon()
+
     # Events and time:
 
     def follow_up(self) -> None:
@@ -364,7 +307,8 @@ class SessionDriver:
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, (DataReceived, StreamWritable, EofReceived, StreamReset)):
-            self._streams.handle(event)
+            if stream := self._streams.get(event.stream):  # else it is closed here
+                self._pass_on(event, stream)
         elif isinstance(event, StreamOpened):
             self._opened(event)
         elif isinstance(event, StatusReceived):
@@ -378,8 +322,25 @@ class SessionDriver:
         elif isinstance(event, SessionOver):
             self._finish(event)
 
+    def _pass_on(self, event: DataReceived | EofReceived | StreamReset | StreamWritable, stream: SessionStream) -> None:
+        if isinstance(event, DataReceived):
+            stream.deliver(event.data)
+        elif isinstance(event, StreamWritable):
+            stream.deliver_room()
+        elif isinstance(event, EofReceived):
+            stream.deliver_eof()
+        else:
+            self.forget(event.stream)
+            stream.break_off(StreamBroken(event.code, event.text))
+
+    def _add(self, stream_id: int) -> SessionStream:
+        """Create the object for a stream that the session has just opened."""
+        stream = self._streams[stream_id] = SessionStream(self, stream_id)
+        self._on_streams()
+        return stream
+
     def _opened(self, event: StreamOpened) -> None:
-        stream = self._streams.add(event.stream)
+        stream = self._add(event.stream)
         if self._on_open is None:
             self.refuse(stream, ResetCode.NOT_ALLOWED, "streams are not accepted here")
         else:
@@ -389,7 +350,10 @@ class SessionDriver:
         orderly = event.reason in {OverReason.CLOSED, OverReason.PEER_CLOSED}
         reason = event.text or event.reason.value
         error = ConnectionLost(f"the tunnel session has ended: {reason}", code=1000 if orderly else 1006, reason=reason)
-        self._streams.break_all(error)
+        streams = list(self._streams.values())
+        self._streams.clear()
+        for stream in streams:
+            stream.break_off(error)
         self._timer.cancel()
         self.over.set()
         self._on_over()

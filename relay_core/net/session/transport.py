@@ -198,7 +198,7 @@ async def perform_handshake(transport: Transport, handshake: ClientHandshake) ->
     try:
         async with timeout(HANDSHAKE_TIMEOUT):
             data = await transport.start()
-            await transport.send([handshake.data_to_send()])
+            await transport.send([handshake.request])
             outcome: Attached | NotAttached | None = None
             while outcome is None:
                 outcome = handshake.receive_data(data or await transport.receive(), asyncio.get_running_loop().time())

@@ -25,7 +25,7 @@ from relay_core.records import encode, parse, parse_or_none
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.frames import Frame
 from relay_core.tunnel.frames import FrameDecoder as TunnelDecoder
-from relay_core.tunnel.handshake import ClientHandshake
+from relay_core.tunnel.handshake import HelloHandshake
 from relay_core.tunnel.limits import Limits, Settings
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import ProtocolBreach, Role
@@ -64,7 +64,7 @@ def agent_handshake(data: bytes) -> None:
 
 @parser
 def client_handshake(data: bytes) -> None:
-    handshake = ClientHandshake.hello(Settings())
+    handshake = HelloHandshake(Settings())
     for piece in in_pieces(data):
         if handshake.receive_data(piece, NOW) is not None:
             return

@@ -1,6 +1,7 @@
 """Facts about the table of credential settings, and about everything that is made from it."""
 
 import argparse
+import contextlib
 import inspect
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from relay_agent import start_remote_debugging
 from relay_agent.settings.environment import ACCESS_VARIABLES as JOB_VARIABLES
 from relay_core.access_settings import ACCESS_OPTIONS, ACCESS_VARIABLES, AccessSettings
+from relay_core.errors import ConfigurationError
 from relay_core.program.options import access_settings, add_access_options
 from tests.support import secrets
 
@@ -69,4 +71,5 @@ def test_a_connection_string_is_not_shown() -> None:
 )
 def test_a_secret_needs_a_vault(settings: dict[str, str], environ: dict[str, str], lacks: bool) -> None:
     """Unless there is another way to the relay."""
-    assert lacks is AccessSettings(**settings).lacks_key_vault(environ)
+    with pytest.raises(ConfigurationError, match="without a Key Vault") if lacks else contextlib.nullcontext():
+        AccessSettings(**{"hc": "myhc", **settings}).require_complete(environ)

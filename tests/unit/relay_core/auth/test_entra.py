@@ -109,15 +109,16 @@ async def test_a_source_that_never_worked_is_believed() -> None:
         await value(source.credential())
 
 
-async def test_the_error_without_any_identity() -> None:
+async def test_the_error_without_any_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """One sentence lists what was tried, and the hint fits the side."""
+    monkeypatch.setattr("os.environ", {"PATH": ""})
     for side, hint in (
         ("client", "run: az login"),
         ("agent", "managed identity to this compute, or use a connection string"),
     ):
         identities = [one for one in choose_identities(side, requested=None, environ={}) if one.name != "managed"]
         with pytest.raises(ConfigurationError) as caught:
-            await TokenSource(identities, environ={"PATH": ""}).token(RELAY_SCOPE)
+            await TokenSource(identities).token(RELAY_SCOPE)
         assert all(identity.label in caught.value.sentence for identity in identities)
         assert "no Entra ID token for https://relay.azure.net: service principal: AZURE_TENANT_ID" in str(caught.value)
         assert hint in caught.value.hint if side == "client" else caught.value.hint

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.auth import AccessSettings, Search, explain_access, find_access
+from relay_core.access_settings import AccessSettings
 from relay_core.auth.entra import EntraCredential
+from relay_core.auth.find_access import Search, explain_access, find_access
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.auth.sources import choose
 from relay_core.errors import ConfigurationError, UsageError
@@ -153,7 +154,8 @@ def test_a_key_imports_nothing_of_azure(tmp_path: Path, how: str) -> None:
     """With a connection string neither azure, nor msal, nor aiohttp is imported, wherever the string comes from."""
     code = """if True:
         import asyncio, sys
-        from relay_core.auth import AccessSettings, find_access
+        from relay_core.access_settings import AccessSettings
+        from relay_core.auth import find_access
         settings = AccessSettings(connection_string=sys.stdin.read() or None, namespace=None)
         access = asyncio.run(find_access(settings, side="agent"))
         asyncio.run(access.credential.token(access.endpoint))

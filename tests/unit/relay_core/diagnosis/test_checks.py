@@ -87,8 +87,8 @@ async def test_a_check_is_limited_in_time() -> None:
         await asyncio.Event().wait()
         return ""
 
-    examination = Examination(limit=0.05)
-    await examination.check("name", hanging)
+    examination = Examination()
+    await examination.check("name", hanging, limit=0.05)
     assert "no result within 0.05 s" == examination.results[0].finding
     assert 14 == examination.exit_code
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_core.errors import ProtocolError
-from relay_core.hyco.http import RemoteEndpoint, Request, Response
+from relay_core.hyco.http import RemoteEndpoint, Request, Response, find_header
 from relay_core.hyco.messages import Accept, RenewToken, parse_listener_message, parse_server_message
 
 ADDRESS = "wss://g13/$hc/hyco?sb-hc-action=accept&sb-hc-id=7b17ae72-fddb-4c9b-a8f9-94c2654aa0fe_G14"
@@ -32,8 +32,8 @@ def test_accept_has_one_top_level_key() -> None:
 
 def test_header_lookup_ignores_case() -> None:
     """A sender's header is found in any case."""
-    assert ACCEPT.header("x-APP") == "1"
-    assert ACCEPT.header("missing") is None
+    assert find_header(ACCEPT.connect_headers, "x-APP") == "1"
+    assert find_header(ACCEPT.connect_headers, "missing") is None
 
 
 @pytest.mark.parametrize("remote", [None, "text", {"address": 1, "port": 2}, {"address": "a"}])

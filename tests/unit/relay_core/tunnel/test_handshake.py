@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from relay_core.tunnel.frames import HEADER_SIZE
-from relay_core.tunnel.handshake import Attached, ClientHandshake, NotAttached
+from relay_core.tunnel.handshake import Attached, ClientHandshake, HelloHandshake, NotAttached, ResumeHandshake
 from relay_core.tunnel.limits import VERSION, Limits, Settings
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import OverReason, Refusal
@@ -13,7 +13,7 @@ NONCE = b"n" * 16
 
 
 def answer_to(link: Link, handshake: ClientHandshake) -> Resume:
-    return Resume.decode(handshake.data_to_send()[HEADER_SIZE:])
+    return Resume.decode(handshake.request[HEADER_SIZE:])
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_an_answer_may_arrive_byte_by_byte(link):
 def test_a_final_refusal_ends_the_session(link, refusal):
     """Another attempt cannot help, so the owner learns that the session is over, and why."""
     link.wire.cut()
-    handshake = ClientHandshake.resume(link.client.session, NONCE)
+    handshake = ResumeHandshake(link.client.session, NONCE)
     outcome = handshake.receive_data(Refused(refusal, "so it is").encode(), link.now)
     link.client.collect()
     assert outcome == NotAttached(refusal, "so it is")
@@ -108,7 +108,7 @@ def test_a_final_refusal_ends_the_session(link, refusal):
 @pytest.mark.parametrize("refusal", [refusal for refusal in Refusal if not refusal.final])
 def test_another_refusal_leaves_the_session_alone(link, refusal):
     """The transport in use continues, and the next attempt may succeed."""
-    handshake = ClientHandshake.resume(link.client.session, NONCE)
+    handshake = ResumeHandshake(link.client.session, NONCE)
     assert handshake.receive_data(Refused(refusal, "").encode(), link.now) == NotAttached(refusal, "")
     assert link.client.session.attached
     assert isinstance(link.resume(), Attached)
@@ -124,7 +124,7 @@ def test_another_refusal_leaves_the_session_alone(link, refusal):
 )
 def test_an_answer_without_proof_leaves_the_session_alone(link, change, refusal):
     """Whoever it was, it was not the agent; the old transport continues."""
-    handshake = ClientHandshake.resume(link.client.session, NONCE)
+    handshake = ResumeHandshake(link.client.session, NONCE)
     genuine = Resumed.make(link.client.session.secret, answer_to(link, handshake), link.agent.session.received)
     forged = dataclasses.replace(genuine, **change)
     outcome = handshake.receive_data(forged.encode(), link.now)
@@ -135,7 +135,7 @@ def test_an_answer_without_proof_leaves_the_session_alone(link, change, refusal)
 
 def test_an_agent_that_has_what_was_never_sent_is_a_gap(link):
     """Such a session cannot continue, and ends with this reason."""
-    handshake = ClientHandshake.resume(link.client.session, NONCE)
+    handshake = ResumeHandshake(link.client.session, NONCE)
     answer = Resumed.make(link.client.session.secret, answer_to(link, handshake), 99)
     assert handshake.receive_data(answer.encode(), link.now).refusal is Refusal.SEQ_GAP
     link.client.collect()
@@ -170,14 +170,14 @@ def test_an_answer_for_a_session_that_is_over_attaches_nothing(link):
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK", b"\x15\x03\x03", Greeting(Limits()).encode(), bytes(30)])
 def test_an_answer_that_is_none_is_malformed(link, answer):
     """A foreign answer, TLS, or a frame that no agent sends ends the attempt and nothing else."""
-    for handshake in (ClientHandshake.hello(Settings()), ClientHandshake.resume(link.client.session, NONCE)):
+    for handshake in (HelloHandshake(Settings()), ResumeHandshake(link.client.session, NONCE)):
         assert handshake.receive_data(answer, link.now).refusal is Refusal.MALFORMED
     assert link.client.over is None
 
 
 def test_an_agent_of_another_age_is_recognised():
     """A WELCOME of a version that this client does not speak is refused as such."""
-    handshake = ClientHandshake.hello(Settings())
+    handshake = HelloHandshake(Settings())
     greeting = Greeting(Limits(), version=VERSION + 9, min_version=VERSION + 1)
     outcome = handshake.receive_data(Welcome(b"i" * 16, b"s" * 32, greeting).encode(), 0.0)
     assert outcome == NotAttached(Refusal.VERSION, f"the agent uses protocol version {VERSION + 9}")

@@ -13,7 +13,7 @@ from relay_core.errors import ConnectionLost
 from relay_core.tunnel.frames import HEADER_SIZE
 from relay_core.tunnel.handshake import Attached
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_PENDING_CONTROL, Limits, Settings
-from relay_core.tunnel.outcomes import Breach, ResetCode, StreamLimitReached
+from relay_core.tunnel.outcomes import ResetCode, StreamLimitReached
 from tests.support.tunnel_link import Link, Side, Wire, pattern
 
 side_names = st.sampled_from(["client", "agent"])
@@ -91,7 +91,7 @@ class AnyNetwork(RuleBasedStateMachine):
         if waiting and code is None:
             side.session.streams.accept(waiting[choice % len(waiting)])
         elif waiting and choice == 0:  # refusals end streams, so they are rare
-            side.session.streams.refuse(waiting[0], code)
+            side.session.streams.reset(waiting[0], code)
             self.gone.add(waiting[0])
 
     @rule(name=side_names, choice=choices, size=st.integers(1, 3000))
@@ -221,9 +221,8 @@ class AnyNetwork(RuleBasedStateMachine):
     def nobody_is_blamed(self) -> None:
         for side in (self.link.client, self.link.agent):
             assert side.over is None
-            honest = {ResetCode.NOT_ALLOWED, ResetCode.LIMIT}
-            assert set(side.session.counters) <= honest
-            assert not any(isinstance(key, Breach) for key in side.session.counters)
+            assert not side.breaches
+            assert not {ResetCode.FLOW_CONTROL, ResetCode.PROTOCOL} & set(side.resets.values())
 
     def teardown(self) -> None:
         """Once the network works and everybody reads, everything arrives and everybody can continue."""

@@ -54,12 +54,11 @@ def unharmed(link: Link) -> bool:
         ({"received": 99}, Refusal.SEQ_GAP),
     ],
 )
-def test_a_wrong_resume_is_refused_counted_and_harmless(link, changes, refusal):
+def test_a_wrong_resume_is_refused_and_harmless(link, changes, refusal):
     """A guessed id, a wrong secret, an old epoch and an impossible claim each have their name."""
     outcome = present(link.table, resume_of(link, **changes).encode())
     assert outcome.refusal is refusal
     assert refusal_in(outcome).refusal is refusal
-    assert link.table.counters == {refusal: 1}
     assert unharmed(link)
 
 
@@ -78,7 +77,6 @@ def test_a_replayed_resume_is_stale(link):
     assert isinstance(first, Attached)
     assert present(link.table, recorded).refusal is Refusal.STALE_EPOCH
     assert link.agent.session.attached
-    assert link.table.counters == {Refusal.STALE_EPOCH: 1}
 
 
 def test_a_right_resume_supersedes_the_transport_that_still_seems_to_work(link):
@@ -127,7 +125,6 @@ def test_the_number_of_sessions_is_limited():
     sessions[0].transport_lost(1, 1000.0)
     assert isinstance(present(table, HELLO, now=1000.0 + UNCONFIRMED_GRACE), Attached)
     assert [True, True] == [session.attached for session in table]
-    assert 1 == table.counters.total()
 
 
 def test_a_new_client_replaces_the_session_that_lost_its_transport_first():
@@ -138,7 +135,6 @@ def test_a_new_client_replaces_the_session_that_lost_its_transport_first():
     assert isinstance(present(table, HELLO, now=1004.0), Attached)
     assert [None, OverReason.ABORTED, None] == [session.over and session.over.reason for session in sessions]
     assert (3, 1) == (len(table), sum(session.attached for session in table))
-    assert 0 == table.counters.total()
 
 
 def test_a_session_with_streams_is_replaced_last():
@@ -230,7 +226,6 @@ def test_what_is_no_first_frame_of_a_client_is_malformed_or_waited_for(data):
         assert outcome is None
     else:
         assert outcome.refusal is Refusal.MALFORMED
-        assert table.counters == {Refusal.MALFORMED: 1}
 
 
 @given(data=st.binary(max_size=100), head=st.sampled_from([b"", HELLO[:1], HELLO[:20], HELLO[:32], HELLO]))

@@ -18,7 +18,7 @@ from relay_core.net.session.secure_channel import (
     WrongTunnelKey,
 )
 from relay_core.tunnel.frames import HEADER_SIZE
-from relay_core.tunnel.handshake import ClientHandshake
+from relay_core.tunnel.handshake import HelloHandshake
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.messages import Refused
 from relay_core.tunnel.outcomes import Refusal, Role
@@ -202,9 +202,9 @@ def test_a_trusted_but_unexpected_certificate_is_refused():
 
 def test_an_agent_with_a_key_refuses_a_client_without():
     """The agent's unencrypted refusal names the side without the key."""
-    handshake, agent = ClientHandshake.hello(Settings()), SecureChannel(AGENT)
+    handshake, agent = HelloHandshake(Settings()), SecureChannel(AGENT)
     with pytest.raises(TunnelKeyMissing, match="the agent has a tunnel key but the client has none") as caught:
-        agent.feed(handshake.data_to_send())
+        agent.feed(handshake.request)
     assert caught.value.role is Role.CLIENT
     outcome = handshake.receive_data(agent.data_to_send(), 0.0)
     assert (outcome.refusal, outcome.text) == (Refusal.KEY_MISMATCH, caught.value.sentence)
