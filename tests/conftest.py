@@ -16,11 +16,11 @@ import pytest
 import pytest_asyncio
 
 from relay_core.program.run import VARIABLE
-from tests.support import secrets
-from tests.support.azure.cli import RealAz, is_installed, loaded_az
-from tests.support.deadline import DEADLINE
-from tests.support.loaded_torch import loaded_torch
-from tests.support.relay import LocalRelay, local_relay
+from tests.support.azure.cloud.cli import RealAz, is_installed, loaded_az
+from tests.support.jobs.loaded_torch import loaded_torch
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay, local_relay
 
 RUN_VARIABLE = "TESTS_RUN_ID"
 """In the environment of all that this run starts."""

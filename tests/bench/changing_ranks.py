@@ -17,7 +17,7 @@ import time
 from relay_agent.agent.agent import Agent
 from relay_core.net.relay_tls import client_tls
 from tests.bench.pretended_ranks import BASE_PORT, access_of
-from tests.support.fleet import Node, Process
+from tests.support.network.fleet import Node, Process
 
 __all__: list[str] = []
 

@@ -17,7 +17,7 @@ from relay_core.auth.sas_credentials import credential_from_connection_string
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.net.relay_tls import client_tls
 from relay_core.program import run
-from tests.support.fleet import Node, Process
+from tests.support.network.fleet import Node, Process
 
 __all__: list[str] = []
 

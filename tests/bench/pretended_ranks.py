@@ -17,7 +17,7 @@ from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.net.relay_tls import client_tls
 from tests.bench.stage import HC
-from tests.support.fleet import Node, Process
+from tests.support.network.fleet import Node, Process
 
 RANKS_PER_AGENT = 4
 BASE_PORT = 5678

@@ -5,9 +5,9 @@
     rendezvous     one websocket through the relay for each connection (tests.bench.rendezvous)
     tunnel         relay-client and relay-agent
 
-With delays the relay has the profile `azure` of `tests.support.delayed_relay`: 30 ms for each of the four lanes of a
-round trip, and the service's own times. The first two ways, which know no relay, then lead through a proxy that is as
-far away (60 ms each way).
+With delays the relay has the profile `azure` of `tests.support.network.delayed_relay`: 30 ms for each of the four lanes
+of a round trip, and the service's own times. The first two ways, which know no relay, then lead through a proxy that is
+as far away (60 ms each way).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 from relay_client.demo.environment import Child
 from tests.bench.programs import Programs, lines_of
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["Relay", "Stage", "Way", "staged"]
 
@@ -119,7 +119,7 @@ class Stage:
         Only a stage with delays has their profile; `azure-tail` is one of any stage.
         """
         is_delayed = self.delays or profile != "azure"
-        program = ["tests.support.delayed_relay", profile] if is_delayed else ["relay_server"]
+        program = ["tests.support.network.delayed_relay", profile] if is_delayed else ["relay_server"]
         config = ["--config", str(directory / "relay.toml"), "--ready-file", str(directory / "ready.json")]
         child = await self.programs.python("relay", *program, "serve", *config, *options)
         await lines_of(child, lambda text: "ready on" in text)
@@ -157,7 +157,7 @@ class Stage:
         if not self.delays:
             return Way(port)
         proxy = await self.programs.python(
-            "far", "tests.support.chaos", "--to", f"127.0.0.1:{port}", "--latency", str(ONE_WAY)
+            "far", "tests.support.network.chaos", "--to", f"127.0.0.1:{port}", "--latency", str(ONE_WAY)
         )
         line = await lines_of(proxy, lambda text: "listening on" in text)
         (listening,) = re.findall(r"127\.0\.0\.1:(\d+), ", line)

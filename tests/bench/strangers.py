@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from relay_core.net.relay_tls import client_tls
-from tests.support.key_updates import KEY_UPDATE_SIZE, dial_records
+from tests.support.network.key_updates import KEY_UPDATE_SIZE, dial_records
 
 BURST = 100
 

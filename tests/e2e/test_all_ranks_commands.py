@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.many_ranks import Ranks, line_of
-from tests.support.ports import free_port
-from tests.support.programs import program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
+from tests.support.jobs.many_ranks import Ranks, line_of
+from tests.support.jobs.running import access
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient, RequestFailed
-from tests.support.deadline import DEADLINE
-from tests.support.many_ranks import AllRanksEditor, all_ranks_editor, ports_in_a_row
-from tests.support.relay import LocalRelay
-from tests.support.torch_job import SCRIPT, TorchJob, line_of, needs_torch, torch_job
+from tests.support.jobs.many_ranks import AllRanksEditor, all_ranks_editor, ports_in_a_row
+from tests.support.jobs.torch_job import SCRIPT, TorchJob, line_of, needs_torch, torch_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
 REDUCE = line_of("dist.all_reduce(total)")

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient, RequestFailed
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import stopped_at_breakpoint
-from tests.support.ports import free_port
-from tests.support.programs import program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job, step_arguments
+from tests.support.debuggers.debuggee import stopped_at_breakpoint
+from tests.support.jobs.running import access, running_client, running_job, step_arguments
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

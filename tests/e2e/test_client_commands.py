@@ -17,13 +17,23 @@ import pytest
 
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import RelayDebugError
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import DAP_START, KEY, DiallingAgent, Node, agent, node_of, process, tunnels, who_serves
-from tests.support.ports import free_port
-from tests.support.programs import Program, program, run, stop
-from tests.support.relay import LocalRelay
-from tests.support.screen import client_on, screen
-from tests.support.tunnel import QUICK, running_agent
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, program, run, stop
+from tests.support.machine.screen import client_on, screen
+from tests.support.network.fleet import (
+    DAP_START,
+    KEY,
+    DiallingAgent,
+    Node,
+    agent,
+    node_of,
+    process,
+    tunnels,
+    who_serves,
+)
+from tests.support.network.relay import LocalRelay
+from tests.support.network.tunnel import QUICK, running_agent
 
 pytestmark = pytest.mark.e2e
 

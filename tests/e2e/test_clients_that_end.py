@@ -10,12 +10,12 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import LINE
-from tests.support.ports import free_port
-from tests.support.programs import Program, program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.debuggers.debuggee import LINE
+from tests.support.jobs.running import access, running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, program, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -12,10 +12,10 @@ import pytest
 from relay_agent.cli import make_parser as agent_parser
 from relay_client.cli import make_parser as client_parser
 from relay_server.cli import make_parser as server_parser
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.programs import environment, run
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import environment, run
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [
     pytest.mark.e2e,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from relay_core.hyco.sas import mint
-from tests.support import secrets
-from tests.support.ports import free_port
-from tests.support.programs import Finished, program, run
-from tests.support.relay import LocalRelay, local_relay
+from tests.support.machine import secrets
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Finished, program, run
+from tests.support.network.relay import LocalRelay, local_relay
 
 pytestmark = pytest.mark.e2e
 

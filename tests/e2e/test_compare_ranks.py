@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import suspend
-from tests.support.ports import consecutive_ports
-from tests.support.programs import Finished, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_ranks
+from tests.support.jobs.processes import suspend
+from tests.support.jobs.running import access, running_client, running_ranks
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import consecutive_ports
+from tests.support.machine.programs import Finished, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

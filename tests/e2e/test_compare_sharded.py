@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relay import LocalRelay
-from tests.support.sharded_job import check_differences
-from tests.support.torch_job import needs_torch
+from tests.support.jobs.sharded_job import check_differences
+from tests.support.jobs.torch_job import needs_torch
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.many_ranks import ports_in_a_row
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_job
-from tests.support.torch_job import NODE, needs_torch
+from tests.support.jobs.many_ranks import ports_in_a_row
+from tests.support.jobs.running import running_job
+from tests.support.jobs.torch_job import NODE, needs_torch
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch]
 

@@ -10,16 +10,16 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from tests.support import secrets
-from tests.support.az_cli import FakeAz
-from tests.support.deadline import DEADLINE
-from tests.support.entra import LISTENER, RELAY, SENDER, VAULT
-from tests.support.entra_network import HC, VAULT_HOST, Azure, azure, clean_environment, web_server
-from tests.support.jobs import job
-from tests.support.managed_identity import FakeManagedIdentity
-from tests.support.ports import free_port
-from tests.support.programs import Finished, program, run
-from tests.support.streams import echo, local_server
+from tests.support.azure.az_cli import FakeAz
+from tests.support.azure.entra import LISTENER, RELAY, SENDER, VAULT
+from tests.support.azure.managed_identity import FakeManagedIdentity
+from tests.support.azure.network import HC, VAULT_HOST, Azure, azure, clean_environment, web_server
+from tests.support.jobs.processes import job
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Finished, program, run
+from tests.support.machine.streams import echo, local_server
 
 pytestmark = pytest.mark.e2e
 

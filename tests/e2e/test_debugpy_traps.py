@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient, RequestFailed
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import LINE, PROGRAM, Stopped, stopped_at_breakpoint
-from tests.support.follower import Follower
-from tests.support.listening import listening_editor
-from tests.support.ports import free_port
-from tests.support.programs import run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.debuggers.debuggee import LINE, PROGRAM, Stopped, stopped_at_breakpoint
+from tests.support.editors.follower import Follower
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs.running import access, running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -14,9 +14,9 @@ import pytest
 from relay_client.dap import DapClient
 from relay_client.demo.environment import DemoEnvironment, DemoFailed, Sample, find_sample
 from relay_client.demo.walkthrough import STEPS, run_walkthrough
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT, gone
-from tests.support.ports import free_port
+from tests.support.jobs.processes import ROOT, gone
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
 
 pytestmark = pytest.mark.e2e
 

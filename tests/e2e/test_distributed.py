@@ -11,12 +11,12 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import gone
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.run_job import agents_on
-from tests.support.torch_job import TorchJob, line_of, needs_torch, torch_job
+from tests.support.jobs.processes import gone
+from tests.support.jobs.running import agents_on
+from tests.support.jobs.torch_job import TorchJob, line_of, needs_torch, torch_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch]
 REDUCE = line_of("dist.all_reduce(total)")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import KEY, node_of
-from tests.support.ports import free_port
-from tests.support.programs import run
-from tests.support.relay import LocalRelay
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import run
+from tests.support.network.fleet import KEY, node_of
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.e2e
 

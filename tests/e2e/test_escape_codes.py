@@ -12,12 +12,12 @@ import pytest
 import pytest_asyncio
 
 from relay_core.agent_api.usage import NodeUsage, ProcessUsage
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import KEY, Node, node_of
-from tests.support.ports import free_port
-from tests.support.programs import program, run, stop
-from tests.support.relay import HC, LocalRelay
-from tests.support.screen import client_on, screen
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program, run, stop
+from tests.support.machine.screen import client_on, screen
+from tests.support.network.fleet import KEY, Node, node_of
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -7,11 +7,11 @@ import pytest
 
 from relay_client.dap import Body, DapClient, RequestFailed
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.programs import program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job, until_registered
+from tests.support.jobs.running import access, running_client, running_job, until_registered
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = [
     pytest.mark.e2e,

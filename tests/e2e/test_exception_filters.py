@@ -12,13 +12,13 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT
-from tests.support.listening import listening_editor
-from tests.support.ports import free_port
-from tests.support.programs import environment
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs.processes import ROOT
+from tests.support.jobs.running import access
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import environment
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -12,17 +12,17 @@ import pytest
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from relay_core.dap.framing import encode
-from tests.support.armed import adapter, armed
-from tests.support.deadline import DEADLINE
-from tests.support.faults import FAULTS, STATUS, Fault, alone_and_observed, can_mount
-from tests.support.fleet import who_serves
-from tests.support.jobs import job
-from tests.support.other_user import crowd_of_strangers, needs_second_user
-from tests.support.ports import free_port
-from tests.support.programs import Program, program
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
-from tests.support.streams import echo, local_server
+from tests.support.debuggers.armed import adapter, armed
+from tests.support.jobs.faults import FAULTS, STATUS, Fault, alone_and_observed, can_mount
+from tests.support.jobs.processes import job
+from tests.support.jobs.running import access
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import crowd_of_strangers, needs_second_user
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, program
+from tests.support.machine.streams import echo, local_server
+from tests.support.network.fleet import who_serves
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from relay_client.mcp.server import FROM_THE_JOB
-from tests.support.hostile_fleet import FORGED, MARK, Shown, commands, event_files, hostile_fleet, mcp, page
-from tests.support.pdb_jobs import looping, scripted
+from tests.support.debuggers.pdb_jobs import looping, scripted
+from tests.support.systems.hostile_fleet import FORGED, MARK, Shown, commands, event_files, hostile_fleet, mcp, page
 
 pytestmark = pytest.mark.e2e
 ONE_RUN = pytest.mark.xdist_group("forged-texts")

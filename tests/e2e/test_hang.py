@@ -10,12 +10,12 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import TIMEOUT_ERRORS
-from tests.support.deadline import DEADLINE
-from tests.support.hang_job import hang_job, line_of
-from tests.support.programs import program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, until_registered
-from tests.support.torch_job import needs_torch
+from tests.support.jobs.hang_job import hang_job, line_of
+from tests.support.jobs.running import access, until_registered
+from tests.support.jobs.torch_job import needs_torch
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import program, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
 

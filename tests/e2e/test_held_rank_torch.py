@@ -13,11 +13,11 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import gone
-from tests.support.many_ranks import ports_in_a_row
-from tests.support.relay import LocalRelay
-from tests.support.torch_job import TorchJob, needs_torch, torch_job
+from tests.support.jobs.many_ranks import ports_in_a_row
+from tests.support.jobs.processes import gone
+from tests.support.jobs.torch_job import TorchJob, needs_torch, torch_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import KEY, node_of
-from tests.support.ports import free_port
-from tests.support.programs import environment, run
-from tests.support.relay import LocalRelay
-from tests.support.screen import client_on, screen
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import environment, run
+from tests.support.machine.screen import client_on, screen
+from tests.support.network.fleet import KEY, node_of
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.e2e
 

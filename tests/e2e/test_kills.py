@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs_to_kill import fleet, kill_and_look, look_for_remains, stepping
+from tests.support.systems.programs_to_kill import fleet, kill_and_look, look_for_remains, stepping
 
 pytestmark = pytest.mark.e2e
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.listening import ListeningEditor, listening_editor
-from tests.support.ports import free_port
-from tests.support.programs import Program, run
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_client, running_job
+from tests.support.editors.listening import ListeningEditor, listening_editor
+from tests.support.jobs.running import running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, run
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.e2e
 

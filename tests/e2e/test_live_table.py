@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import KEY, node_of
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.screen import WIDTH, Screen, client_on, screen
-from tests.support.tmux import MISSING, client_in_tmux
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.screen import WIDTH, Screen, client_on, screen
+from tests.support.machine.tmux import MISSING, client_in_tmux
+from tests.support.network.fleet import KEY, node_of
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.e2e
 

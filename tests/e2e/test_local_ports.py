@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import KEY, node_of
-from tests.support.ports import free_port
-from tests.support.programs import program, run, stop
-from tests.support.relay import LocalRelay, local_relay
-from tests.support.screen import client_on, screen
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program, run, stop
+from tests.support.machine.screen import client_on, screen
+from tests.support.network.fleet import KEY, node_of
+from tests.support.network.relay import LocalRelay, local_relay
 
 pytestmark = pytest.mark.e2e
 

@@ -16,13 +16,13 @@ import pytest
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from relay_core.program.parser import installed_version
-from tests.support.deadline import DEADLINE
-from tests.support.hang_job import hang_job, line_of
-from tests.support.ports import consecutive_ports
-from tests.support.programs import REPOSITORY, environment, program
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_ranks, until_registered
-from tests.support.torch_job import needs_torch
+from tests.support.jobs.hang_job import hang_job, line_of
+from tests.support.jobs.running import access, running_client, running_ranks, until_registered
+from tests.support.jobs.torch_job import needs_torch
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import consecutive_ports
+from tests.support.machine.programs import REPOSITORY, environment, program
+from tests.support.network.relay import HC, LocalRelay
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from relay_core.dap.framing import MessageDecoder
-from tests.support.debuggee import PROGRAM, stopped_at_breakpoint
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_client, running_job
+from tests.support.debuggers.debuggee import PROGRAM, stopped_at_breakpoint
+from tests.support.jobs.running import running_client, running_job
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -15,12 +15,12 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.mlflow import PYTHON, ROOT, MlflowServer, mlflow_server, needs_mlflow
-from tests.support.ports import free_port
-from tests.support.programs import program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.jobs.running import access, running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.mlflow import PYTHON, ROOT, MlflowServer, mlflow_server, needs_mlflow
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_mlflow, pytest.mark.xdist_group("mlflow")]
 

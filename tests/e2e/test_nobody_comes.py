@@ -12,14 +12,14 @@ import pytest
 
 from relay_agent.job.paths import in_front
 from relay_client.dap import DapClient
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT
-from tests.support.ports import free_port
-from tests.support.programs import Finished, program, run
-from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.run_job import access, running_client, running_job
-from tests.support.streams import local_server
+from tests.support.jobs.processes import ROOT
+from tests.support.jobs.running import access, running_client, running_job
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Finished, program, run
+from tests.support.machine.streams import local_server
+from tests.support.network.relay import HC, LocalRelay, local_relay
 
 pytestmark = pytest.mark.e2e
 

@@ -13,12 +13,12 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.ports import consecutive_ports
-from tests.support.programs import Program, program
-from tests.support.push_job import FIXED, MODEL, RANKS, push, push_from, training, until_logged
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client
+from tests.support.jobs.push_job import FIXED, MODEL, RANKS, push, push_from, training, until_logged
+from tests.support.jobs.running import access, running_client
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import consecutive_ports
+from tests.support.machine.programs import Program, program
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.many_ranks import ports_in_a_row
-from tests.support.push_job import push_between_steps, until_logged
-from tests.support.relay import LocalRelay
-from tests.support.torch_job import needs_torch, torch_job
+from tests.support.jobs.many_ranks import ports_in_a_row
+from tests.support.jobs.push_job import push_between_steps, until_logged
+from tests.support.jobs.torch_job import needs_torch, torch_job
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ports import consecutive_ports, free_port, until_closed
-from tests.support.programs import Finished, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client
+from tests.support.jobs.running import access, running_client
+from tests.support.machine.ports import consecutive_ports, free_port, until_closed
+from tests.support.machine.programs import Finished, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -16,14 +16,14 @@ from relay_client.cli.running import answers
 from relay_client.control.client import running_clients
 from relay_client.control.messages import GetStatus
 from relay_core.errors import ConnectionLost
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import LINE, PROGRAM, stopped_at_breakpoint
-from tests.support.fleet import DAP_START, KEY, node_of, who_serves
-from tests.support.jobs import suspend
-from tests.support.ports import free_port
-from tests.support.programs import Program, program, run
-from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.debuggers.debuggee import LINE, PROGRAM, stopped_at_breakpoint
+from tests.support.jobs.processes import suspend
+from tests.support.jobs.running import access, running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, program, run
+from tests.support.network.fleet import DAP_START, KEY, node_of, who_serves
+from tests.support.network.relay import HC, LocalRelay, local_relay
 
 pytestmark = pytest.mark.e2e
 

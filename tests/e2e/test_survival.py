@@ -20,13 +20,13 @@ from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
 from relay_server.config.model import Limits, TlsSettings
-from tests.support.chaos import ChaosProxy
-from tests.support.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
-from tests.support.ports import free_port
-from tests.support.programs import program
-from tests.support.relay import HC, LocalRelay, local_relay, recycle_listeners
-from tests.support.secrets import new_key
-from tests.support.tunnel import QUICK, running_agent
+from tests.support.debuggers.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program
+from tests.support.machine.secrets import new_key
+from tests.support.network.chaos import ChaosProxy
+from tests.support.network.relay import HC, LocalRelay, local_relay, recycle_listeners
+from tests.support.network.tunnel import QUICK, running_agent
 
 pytestmark = pytest.mark.e2e
 

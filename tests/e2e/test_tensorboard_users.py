@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from relay_client.tensorboard.checked import LISTENING
-from tests.support.deadline import DEADLINE
-from tests.support.mlflow import PYTHON, ROOT
-from tests.support.other_user import connecting_stranger, needs_owners, needs_second_user
-from tests.support.ports import free_port
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.mlflow import PYTHON, ROOT
+from tests.support.machine.other_user import connecting_stranger, needs_owners, needs_second_user
+from tests.support.machine.ports import free_port
 
 HAS_TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
 pytestmark = [

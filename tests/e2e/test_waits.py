@@ -8,14 +8,14 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.hang_job import SCRIPT, hang_job, line_of
-from tests.support.many_ranks import AllRanksEditor
-from tests.support.ports import free_port
-from tests.support.programs import run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client
-from tests.support.torch_job import needs_torch
+from tests.support.jobs.hang_job import SCRIPT, hang_job, line_of
+from tests.support.jobs.many_ranks import AllRanksEditor
+from tests.support.jobs.running import access, running_client
+from tests.support.jobs.torch_job import needs_torch
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
 

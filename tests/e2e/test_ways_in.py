@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support import mpi
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import Stopped
-from tests.support.jobs import job as python
-from tests.support.listening import listening_editor
-from tests.support.ports import free_port
-from tests.support.programs import Finished, program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
-from tests.support.streams import local_server
+from tests.support.debuggers.debuggee import Stopped
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs import mpi
+from tests.support.jobs.processes import job as python
+from tests.support.jobs.running import access, running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Finished, program, run
+from tests.support.machine.streams import local_server
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import DAP_START, KEY, node_of
-from tests.support.ports import free_port
-from tests.support.programs import Finished, Program, environment
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Finished, Program, environment
+from tests.support.network.fleet import DAP_START, KEY, node_of
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.e2e
 

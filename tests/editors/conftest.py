@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.ports import free_port
-from tests.support.programs import Program, run
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_client, running_job
+from tests.support.jobs.running import running_client, running_job
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, run
+from tests.support.network.relay import LocalRelay
 
 SCRIPT = """\
 def train(steps):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 FOLDER = Path(__file__).parent
 NODE = shutil.which("node")

@@ -12,10 +12,10 @@ from relay_client.control.server import ControlServer, client_id
 from relay_client.control.service import ControlService
 from relay_client.ports.forwarder import Forwarder
 from relay_client.user_directory import user_directory
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import tunnels
-from tests.support.relay import LocalRelay
-from tests.support.vscode.modules import needs_esbuild, run_extension_modules
+from tests.support.editors.vscode.modules import needs_esbuild, run_extension_modules
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.fleet import tunnels
+from tests.support.network.relay import LocalRelay
 
 PROGRAM = """
 import { addresses, userDirectories } from './src/directory';

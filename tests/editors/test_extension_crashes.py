@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.vscode.modules import needs_esbuild, run_extension_modules
+from tests.support.editors.vscode.modules import needs_esbuild, run_extension_modules
 
 pytestmark = [pytest.mark.editors, needs_esbuild]
 

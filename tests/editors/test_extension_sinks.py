@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.vscode.modules import EXTENSION, needs_esbuild, run_extension_modules
+from tests.support.editors.vscode.modules import EXTENSION, needs_esbuild, run_extension_modules
+from tests.support.machine.deadline import DEADLINE
 
 pytestmark = [pytest.mark.editors, needs_esbuild]
 

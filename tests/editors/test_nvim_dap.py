@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.editor_setup.entries import SNIPPETS, Entry
-from tests.support.deadline import DEADLINE
-from tests.support.programs import environment
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import environment
 
 FOLDER = Path(__file__).parent
 NVIM = shutil.which("nvim")

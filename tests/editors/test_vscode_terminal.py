@@ -8,7 +8,7 @@ from rich.console import Console
 
 from relay_client.ui.live_table import ScreenTable
 from relay_client.ui.target_table import COLUMNS, Row
-from tests.support.vscode_terminal import MISSING, VSCodeTerminal, vscode_terminal
+from tests.support.machine.vscode_terminal import MISSING, VSCodeTerminal, vscode_terminal
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 

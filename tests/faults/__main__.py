@@ -1,9 +1,9 @@
 """`python -m tests.faults` (`make faults`): prints which faults and attacks were tried, and what happened.
 
-First, a job runs with each of `tests.support.faults`, alone and under `relay-agent run`. Then agents put hostile texts
-into every field, and a table shows how many of them came out at each sink, and as what. Then the tests run in which a
-program has no descriptors left, another user of the machine tries to get something, or an agent announces too much;
-each is shown with the fact that it verifies.
+First, a job runs with each of `tests.support.jobs.faults`, alone and under `relay-agent run`. Then agents put hostile
+texts into every field, and a table shows how many of them came out at each sink, and as what. Then the tests run in
+which a program has no descriptors left, another user of the machine tries to get something, or an agent announces too
+much; each is shown with the fact that it verifies.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faults import FAULTS, MEMORY, Fault, alone_and_observed, can_mount
-from tests.support.hostile_fleet import TEXTS, Shown, commands, event_files, hostile_fleet, mcp, page
-from tests.support.programs import Finished
-from tests.support.relay import LocalRelay, local_relay
+from tests.support.jobs.faults import FAULTS, MEMORY, Fault, alone_and_observed, can_mount
+from tests.support.machine.programs import Finished
+from tests.support.network.relay import LocalRelay, local_relay
+from tests.support.systems.hostile_fleet import TEXTS, Shown, commands, event_files, hostile_fleet, mcp, page
 
 ATTACKS = (
     "tests/e2e/test_exhaustion.py",

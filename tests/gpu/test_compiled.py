@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.gpu import needs_gpu
-from tests.support.jobs import job
+from tests.support.jobs.processes import job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.gpu import needs_gpu
 
 pytestmark = [pytest.mark.job, needs_gpu]
 

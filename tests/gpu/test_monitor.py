@@ -10,11 +10,11 @@ import pytest
 
 from relay_agent.monitor.allocator import read_allocator
 from relay_agent.monitor.readings import Gpus
-from tests.support.deadline import DEADLINE
-from tests.support.gpu import needs_gpu
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_job
+from tests.support.jobs.running import running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.gpu import needs_gpu
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.job, needs_gpu]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gpu import needs_gpu
-from tests.support.hang_job import hang_job, line_of
-from tests.support.many_ranks import until
-from tests.support.ports import free_port
-from tests.support.push_job import push_between_steps
-from tests.support.relay import LocalRelay
+from tests.support.jobs.hang_job import hang_job, line_of
+from tests.support.jobs.many_ranks import until
+from tests.support.jobs.push_job import push_between_steps
+from tests.support.machine.gpu import needs_gpu
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import")]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gpu import needs_gpu
-from tests.support.relay import LocalRelay
-from tests.support.sharded_job import check_differences
+from tests.support.jobs.sharded_job import check_differences
+from tests.support.machine.gpu import needs_gpu
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import")]
 

@@ -9,10 +9,10 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.gpu import needs_gpu
-from tests.support.hang_job import hang_job
-from tests.support.relay import LocalRelay
+from tests.support.jobs.hang_job import hang_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.gpu import needs_gpu
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_gpu, pytest.mark.usefixtures("torch_import")]
 

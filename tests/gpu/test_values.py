@@ -11,9 +11,9 @@ from relay_agent.values.contents import compute_statistics, fingerprint
 from relay_agent.values.presentation import describe
 from relay_agent.values.torch_state import CAPTURE
 from relay_core.agent_api.evaluation import Selection
-from tests.support.deadline import DEADLINE
-from tests.support.examined_job import stopped_at
-from tests.support.gpu import needs_gpu
+from tests.support.debuggers.examined_job import stopped_at
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.gpu import needs_gpu
 
 pytestmark = needs_gpu
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.entra_network import Azure, azure, clean_environment, web_server
-from tests.support.managed_identity import FakeManagedIdentity
+from tests.support.azure.managed_identity import FakeManagedIdentity
+from tests.support.azure.network import Azure, azure, clean_environment, web_server
 
 
 @pytest.fixture(scope="session")

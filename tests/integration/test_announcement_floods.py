@@ -10,10 +10,10 @@ from relay_client.agents.tunnels import ANNOUNCEMENT_BURST, ANNOUNCEMENT_INTERVA
 from relay_client.verbs.hang import Hang
 from relay_client.verbs.stacks import Stacks
 from relay_core.agent_api.announcement import AgentInfo
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import Node, Process, agent, node_of, tunnels
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import Node, Process, agent, node_of, tunnels
+from tests.support.network.relay import LocalRelay
 
 
 async def test_flood_of_announcements(

@@ -12,12 +12,12 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient, RequestFailed
 from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint
-from tests.support.chaos import ChaosProxy
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import running_job
-from tests.support.stepper import LINE, TRAIN
+from tests.support.editors.stepper import LINE, TRAIN
+from tests.support.jobs.running import running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.chaos import ChaosProxy
+from tests.support.network.relay import HC, LocalRelay
 
 ONE_WAY = 0.5
 """Seconds between client and relay: a round trip takes so much longer than anything else that waits can be counted."""

@@ -14,11 +14,11 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.announcement import State, TargetInfo
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.programs import Finished, Program, program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, agents_on
+from tests.support.jobs.running import access, agents_on
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Finished, Program, program, run
+from tests.support.network.relay import HC, LocalRelay
 
 RANK = 3
 TRAIN = """\

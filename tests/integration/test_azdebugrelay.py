@@ -11,12 +11,12 @@ import pytest
 
 from relay_client.dap import DapClient
 from tests.samples.kit import NO_INDEX, ROOT, line_of
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import Job, gone, job, run_job
-from tests.support.listening import listening_editor
-from tests.support.ports import free_port
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import running_client
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs.processes import Job, gone, job, run_job
+from tests.support.jobs.running import running_client
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import HC, LocalRelay
 
 CONNECT = """\
 from azdebugrelay import DebugRelay, DebugMode, debugpy_connect_with_timeout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -9,12 +9,12 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.tunnel.limits import Settings
-from tests.support.chaos import ChaosProxy
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import LINE, debuggee_in_thread
-from tests.support.relay import LocalRelay
-from tests.support.tunnel import tunnelled_to
-from tests.support.vscode_call_stack import CallStack
+from tests.support.debuggers.debuggee import LINE, debuggee_in_thread
+from tests.support.editors.vscode_call_stack import CallStack
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.chaos import ChaosProxy
+from tests.support.network.relay import LocalRelay
+from tests.support.network.tunnel import tunnelled_to
 
 ONE_WAY = 0.15
 """Seconds; more than VS Code waits before it draws the call stack."""

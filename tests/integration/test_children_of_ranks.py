@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.many_ranks import Ranks, all_ranks_editor, line_of
-from tests.support.relay import LocalRelay
+from tests.support.jobs.many_ranks import Ranks, all_ranks_editor, line_of
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.job
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from relay_client.agents.tunnels import Tunnels
 from relay_client.verbs.values import Diff
 from relay_core.tunnel.limits import Settings
-from tests.support.counted import Counter, counted_client
-from tests.support.many_ranks import until
-from tests.support.ports import consecutive_ports
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_job
+from tests.support.jobs.many_ranks import until
+from tests.support.jobs.running import running_job
+from tests.support.machine.ports import consecutive_ports
+from tests.support.network.counted import Counter, counted_client
+from tests.support.network.relay import LocalRelay
 
 PER_RANK = 1024
 """Bytes of a comparison on one node."""

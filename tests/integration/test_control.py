@@ -42,12 +42,12 @@ from relay_client.verbs.stacks import Stacks
 from relay_client.verbs.targets import Targets
 from relay_client.verbs.verb import Answer
 from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import DAP_START, KEY, node_of, tunnels, who_serves
-from tests.support.other_user import connecting_stranger, needs_owners, needs_second_user
-from tests.support.ports import free_port
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import running_job
+from tests.support.jobs.running import running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import connecting_stranger, needs_owners, needs_second_user
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import DAP_START, KEY, node_of, tunnels, who_serves
+from tests.support.network.relay import HC, LocalRelay
 
 
 class Running:

@@ -10,8 +10,8 @@ from relay_client.control import server
 from relay_client.control.messages import GetStatus
 from relay_client.control.protocol import ClientProtocol
 from tests.integration.test_control import request, running
-from tests.support.deadline import DEADLINE
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
 
 REQUESTS = 2000
 

@@ -25,12 +25,12 @@ from relay_core.errors import (
 )
 from relay_core.net.hybrid.connector import connect
 from relay_core.net.hybrid.listener import HybridConnectionListener
-from tests.support import secrets
-from tests.support.az_cli import FakeAz
-from tests.support.deadline import DEADLINE
-from tests.support.entra import RELAY, SECRETS_USER, SENDER, VAULT
-from tests.support.entra_network import HC, NAMESPACE, VAULT_HOST, Azure
-from tests.support.managed_identity import FakeManagedIdentity
+from tests.support.azure.az_cli import FakeAz
+from tests.support.azure.entra import RELAY, SECRETS_USER, SENDER, VAULT
+from tests.support.azure.managed_identity import FakeManagedIdentity
+from tests.support.azure.network import HC, NAMESPACE, VAULT_HOST, Azure
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
 
 SECRET = "relay-myhc-agent"
 FROM_VAULT = AccessSettings(hc=HC, connection_string_secret=SECRET, key_vault="contoso-kv")

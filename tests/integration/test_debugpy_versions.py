@@ -10,11 +10,11 @@ import pytest
 from relay_agent.debuggee.pydevd_patches.relay_debug_output import KEPT
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.follower import Follower
-from tests.support.jobs import ROOT, job
-from tests.support.listening import listening_editor
-from tests.support.ports import free_port
+from tests.support.editors.follower import Follower
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs.processes import ROOT, job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
 
 OLDEST = ROOT / ".debugpy-lowest-{}.{}".format(*sys.version_info)
 """Where the Makefile has put it; the newest is that of the environment."""

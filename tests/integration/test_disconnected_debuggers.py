@@ -9,10 +9,10 @@ import pytest
 
 from relay_client.control.service import RELEASED
 from relay_client.ports.forwarder import Forwarder
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import DAP_START, node_of, tunnels, until_announced
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import DAP_START, node_of, tunnels, until_announced
+from tests.support.network.relay import LocalRelay
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with 0 seconds: `close` resets the connection."""

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from relay_client.ports.forwarder import Forwarder
-from tests.support.deadline import DEADLINE
-from tests.support.delayed_relay import AZURE, delayed
-from tests.support.fleet import node_of, tunnels, who_serves
-from tests.support.ports import free_port
-from tests.support.relay import local_relay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.delayed_relay import AZURE, delayed
+from tests.support.network.fleet import node_of, tunnels, who_serves
+from tests.support.network.relay import local_relay
 
 WITHIN = DEADLINE / 3
 """Seconds: 30 on an idle machine, where 8 agents need about 5."""

@@ -16,14 +16,14 @@ from relay_core.diagnosis.checks import Examination, Status
 from relay_core.hyco.sas import mint
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_server.config.model import Limits
-from tests.support.deadline import DEADLINE
-from tests.support.doctor import configure, examined_client, examined_node, failure, finding, use
-from tests.support.entra import RELAY
-from tests.support.entra_network import Azure
-from tests.support.fleet import node_of
-from tests.support.managed_identity import FakeManagedIdentity
-from tests.support.ports import free_port
-from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.azure.entra import RELAY
+from tests.support.azure.managed_identity import FakeManagedIdentity
+from tests.support.azure.network import Azure
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import node_of
+from tests.support.network.relay import HC, LocalRelay, local_relay
+from tests.support.systems.doctor import configure, examined_client, examined_node, failure, finding, use
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from relay_client.doctor import examine as examine_client
 from relay_core.access_settings import AccessSettings
 from relay_core.diagnosis import server
 from relay_core.diagnosis.checks import Status
-from tests.support.doctor import at, configure, examined_client, examined_node, failure, finding, summary, use
-from tests.support.entra_network import clean_environment
-from tests.support.impostor import impostor
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.streams import local_server
+from tests.support.azure.network import clean_environment
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import local_server
+from tests.support.network.impostor import impostor
+from tests.support.network.relay import LocalRelay
+from tests.support.systems.doctor import at, configure, examined_client, examined_node, failure, finding, summary, use
 
 
 @pytest.fixture

@@ -20,16 +20,16 @@ from relay_client.ports.local_port import LocalPort
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.dap.framing import encode
 from relay_core.tunnel import sessions
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import LINE, debuggee, stopped_at_breakpoint
-from tests.support.fleet import until_announced
-from tests.support.ports import free_port
-from tests.support.programs import REPOSITORY, Program, environment
-from tests.support.relay import LocalRelay
-from tests.support.run_job import access, running_client
-from tests.support.streams import local_server
-from tests.support.tunnel import QUICK, running_agent, tunnelled_to
+from tests.support.debuggers.debuggee import LINE, debuggee, stopped_at_breakpoint
+from tests.support.jobs.running import access, running_client
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import REPOSITORY, Program, environment
+from tests.support.machine.streams import local_server
+from tests.support.network.fleet import until_announced
+from tests.support.network.relay import LocalRelay
+from tests.support.network.tunnel import QUICK, running_agent, tunnelled_to
 
 KEY = os.urandom(32)
 VSCODE = {"clientID": "vscode", "adapterID": "debugpy"}

@@ -13,12 +13,12 @@ import pytest
 
 from relay_agent.job.paths import in_front
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import gone
-from tests.support.ports import free_port
-from tests.support.programs import Program
-from tests.support.relay import LocalRelay
-from tests.support.run_job import agents_on, running_client, running_job
+from tests.support.jobs.processes import gone
+from tests.support.jobs.running import agents_on, running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program
+from tests.support.network.relay import LocalRelay
 
 END = "END"
 SCRIPT = """\

@@ -7,8 +7,8 @@ from typing import Any
 from relay_agent.node.in_agent.node_answers import list_files, read_data
 from relay_client.tensorboard.server import LiveFiles
 from relay_core.agent_api.event_files import MAX_CHUNK, EventDataRequest, EventFilesRequest
-from tests.support.fleet import Node, agent, tunnels
-from tests.support.relay import LocalRelay
+from tests.support.network.fleet import Node, agent, tunnels
+from tests.support.network.relay import LocalRelay
 
 NAME = "events.out.tfevents.1"
 

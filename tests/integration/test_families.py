@@ -15,11 +15,11 @@ from relay_core.agent_api.metadata import PortConflict
 from relay_core.errors import TooManyListeners
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_server.config.model import HybridConnection, Limits
-from tests.support.deadline import DEADLINE
-from tests.support.delayed_relay import AZURE, delayed
-from tests.support.fleet import Node, node_of, tunnels, who_serves
-from tests.support.ports import free_port
-from tests.support.relay import HC, LocalRelay, local_relay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.delayed_relay import AZURE, delayed
+from tests.support.network.fleet import Node, node_of, tunnels, who_serves
+from tests.support.network.relay import HC, LocalRelay, local_relay
 
 
 async def until_agents(client: Tunnels, count: int) -> None:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.support.forking_job import forks_beside_requests
-from tests.support.relay import LocalRelay
+from tests.support.jobs.forking_job import forks_beside_requests
+from tests.support.network.relay import LocalRelay
 
 
 async def test_no_child_hangs(relay: LocalRelay, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from relay_client.agents.roster import Destination
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import parse_forwards
 from relay_core.errors import NoListener
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import Node, Process, agent, process, tunnels, who_serves
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import Node, Process, agent, process, tunnels, who_serves
+from tests.support.network.relay import LocalRelay
 
 
 async def test_forwards_go_to_the_node_that_is_named(relay: LocalRelay) -> None:

@@ -25,12 +25,13 @@ from relay_core.net import connect
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.tunnel.events import StreamOpened
-from tests.support import fleet, secrets
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay, recycle_listeners
-from tests.support.streams import Handler, echo, local_server
-from tests.support.tunnel import echo_client, running_agent
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import Handler, echo, local_server
+from tests.support.network import fleet
+from tests.support.network.relay import LocalRelay, recycle_listeners
+from tests.support.network.tunnel import echo_client, running_agent
 
 TUNNEL_KEY = os.urandom(32)
 

@@ -17,9 +17,9 @@ from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.handshake import TUNNEL_HEADER, TunnelHeader
 from relay_core.tunnel.outcomes import Role
 from tests.integration.relay_server.waiting import eventually
-from tests.support.deadline import DEADLINE
-from tests.support.relay import LocalRelay
-from tests.support.tunnel import QUICK, running_agent
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
+from tests.support.network.tunnel import QUICK, running_agent
 
 KEY = b"k" * 32
 

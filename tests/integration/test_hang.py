@@ -13,10 +13,10 @@ from relay_client.hang.verdict import JobVerdict
 from relay_client.verbs.hang import Hang
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import Node, Process, agent, tunnels
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import Node, Process, agent, tunnels
+from tests.support.network.relay import LocalRelay
 
 
 def operations(number: int, *, age: float = 12.0) -> tuple[Operation, ...]:

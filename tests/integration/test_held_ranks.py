@@ -1,8 +1,8 @@
 """Facts about held ranks of a job with two nodes: what the agent of the other node receives, with real tunnels."""
 
-from tests.support.fleet import node_of, tunnels
-from tests.support.many_ranks import ports_in_a_row, until
-from tests.support.relay import LocalRelay
+from tests.support.jobs.many_ranks import ports_in_a_row, until
+from tests.support.network.fleet import node_of, tunnels
+from tests.support.network.relay import LocalRelay
 
 
 async def test_held_rank_of_another_node(relay: LocalRelay) -> None:

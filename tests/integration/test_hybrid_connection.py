@@ -29,10 +29,10 @@ from relay_core.hyco.sas import Token, mint
 from relay_core.net import HybridConnectionListener, Offer, WebSocket, connect
 from relay_core.net.relay_tls import client_tls
 from relay_server.config.model import Limits
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.impostor import behind_a_switch, impostor
-from tests.support.relay import LocalRelay, local_relay, recycle_listeners
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.impostor import behind_a_switch, impostor
+from tests.support.network.relay import LocalRelay, local_relay, recycle_listeners
 
 
 @contextlib.asynccontextmanager

@@ -21,8 +21,8 @@ from relay_core.net import (
     connect,
     http_headers,
 )
-from tests.support.deadline import DEADLINE
-from tests.support.relay import LocalRelay, recycle_listeners
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay, recycle_listeners
 
 KIB = 1024
 

@@ -8,9 +8,9 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.errors import ConnectionLost
-from tests.support.armed import REARMED, adapter, armed
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
+from tests.support.debuggers.armed import REARMED, adapter, armed
+from tests.support.jobs.processes import job
+from tests.support.machine.deadline import DEADLINE
 
 
 async def test_adapter_that_is_killed_at_a_breakpoint(tmp_path):

@@ -9,10 +9,10 @@ from relay_agent.agent import agent as agent_module
 from relay_agent.agent.agent import Agent
 from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.announcement import State
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import Node, Process, agent, process, tunnels, who_serves
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import Node, Process, agent, process, tunnels, who_serves
+from tests.support.network.relay import LocalRelay
 
 
 async def test_a_thousand_ranks_on_one_node(relay: LocalRelay) -> None:

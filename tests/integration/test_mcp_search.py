@@ -5,9 +5,9 @@ import pytest
 from relay_client.mcp.reading import Reading
 from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
-from tests.support.fleet import Node, Process, agent, tunnels
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import Node, Process, agent, tunnels
+from tests.support.network.relay import LocalRelay
 
 
 class Rank(Node):

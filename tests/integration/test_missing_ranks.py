@@ -29,10 +29,10 @@ from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.compat import timeout
 from relay_core.errors import NoListener, TimedOut
 from relay_core.records import encode
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import Node, Process, agent, tunnels
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import Node, Process, agent, tunnels
+from tests.support.network.relay import LocalRelay
 
 MAIN = ThreadStack("MainThread", 1, True, (Frame("/job/train.py", 90, "step"),))
 STACKS = ProcessStacks("helper thread", (MAIN,))

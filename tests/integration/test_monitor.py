@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.many_ranks import Ranks
-from tests.support.ports import free_port
-from tests.support.programs import Program, program, run
-from tests.support.relay import LocalRelay
-from tests.support.run_job import access, agents_on, running_client, running_job
+from tests.support.jobs.many_ranks import Ranks
+from tests.support.jobs.running import access, agents_on, running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, program, run
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.job
 

@@ -7,10 +7,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.many_ranks import ports_in_a_row
-from tests.support.programs import Finished, run
-from tests.support.relay import LocalRelay
-from tests.support.run_job import access, running_job, until_registered
+from tests.support.jobs.many_ranks import ports_in_a_row
+from tests.support.jobs.running import access, running_job, until_registered
+from tests.support.machine.programs import Finished, run
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.job
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import mpi
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.programs import environment
+from tests.support.jobs import mpi
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import environment
 
 ROOT = Path(__file__).parents[2]
 

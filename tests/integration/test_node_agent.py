@@ -12,10 +12,10 @@ import pytest
 
 from relay_client.dap import Body, DapClient
 from relay_core.errors import RelayDebugError
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import gone
-from tests.support.relay import LocalRelay
-from tests.support.two_ranks import Rank, two_ranks
+from tests.support.jobs.processes import gone
+from tests.support.jobs.two_ranks import Rank, two_ranks
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes by /proc")
 

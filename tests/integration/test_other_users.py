@@ -16,9 +16,8 @@ from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.socket_tables import SocketTables, shared_tables
 from relay_core.tunnel.events import StreamOpened
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import DiallingAgent, Node, Process, agent, node_of, process, tunnels, who_serves
-from tests.support.other_user import (
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import (
     OTHER_UID,
     connecting_stranger,
     hide_owners,
@@ -26,8 +25,9 @@ from tests.support.other_user import (
     needs_owners,
     needs_second_user,
 )
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import DiallingAgent, Node, Process, agent, node_of, process, tunnels, who_serves
+from tests.support.network.relay import LocalRelay
 
 pytestmark = needs_owners
 

@@ -14,13 +14,13 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.dap.framing import Message, encode
-from tests.support.deadline import DEADLINE
-from tests.support.listening import listening_editor
-from tests.support.other_user import connecting_stranger, needs_owners, needs_second_user
-from tests.support.ports import free_port
-from tests.support.programs import Program
-from tests.support.relay import LocalRelay
-from tests.support.run_job import agents_on, running_job
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs.running import agents_on, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import connecting_stranger, needs_owners, needs_second_user
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [
     needs_owners,

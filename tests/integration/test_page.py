@@ -22,13 +22,13 @@ from relay_core.agent_api.collectives import ProcessCollectives
 from relay_core.agent_api.evaluation import Value
 from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.errors import LocalPortInUse
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import node_of
-from tests.support.other_user import connecting_stranger, needs_second_user
-from tests.support.page import ServedPage, running_job_of, served_page
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.streams import echo, local_server
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import connecting_stranger, needs_second_user
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import echo, local_server
+from tests.support.network.fleet import node_of
+from tests.support.network.relay import LocalRelay
+from tests.support.systems.page import ServedPage, running_job_of, served_page
 
 DATA = ("/updates", "/stacks", "/hang", "/values?path=x", "/differences?path=x")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import LINE, debuggee
-from tests.support.pdb_jobs import PROMPT, looping, pdb, scripted
-from tests.support.terminal import CTRL_C, CTRL_D
+from tests.support.debuggers.debuggee import LINE, debuggee
+from tests.support.debuggers.pdb_jobs import PROMPT, looping, pdb, scripted
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.terminal import CTRL_C, CTRL_D
 
 
 async def test_two_sessions_at_a_terminal(tmp_path):

@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.pdb_jobs import PROMPT, looping, pdb, scripted
-from tests.support.terminal import CTRL_C, CTRL_D
+from tests.support.debuggers.pdb_jobs import PROMPT, looping, pdb, scripted
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.terminal import CTRL_C, CTRL_D
 
 
 async def test_job_in_c_code(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_job
+from tests.support.jobs.running import running_job
+from tests.support.network.relay import LocalRelay
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the agent reads /proc")
 

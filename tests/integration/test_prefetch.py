@@ -21,17 +21,17 @@ from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET
 from relay_core.hyco.address import Endpoint
 from relay_core.layers.piece import MAX_PARSED
 from relay_core.tunnel.limits import Settings
-from tests.support.chaos import ChaosProxy, CutSchedule
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import LINE, PROGRAM, Stopped, debuggee, stopped_at_breakpoint
-from tests.support.layers import Alone
-from tests.support.listening import listening_editor
-from tests.support.ports import free_port
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import running_job
-from tests.support.scripted_adapter import ScriptedAdapter
-from tests.support.streams import echo, local_server, split
-from tests.support.tunnel import tunnelled, tunnelled_to
+from tests.support.debuggers.debuggee import LINE, PROGRAM, Stopped, debuggee, stopped_at_breakpoint
+from tests.support.debuggers.scripted_adapter import ScriptedAdapter
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs.running import running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import echo, local_server, split
+from tests.support.network.chaos import ChaosProxy, CutSchedule
+from tests.support.network.relay import HC, LocalRelay
+from tests.support.network.tunnel import tunnelled, tunnelled_to
+from tests.support.sessions.layers import Alone
 
 STOPS = 8
 Debugging = Callable[[Tunnels, int, Path], AbstractAsyncContextManager[Stopped]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_stage import Stage
+from tests.support.jobs.run_stage import Stage
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process becomes another one on POSIX systems only")
 

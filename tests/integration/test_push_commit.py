@@ -9,10 +9,10 @@ from relay_client.push.deliver import push_file
 from relay_core.agent_api.push import Phase, Push, Pushed, State
 from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.records import encode
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import Node, agent, process, tunnels
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import Node, agent, process, tunnels
+from tests.support.network.relay import LocalRelay
 
 STATES = {Phase.PREPARE: State.READY, Phase.COMMIT: State.DONE}
 

@@ -13,9 +13,9 @@ from relay_core.agent_api.questions import NodeReplies, Reply
 from relay_core.errors import ConfigurationError, RelayDebugError
 from relay_core.records import encode
 from relay_core.value_parsers import format_ranges
-from tests.support.fleet import Node, Process, agent, tunnels
-from tests.support.ports import consecutive_ports, free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.ports import consecutive_ports, free_port
+from tests.support.network.fleet import Node, Process, agent, tunnels
+from tests.support.network.relay import LocalRelay
 
 READY = Pushed(state=State.READY)
 STATES = {Phase.COMMIT: State.DONE, Phase.ABORT: State.DONE}

@@ -14,11 +14,11 @@ from relay_core.hyco import backoff
 from relay_core.net.session.agent import Grace
 from relay_core.net.session.client import LinkState
 from relay_core.net.tasks import TaskSet
-from tests.support.chaos import CutSchedule
-from tests.support.deadline import DEADLINE
-from tests.support.relay import LocalRelay, recycle_listeners
-from tests.support.streams import echo, local_server
-from tests.support.tunnel import QUICK, EchoClient, echo_client, running_agent, tunnelled
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.streams import echo, local_server
+from tests.support.network.chaos import CutSchedule
+from tests.support.network.relay import LocalRelay, recycle_listeners
+from tests.support.network.tunnel import QUICK, EchoClient, echo_client, running_agent, tunnelled
 
 
 @pytest.mark.parametrize("encrypted", [True, False])

@@ -8,16 +8,16 @@ import pytest
 from relay_client.ports.forwarder import Forwarder
 from relay_core.agent_api.requests import Listen
 from relay_core.errors import ConnectionLost, LocalPortInUse
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import (
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.fleet import (
     DiallingAgent,
     Node,
     agent,
     process,
     tunnels,
 )
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.network.relay import LocalRelay
 
 
 async def test_an_editor_that_listens_is_dialled_by_the_job(relay: LocalRelay) -> None:

@@ -19,12 +19,12 @@ from relay_core.errors import RelayDebugError, Unauthorized
 from relay_core.hyco.backoff import ROLE_PROPAGATION
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.tasks import TaskSet
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.entra import LISTENER, RELAY, SENDER
-from tests.support.entra_network import HC, Azure
-from tests.support.managed_identity import FakeManagedIdentity
-from tests.support.ports import free_port
+from tests.support.azure.entra import LISTENER, RELAY, SENDER
+from tests.support.azure.managed_identity import FakeManagedIdentity
+from tests.support.azure.network import HC, Azure
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
 
 OPTIONS = make_parser().parse_args([])
 FROM_ENTRA = AccessSettings(hc=HC, namespace="contoso")

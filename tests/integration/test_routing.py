@@ -17,11 +17,11 @@ from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import all_ranks_port, parse_forwards
 from relay_core.agent_api.announcement import Ending, State
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import DAP_START, KEY, Node, agent, node_of, process, tunnels, who_serves
-from tests.support.ports import free_port
-from tests.support.programs import program
-from tests.support.relay import LocalRelay, local_relay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program
+from tests.support.network.fleet import DAP_START, KEY, Node, agent, node_of, process, tunnels, who_serves
+from tests.support.network.relay import LocalRelay, local_relay
 
 AGENTS = 25
 """As many as Azure allows."""

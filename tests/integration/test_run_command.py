@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT
-from tests.support.run_stage import RECORDER, Stage
+from tests.support.jobs.processes import ROOT
+from tests.support.jobs.run_stage import RECORDER, Stage
+from tests.support.machine.deadline import DEADLINE
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process becomes another one on POSIX systems only")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.jobs import ROOT
-from tests.support.run_stage import Stage
+from tests.support.jobs.processes import ROOT
+from tests.support.jobs.run_stage import Stage
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process becomes another one on POSIX systems only")
 

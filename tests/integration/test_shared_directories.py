@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from relay_agent.node.directory import HALF
-from tests.support.other_user import OTHER_UID, needs_second_user
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_job, until_registered
+from tests.support.jobs.running import running_job, until_registered
+from tests.support.machine.other_user import OTHER_UID, needs_second_user
+from tests.support.network.relay import LocalRelay
 
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 """Starts a program as process 1 of a PID namespace, as in a container that uses its node's network and host name."""

@@ -19,15 +19,15 @@ from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import timeout
 from relay_core.dap.framing import Message
 from relay_core.errors import RelayDebugError
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import debuggee
-from tests.support.jobs import gone, suspend
-from tests.support.listening import listening_editor
-from tests.support.ports import free_port
-from tests.support.programs import Program
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_job
-from tests.support.tunnel import running_agent
+from tests.support.debuggers.debuggee import debuggee
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs.processes import gone, suspend
+from tests.support.jobs.running import running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program
+from tests.support.network.relay import LocalRelay
+from tests.support.network.tunnel import running_agent
 
 PROGRAM = """\
 import sys

@@ -9,12 +9,12 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.forwarder import Forwarder
 from relay_core.hyco.address import Endpoint
-from tests.support.deadline import DEADLINE, IDLE
-from tests.support.jobs import job
-from tests.support.ports import free_port
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import running_job
-from tests.support.vscode_variables import VariablesPane
+from tests.support.editors.vscode_variables import VariablesPane
+from tests.support.jobs.processes import job
+from tests.support.jobs.running import running_job
+from tests.support.machine.deadline import DEADLINE, IDLE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import HC, LocalRelay
 
 SECONDS = 2.0
 """To format the value."""

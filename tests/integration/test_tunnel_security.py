@@ -20,9 +20,9 @@ from relay_core.net.websocket.connection import WebSocket
 from relay_core.tunnel.handshake import TUNNEL_HEADER, HelloHandshake, TunnelHeader
 from relay_core.tunnel.messages import Resume
 from relay_core.tunnel.outcomes import Refusal, Role
-from tests.support.deadline import DEADLINE
-from tests.support.relay import LocalRelay
-from tests.support.tunnel import QUICK, TunnelPath, echo_client, running_agent, tunnelled
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
+from tests.support.network.tunnel import QUICK, TunnelPath, echo_client, running_agent, tunnelled
 
 
 async def dial(relay: LocalRelay) -> WebSocket:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.programs import communicate
-from tests.support.run_stage import Stage
+from tests.support.jobs.run_stage import Stage
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import communicate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes of the job are read from /proc")
 

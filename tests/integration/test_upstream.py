@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/upstream.md").read_text()

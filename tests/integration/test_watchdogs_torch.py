@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.support.jobs import Job, job, run_job
-from tests.support.ports import free_port
+from tests.support.jobs.processes import Job, job, run_job
+from tests.support.machine.ports import free_port
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch: make extras")
 

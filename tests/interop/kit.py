@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.relay import HC, LocalRelay
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import HC, LocalRelay
 
 FOLDER = Path(__file__).parent
 NODE = shutil.which("node")

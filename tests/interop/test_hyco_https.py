@@ -11,8 +11,8 @@ import pytest
 
 from relay_core.net import HttpRequest, HttpResponse, HybridConnectionListener, http_headers
 from tests.interop.kit import event, needs, node
-from tests.support.deadline import DEADLINE
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
 
 pytestmark = needs("hyco-https")
 

@@ -6,7 +6,7 @@ import os
 from relay_core.net import HybridConnectionListener, WebSocket, connect
 from relay_core.net.tasks import TaskSet
 from tests.interop.kit import event, needs, node
-from tests.support.relay import LocalRelay
+from tests.support.network.relay import LocalRelay
 
 pytestmark = needs("hyco-ws")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.ports import consecutive_ports, free_port
-from tests.support.programs import Program, program
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, ranks_launcher, running_client, running_job
+from tests.support.jobs.running import access, ranks_launcher, running_client, running_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import consecutive_ports, free_port
+from tests.support.machine.programs import Program, program
+from tests.support.network.relay import HC, LocalRelay
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

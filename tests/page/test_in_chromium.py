@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.page import BASE_PORT, Job, bottom_of, opened, running_job_of, served_page, top_of
-from tests.support.relay import LocalRelay
+from tests.support.network.relay import LocalRelay
+from tests.support.systems.page import BASE_PORT, Job, bottom_of, opened, running_job_of, served_page, top_of
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page

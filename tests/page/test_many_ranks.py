@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.page import BASE_PORT, Job, bottom_of, opened, running_job_of, served_page, top_of
-from tests.support.relay import LocalRelay, local_relay
+from tests.support.network.relay import LocalRelay, local_relay
+from tests.support.systems.page import BASE_PORT, Job, bottom_of, opened, running_job_of, served_page, top_of
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -13,11 +13,11 @@ from relay_client.control.messages import GetStatus
 from relay_client.control.service import Subscriber
 from relay_client.ranks.record import encode
 from relay_core.agent_api.usage import GpuShare, GpuUsage, NodeUsage, ProcessUsage
-from tests.support.page import BASE_PORT, Job, ServedPage, opened, running_job_of, served_page
-from tests.support.ports import free_port
-from tests.support.programs import program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_job
+from tests.support.jobs.running import access, running_job
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import program, run
+from tests.support.network.relay import HC, LocalRelay
+from tests.support.systems.page import BASE_PORT, Job, ServedPage, opened, running_job_of, served_page
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

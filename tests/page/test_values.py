@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.page import opened, running_job_of, served_page
-from tests.support.ports import consecutive_ports
-from tests.support.programs import program
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_job
+from tests.support.jobs.running import access, running_job
+from tests.support.machine.ports import consecutive_ports
+from tests.support.machine.programs import program
+from tests.support.network.relay import HC, LocalRelay
+from tests.support.systems.page import opened, running_job_of, served_page
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

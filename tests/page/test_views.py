@@ -21,9 +21,9 @@ from relay_client.mcp.reading import Reading
 from relay_client.ranks.changes import Event
 from relay_client.ranks.record import encode
 from relay_client.ui.target_table import plain_table, rows
-from tests.support.deadline import DEADLINE
-from tests.support.page import opened, running_job_of, served_page
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import LocalRelay
+from tests.support.systems.page import opened, running_job_of, served_page
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

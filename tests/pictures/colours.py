@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tests.pictures.files import THEMES, write_png
-from tests.support.deadline import DEADLINE
-from tests.support.vscode.editor import CHROMIUM_FLAGS
-from tests.support.vscode.installation import find_installation
+from tests.support.editors.vscode.editor import CHROMIUM_FLAGS
+from tests.support.editors.vscode.installation import find_installation
+from tests.support.machine.deadline import DEADLINE
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -12,12 +12,12 @@ from tests.pictures.files import write_png
 from tests.pictures.needs import EXTENSION
 from tests.pictures.scripts import TRAINING
 from tests.pictures.stage import Stage
-from tests.support.jobs import ROOT
-from tests.support.vscode.editor import running_editor
-from tests.support.vscode.installation import find_installation
+from tests.support.editors.vscode.editor import running_editor
+from tests.support.editors.vscode.installation import find_installation
+from tests.support.jobs.processes import ROOT
 
 if TYPE_CHECKING:
-    from tests.support.vscode.window import Window
+    from tests.support.editors.vscode.window import Window
 
 __all__ = ["SCRIPT", "arrange", "move_top", "screenshots", "window_of", "write_screenshots"]
 

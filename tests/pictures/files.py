@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tests.support.jobs import ROOT
+from tests.support.jobs.processes import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 
 from tests.pictures.namespaces import UNSHARE
-from tests.support.vscode.installation import ROOT, NotInstalled, find_installation
+from tests.support.editors.vscode.installation import ROOT, NotInstalled, find_installation
 
 __all__ = ["EXTENSION", "missing"]
 

@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 from tests.pictures.stage import Stage, stopped
-from tests.support.jobs import ROOT
-from tests.support.many_ranks import line_of
+from tests.support.jobs.many_ranks import line_of
+from tests.support.jobs.processes import ROOT
 
 __all__ = ["HANGING", "TRAINING", "one_stopped_one_crashed"]
 

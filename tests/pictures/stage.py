@@ -11,13 +11,13 @@ from pathlib import Path
 
 from relay_client.dap import DapClient
 from tests.pictures.namespaces import HOME, VENV, on_host
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT
-from tests.support.programs import Program, environment, program, run
-from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.run_job import access
-from tests.support.secrets import new_key
-from tests.support.torch_job import end_families, show_logs
+from tests.support.jobs.processes import ROOT
+from tests.support.jobs.running import access
+from tests.support.jobs.torch_job import end_families, show_logs
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import Program, environment, program, run
+from tests.support.machine.secrets import new_key
+from tests.support.network.relay import HC, LocalRelay, local_relay
 
 __all__ = ["PORTS", "Stage", "staged", "stopped"]
 

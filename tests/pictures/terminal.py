@@ -6,7 +6,7 @@ import html
 from typing import TYPE_CHECKING
 
 from tests.pictures.colours import empty_tab, write_both
-from tests.support.screen import Screen
+from tests.support.machine.screen import Screen
 
 if TYPE_CHECKING:
     from pyte.screens import Char

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.programs.catalogue import CATALOGUE
 from tests.programs.odd import WAYS, Odd
 from tests.programs.ways import Outcome, Ways, difference, running_ways
-from tests.support.relay import local_relay
+from tests.support.network.relay import local_relay
 
 
 async def main(names: list[str]) -> int:

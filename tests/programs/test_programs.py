@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.programs.catalogue import CATALOGUE
 from tests.programs.odd import RUN, WAYS, Odd
 from tests.programs.ways import Ways, difference, running_ways
-from tests.support.relay import local_relay
+from tests.support.network.relay import local_relay
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from relay_client.dap import DapClient
 from relay_core.errors import RelayDebugError
 from tests.programs.odd import API, EDITOR, RUN, Odd
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.ports import consecutive_ports
-from tests.support.programs import communicate
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access, running_client, running_job
+from tests.support.jobs.running import access, running_client, running_job
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import consecutive_ports
+from tests.support.machine.programs import communicate
+from tests.support.network.relay import HC, LocalRelay
 
 __all__ = ["Outcome", "Ways", "difference", "running_ways"]
 

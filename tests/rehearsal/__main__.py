@@ -21,8 +21,8 @@ from tests.rehearsal.failures import provoke
 from tests.rehearsal.guide import CLEAN_UP, GUIDE, Shell
 from tests.rehearsal.walk import Walk
 from tests.samples.kit import ROOT
-from tests.support.az_shim.kit import FakeAzure
-from tests.support.entra_network import clean_environment
+from tests.support.azure.az_shim.kit import FakeAzure
+from tests.support.azure.network import clean_environment
 
 LAST = 6000
 """How many characters of the programs' output are printed after a failure."""

@@ -9,11 +9,11 @@ from relay_server.config.model import Limits
 from tests.rehearsal.guide import PORTS, STEPS, WITH_KEY_VAULT
 from tests.rehearsal.walk import IN_PREPARE, PREPARE, Cloud, Walk
 from tests.samples.kit import Running, line_of
-from tests.support.az_shim.kit import USER
-from tests.support.deadline import DEADLINE
-from tests.support.entra import LISTENER, RELAY, VAULT
-from tests.support.entra_network import ENTRA_HOST, VAULT_HOST
-from tests.support.impostor import impostor
+from tests.support.azure.az_shim.kit import USER
+from tests.support.azure.entra import LISTENER, RELAY, VAULT
+from tests.support.azure.network import ENTRA_HOST, VAULT_HOST
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.impostor import impostor
 
 NAMESPACE = "contoso-debug.servicebus.windows.net"
 RENDEZVOUS = "g13-prod-am3-012-sb.servicebus.windows.net"

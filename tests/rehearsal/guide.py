@@ -31,12 +31,12 @@ from typing import Any
 
 from relay_server.config.model import HybridConnection, Right, Rule
 from tests.samples.kit import ROOT, SAMPLES, Running, environment, running
-from tests.support import secrets
-from tests.support.az_shim.kit import USER, FakeAzure
-from tests.support.azure.kit import AzureOverHttp
-from tests.support.entra import LISTENER, RELAY, SECRETS_USER, SENDER, VAULT
-from tests.support.entra_network import Azure, azure, web_server
-from tests.support.managed_identity import FakeManagedIdentity
+from tests.support.azure.az_shim.kit import USER, FakeAzure
+from tests.support.azure.cloud.kit import AzureOverHttp
+from tests.support.azure.entra import LISTENER, RELAY, SECRETS_USER, SENDER, VAULT
+from tests.support.azure.managed_identity import FakeManagedIdentity
+from tests.support.azure.network import Azure, azure, web_server
+from tests.support.machine import secrets
 
 GUIDE = ROOT / "docs" / "guides" / "azure.md"
 

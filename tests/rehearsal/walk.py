@@ -28,11 +28,11 @@ from tests.rehearsal.guide import (
 )
 from tests.rehearsal.report import Report
 from tests.samples.kit import Running, Stopped, breakpoint_hit, environment, free_ports, line_of, running
-from tests.support.azure.state import ROLE_NAMES
-from tests.support.entra import RELAY, VAULT
-from tests.support.entra_network import Azure
-from tests.support.managed_identity import FakeManagedIdentity
-from tests.support.relay import recycle_listeners
+from tests.support.azure.cloud.state import ROLE_NAMES
+from tests.support.azure.entra import RELAY, VAULT
+from tests.support.azure.managed_identity import FakeManagedIdentity
+from tests.support.azure.network import Azure
+from tests.support.network.relay import recycle_listeners
 
 PREPARE, IN_PREPARE = STEPS / "prepare.py", "points = draw(100, rng)"
 FEATURIZE, IN_FEATURIZE = STEPS / "featurize.py", "return f"

@@ -20,11 +20,11 @@ from types import ModuleType
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.programs import Program, program
-from tests.support.relay import LocalRelay
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, program
+from tests.support.network.relay import LocalRelay
 
 
 def load(path: Path) -> ModuleType:

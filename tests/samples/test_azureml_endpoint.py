@@ -26,9 +26,9 @@ from tests.samples.kit import (
     running,
     wheel,
 )
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 SAMPLE = SAMPLES / "azureml_endpoint"
 SCORE = SAMPLE / "code" / "score.py"

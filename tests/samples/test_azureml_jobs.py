@@ -25,9 +25,9 @@ from tests.samples.kit import (
     running,
     wheel,
 )
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 SAMPLE = SAMPLES / "azureml_jobs"
 DEBUG = ("--is-debug", "true", "--debug-relay-connection-name", "myhc")

@@ -15,7 +15,7 @@ from relay_agent.settings.arguments import parse_step_arguments
 from relay_agent.settings.model import DebugSettings
 from relay_core.access_settings import AccessSettings
 from tests.samples.kit import SAMPLES, environment, load, needs_sdk, needs_torch, wheel
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 SAMPLE = SAMPLES / "azureml_pipeline"
 STEPS = SAMPLE / "steps"

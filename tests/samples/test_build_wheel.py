@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT
-from tests.support.ports import free_port
-from tests.support.programs import environment
+from tests.support.jobs.processes import ROOT
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import environment
 
 pytestmark = pytest.mark.e2e
 

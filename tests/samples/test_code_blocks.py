@@ -17,11 +17,11 @@ import pytest
 from relay_client.dap import DapClient
 from relay_client.user_directory import DIRECTORY_VARIABLE
 from tests.samples.kit import ROOT, Running, breakpoint_hit, environment, free_ports, needs_sdk, needs_torch, running
-from tests.support import programs
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.run_job import access, running_client, running_ranks
+from tests.support.jobs.running import access, running_client, running_ranks
+from tests.support.machine import programs
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 BLOCK = re.compile(r"^( *)```(sh|console|python)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 

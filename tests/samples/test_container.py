@@ -25,8 +25,8 @@ from tests.samples.kit import (
     on_ports,
     running,
 )
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 SAMPLE = SAMPLES / "container"
 SCRIPT = SAMPLE / "train.py"

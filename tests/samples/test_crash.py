@@ -14,9 +14,9 @@ from tests.samples.kit import (
     on_ports,
     running,
 )
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.programs import run
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import run
 
 SAMPLE = SAMPLES / "crash"
 SCRIPT = SAMPLE / "train.py"

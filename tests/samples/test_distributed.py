@@ -18,8 +18,8 @@ from tests.samples.kit import (
     on_ports,
     running,
 )
-from tests.support.deadline import DEADLINE
-from tests.support.programs import run
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import run
 
 SAMPLE = SAMPLES / "distributed"
 SCRIPT = SAMPLE / "train.py"

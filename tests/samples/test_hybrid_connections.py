@@ -12,10 +12,10 @@ import pytest
 
 from relay_core.compat import timeout
 from relay_core.net import connect, http_headers
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
-from tests.support.programs import environment
-from tests.support.relay import LocalRelay
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import environment
+from tests.support.network.relay import LocalRelay
 
 SAMPLE = Path(__file__).parents[2] / "samples/hybrid_connections"
 

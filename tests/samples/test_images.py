@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.kit import NO_INDEX, ROOT, SAMPLES, environment, load, wheel
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 AZURE_ML = [SAMPLES / "azureml_pipeline" / "image", SAMPLES / "azureml_endpoint" / "image"]
 DOCKERFILES = [*(image / "Dockerfile" for image in AZURE_ML), SAMPLES / "container" / "Dockerfile"]

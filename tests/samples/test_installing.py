@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.kit import NO_INDEX, ROOT, environment, wheel
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 PAGE = (ROOT / "docs" / "guides" / "installing.md").read_text()
 FROM_CHECKOUT, FROM_WHEEL = re.findall(

@@ -19,11 +19,11 @@ from tests.samples.kit import (
     environment,
     running,
 )
-from tests.support import secrets
-from tests.support.az_shim.kit import FakeAzure
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
+from tests.support.azure.az_shim.kit import FakeAzure
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.kit import SAMPLES, agent_settings, breakpoint_hit, client_of, commands, environment, running
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 

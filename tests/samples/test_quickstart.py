@@ -24,12 +24,12 @@ from tests.samples.kit import (
     free_ports,
     needs_sdk,
 )
-from tests.support.az_shim.kit import USER, FakeAzure
-from tests.support.azure.cli import RealAz, needs_az
-from tests.support.azure.kit import AzureOverHttp
-from tests.support.azure.state import ROLE_NAMES
-from tests.support.entra import LISTENER, SECRETS_USER, SENDER
-from tests.support.entra_network import clean_environment
+from tests.support.azure.az_shim.kit import USER, FakeAzure
+from tests.support.azure.cloud.cli import RealAz, needs_az
+from tests.support.azure.cloud.kit import AzureOverHttp
+from tests.support.azure.cloud.state import ROLE_NAMES
+from tests.support.azure.entra import LISTENER, SECRETS_USER, SENDER
+from tests.support.azure.network import clean_environment
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.kit import ROOT, Running, breakpoint_hit, environment, free_ports, running
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 TITLE = "## Debug your own script\n"
 PAGE = (ROOT / "README.md").read_text().partition(TITLE)[2].partition("\n## ")[0]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.samples.kit import SAMPLES, environment, running
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 

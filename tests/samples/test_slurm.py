@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.samples.kit import SAMPLES, agent_settings, breakpoint_hit, client_of, environment, running
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 SAMPLE = SAMPLES / "slurm"
 SCRIPT = SAMPLES / "container" / "train.py"

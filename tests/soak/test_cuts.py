@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from relay_core.net.tasks import TaskSet
-from tests.support.chaos import CutSchedule
-from tests.support.relay import LocalRelay
-from tests.support.tunnel import EchoClient, TunnelPath, echo_client, tunnelled
+from tests.support.network.chaos import CutSchedule
+from tests.support.network.relay import LocalRelay
+from tests.support.network.tunnel import EchoClient, TunnelPath, echo_client, tunnelled
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(5400)]
 

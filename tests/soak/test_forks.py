@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forking_job import forks_beside_requests
-from tests.support.relay import LocalRelay
+from tests.support.jobs.forking_job import forks_beside_requests
+from tests.support.network.relay import LocalRelay
 
 FORKS = int(os.environ.get("SOAK_FORKS", "10000"))
 

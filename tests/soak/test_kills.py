@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs_to_kill import fleet, kill_and_look, look_for_remains, stepping, victims
+from tests.support.systems.programs_to_kill import fleet, kill_and_look, look_for_remains, stepping, victims
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "15"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))

@@ -19,8 +19,8 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.forwarder import Forwarder
 from relay_server.config.model import Limits
-from tests.support.fleet import Node, Process, agent, process, tunnels, who_serves
-from tests.support.relay import LocalRelay, local_relay
+from tests.support.network.fleet import Node, Process, agent, process, tunnels, who_serves
+from tests.support.network.relay import LocalRelay, local_relay
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 

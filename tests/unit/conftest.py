@@ -2,7 +2,7 @@
 
 import pytest
 
-JOBS = frozenset({"tests.support.jobs", "tests.support.debuggee"})
+JOBS = frozenset({"tests.support.jobs.processes", "tests.support.debuggers.debuggee"})
 """Where the functions that start jobs are defined."""
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 SCRIPTS = Path(__file__).parents[2] / ".ci"
 TESTS = '''

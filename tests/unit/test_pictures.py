@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.pictures.files import FOLDER, MAX_BYTES
-from tests.support.jobs import ROOT
+from tests.support.jobs.processes import ROOT
 
 PICTURE = re.compile(
     r"<picture>\s*"

@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 SCRIPTS = Path(__file__).parents[2] / ".ci"
 FAILS_ONCE = """

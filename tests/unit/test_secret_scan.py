@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.support import secrets
+from tests.support.machine import secrets
 
 
 @pytest.mark.parametrize(

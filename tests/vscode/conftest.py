@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.relay import LocalRelay, local_relay
-from tests.support.vscode.editor import Editor, running_editor
-from tests.support.vscode.installation import ROOT, Installation, NotInstalled, find_installation
+from tests.support.editors.vscode.editor import Editor, running_editor
+from tests.support.editors.vscode.installation import ROOT, Installation, NotInstalled, find_installation
+from tests.support.network.relay import LocalRelay, local_relay
 
 ARTEFACTS = ROOT / "build" / "vscode"
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import agents_on, running_client
-from tests.support.vscode.editor import Editor
-from tests.support.vscode.jobs import waiting_job
-from tests.support.vscode.sessions import ready_for_f5, stopped_at_a_breakpoint
-from tests.support.vscode.workspace import BREAKPOINT, attach
+from tests.support.editors.vscode.editor import Editor
+from tests.support.editors.vscode.jobs import waiting_job
+from tests.support.editors.vscode.sessions import ready_for_f5, stopped_at_a_breakpoint
+from tests.support.editors.vscode.workspace import BREAKPOINT, attach
+from tests.support.jobs.running import agents_on, running_client
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
 

@@ -15,17 +15,10 @@ import pytest
 import pytest_asyncio
 
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.fleet import KEY, node_of
-from tests.support.many_ranks import Ranks, line_of
-from tests.support.ports import free_port
-from tests.support.programs import Program, program
-from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.run_job import access
-from tests.support.vscode.editor import Editor, running_editor
-from tests.support.vscode.installation import ROOT, Installation
-from tests.support.vscode.jobs import RANKS_PROGRAM, RANKS_SCRIPT, waiting_job
-from tests.support.vscode.parts import (
+from tests.support.editors.vscode.editor import Editor, running_editor
+from tests.support.editors.vscode.installation import ROOT, Installation
+from tests.support.editors.vscode.jobs import RANKS_PROGRAM, RANKS_SCRIPT, waiting_job
+from tests.support.editors.vscode.parts import (
     choices,
     choose,
     close_dialog,
@@ -35,8 +28,15 @@ from tests.support.vscode.parts import (
     status_bar,
     write_settings,
 )
-from tests.support.vscode.window import Window
-from tests.support.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT, attach
+from tests.support.editors.vscode.window import Window
+from tests.support.editors.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT, attach
+from tests.support.jobs.many_ranks import Ranks, line_of
+from tests.support.jobs.running import access
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.programs import Program, program
+from tests.support.network.fleet import KEY, node_of
+from tests.support.network.relay import HC, LocalRelay, local_relay
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode-extension"), pytest.mark.asyncio(loop_scope="module")]
 

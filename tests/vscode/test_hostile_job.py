@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.hostile_debugger import HostileDebugger, hostile_debugger
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_client
-from tests.support.vscode.editor import Editor
-from tests.support.vscode.window import Window
-from tests.support.vscode.workspace import attach
+from tests.support.debuggers.hostile_debugger import HostileDebugger, hostile_debugger
+from tests.support.editors.vscode.editor import Editor
+from tests.support.editors.vscode.window import Window
+from tests.support.editors.vscode.workspace import attach
+from tests.support.jobs.running import running_client
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.ports import consecutive_ports, free_port, until_closed
-from tests.support.programs import program, run
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
-from tests.support.vscode.editor import Editor
-from tests.support.vscode.jobs import waiting_job
-from tests.support.vscode.window import Window
-from tests.support.vscode.workspace import BREAKPOINT
+from tests.support.editors.vscode.editor import Editor
+from tests.support.editors.vscode.jobs import waiting_job
+from tests.support.editors.vscode.window import Window
+from tests.support.editors.vscode.workspace import BREAKPOINT
+from tests.support.jobs.running import access
+from tests.support.machine.ports import consecutive_ports, free_port, until_closed
+from tests.support.machine.programs import program, run
+from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
 

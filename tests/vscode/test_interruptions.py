@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chaos import ChaosProxy
-from tests.support.relay import LocalRelay
-from tests.support.vscode.editor import Editor
-from tests.support.vscode.sessions import stopped_at_a_breakpoint
+from tests.support.editors.vscode.editor import Editor
+from tests.support.editors.vscode.sessions import stopped_at_a_breakpoint
+from tests.support.network.chaos import ChaosProxy
+from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.vscode, pytest.mark.xdist_group("vscode"), pytest.mark.asyncio(loop_scope="package")]
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chaos import ChaosProxy
-from tests.support.deadline import DEADLINE
-from tests.support.ports import consecutive_ports
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_client
-from tests.support.vscode.editor import Editor
-from tests.support.vscode.jobs import waiting_job
-from tests.support.vscode.sessions import ready_for_f5, stopped_at_a_breakpoint
-from tests.support.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT, attach
+from tests.support.editors.vscode.editor import Editor
+from tests.support.editors.vscode.jobs import waiting_job
+from tests.support.editors.vscode.sessions import ready_for_f5, stopped_at_a_breakpoint
+from tests.support.editors.vscode.workspace import BREAKPOINT, PROGRAM, SCRIPT, attach
+from tests.support.jobs.running import running_client
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import consecutive_ports
+from tests.support.network.chaos import ChaosProxy
+from tests.support.network.relay import LocalRelay
 
 SLOW = """\
 import threading

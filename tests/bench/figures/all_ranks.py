@@ -33,12 +33,12 @@ from tests.bench.programs import lines_of
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import Stage as BenchStage
 from tests.bench.steps import Editor, attach
-from tests.support.fleet import Node, Process, agent, tunnels
-from tests.support.many_ranks import AllRanksEditor, line_of, ports_in_a_row
-from tests.support.ports import free_port
-from tests.support.relay import LocalRelay, local_relay
-from tests.support.scripted_ranks import FILE, MAIN, ScriptedRank, Stage, stopped
-from tests.support.streams import local_server
+from tests.support.jobs.many_ranks import AllRanksEditor, line_of, ports_in_a_row
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import local_server
+from tests.support.network.fleet import Node, Process, agent, tunnels
+from tests.support.network.relay import LocalRelay, local_relay
+from tests.support.sessions.scripted_ranks import FILE, MAIN, ScriptedRank, Stage, stopped
 
 __all__ = ["all_ranks"]
 

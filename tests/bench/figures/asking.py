@@ -14,7 +14,7 @@ from tests.bench.pretended_ranks import RANKS_PER_AGENT
 from tests.bench.programs import lines_of
 from tests.bench.report import Limit, Row
 from tests.bench.stage import Stage
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["asking"]
 

@@ -15,7 +15,7 @@ from relay_client.demo.environment import Child
 from tests.bench.programs import lines_of, python_json
 from tests.bench.report import Limit, Row
 from tests.bench.stage import HC, Stage
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["JOB", "attach", "client_of", "direct_job", "job_with_agent"]
 

@@ -14,7 +14,7 @@ from tests.bench.figures.footprint import MIB, memory
 from tests.bench.programs import holding, lines_of
 from tests.bench.report import Row
 from tests.bench.stage import Stage
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["capacity", "free_range"]
 

@@ -19,10 +19,10 @@ from relay_client.verbs.values import Diff
 from relay_core.tunnel.limits import Settings
 from tests.bench.report import Limit, Row
 from tests.bench.stage import Stage
-from tests.support.counted import Counter, counted_client
-from tests.support.many_ranks import Ranks, ports_in_a_row, until
-from tests.support.relay import LocalRelay, local_relay
-from tests.support.run_job import running_job
+from tests.support.jobs.many_ranks import Ranks, ports_in_a_row, until
+from tests.support.jobs.running import running_job
+from tests.support.network.counted import Counter, counted_client
+from tests.support.network.relay import LocalRelay, local_relay
 
 __all__ = ["comparing"]
 

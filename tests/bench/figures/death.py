@@ -19,8 +19,8 @@ from relay_core.errors import ConnectionLost
 from tests.bench.programs import lines_of
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import HC, Stage
-from tests.support.ports import free_port
-from tests.support.stepper import LINE, TRAIN
+from tests.support.editors.stepper import LINE, TRAIN
+from tests.support.machine.ports import free_port
 
 __all__ = ["death"]
 

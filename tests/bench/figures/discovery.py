@@ -15,7 +15,7 @@ import time
 from tests.bench.programs import lines_of
 from tests.bench.report import Row
 from tests.bench.stage import Stage
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["discovery"]
 

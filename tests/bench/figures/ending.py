@@ -18,7 +18,7 @@ from relay_client.demo.environment import Child
 from relay_core.errors import ConnectionLost
 from tests.bench.report import Row
 from tests.bench.stage import HC, Stage
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["ending"]
 

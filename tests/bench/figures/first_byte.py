@@ -14,7 +14,7 @@ from relay_core.auth import credential_from_connection_string, find_connection_s
 from relay_core.net.relay_tls import client_tls
 from tests.bench.report import Limit, Row
 from tests.bench.stage import Stage
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["first_byte"]
 

@@ -20,7 +20,7 @@ from tests.bench.programs import Held, holding, lines_of, python_json
 from tests.bench.report import Row
 from tests.bench.stage import Stage
 from tests.bench.workloads import ABSENT
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["footprint"]
 

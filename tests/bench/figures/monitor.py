@@ -18,7 +18,7 @@ from relay_agent.settings.model import DEFAULT_MONITOR
 from tests.bench.programs import Conversation
 from tests.bench.report import Limit, Row
 from tests.bench.stage import HC, OLDER_HCS, Stage
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["monitor"]
 

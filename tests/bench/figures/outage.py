@@ -12,7 +12,7 @@ import time
 from tests.bench.programs import load
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import Relay, Stage
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["outage"]
 

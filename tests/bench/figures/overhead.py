@@ -32,7 +32,7 @@ from tests.bench.programs import Conversation
 from tests.bench.report import Limit, Row
 from tests.bench.stage import Stage
 from tests.bench.workloads import ABSENT, ATTACHED, ELSEWHERE, LISTENING, RELEASED, SCRIPT
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 __all__ = ["FULL_SPEED", "Round", "State", "Work", "around_a_visit", "overhead", "rounds_of", "row_of"]
 

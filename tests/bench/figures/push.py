@@ -18,10 +18,10 @@ from relay_client.push.deliver import push_file
 from relay_core.compat import timeout
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
-from tests.support.many_ranks import ports_in_a_row
-from tests.support.relay import local_relay
-from tests.support.run_job import ranks_launcher, running_job
-from tests.support.tunnel import QUICK
+from tests.support.jobs.many_ranks import ports_in_a_row
+from tests.support.jobs.running import ranks_launcher, running_job
+from tests.support.network.relay import local_relay
+from tests.support.network.tunnel import QUICK
 
 __all__ = ["push"]
 

@@ -14,8 +14,8 @@ import time
 from tests.bench.programs import load
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
-from tests.support.chaos import ChaosProxy
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
+from tests.support.network.chaos import ChaosProxy
 
 __all__ = ["resuming"]
 

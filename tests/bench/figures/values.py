@@ -18,7 +18,7 @@ from pathlib import Path
 from relay_client.dap import DapClient
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
-from tests.support.jobs import job, run_job
+from tests.support.jobs.processes import job, run_job
 
 __all__ = ["values"]
 

@@ -19,14 +19,14 @@ from tests.bench.figures.attach import JOB, client_of, direct_job, job_with_agen
 from tests.bench.programs import ROOT
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
-from tests.support.deadline import DEADLINE
-from tests.support.vscode.editor import running_editor
-from tests.support.vscode.installation import NotInstalled, find_installation
-from tests.support.vscode.workspace import attach
+from tests.support.editors.vscode.editor import running_editor
+from tests.support.editors.vscode.installation import NotInstalled, find_installation
+from tests.support.editors.vscode.workspace import attach
+from tests.support.machine.deadline import DEADLINE
 
 if TYPE_CHECKING:
-    from tests.support.vscode.editor import Editor
-    from tests.support.vscode.window import Window
+    from tests.support.editors.vscode.editor import Editor
+    from tests.support.editors.vscode.window import Window
 
 __all__ = ["vscode"]
 

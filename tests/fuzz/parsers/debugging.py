@@ -19,7 +19,7 @@ from relay_core.errors import ProtocolError
 from relay_core.layers.layer import Layer, ToLocal
 from relay_core.layers.piece import MessageSplitter
 from tests.fuzz.registry import NOW, as_json, documented, in_pieces, parser
-from tests.support.layers import Alone
+from tests.support.sessions.layers import Alone
 
 ATTACHED = b'Content-Length: 35\r\n\r\n{"type":"event","event":"attached"}'
 

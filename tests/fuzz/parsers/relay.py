@@ -19,7 +19,7 @@ from relay_server.protocol.http import HeadReader
 from relay_server.protocol.refusals import Refusal
 from relay_server.protocol.requests import HybridRequest, is_hybrid
 from tests.fuzz.registry import KEY, NOW, as_json, as_text, documented, in_pieces, parser
-from tests.support.entra import Issuer, sign
+from tests.support.azure.entra import Issuer, sign
 
 HC = HybridConnection("myhc")
 CHUNKED = b"POST /myhc HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -32,7 +32,7 @@ from relay_core.tunnel.outcomes import ProtocolBreach, Role
 from relay_core.tunnel.session import Session
 from relay_core.tunnel.sessions import AgentHandshake, SessionTable
 from tests.fuzz.registry import NOW, as_json, as_text, documented, in_pieces, parser
-from tests.support.tunnel_link import ENTROPY
+from tests.support.sessions.tunnel_link import ENTROPY
 
 MAX_RAS_STATUS = 2 << 20
 """Characters: 64 communicators with 16 remarks of 200 characters, each of which JSON may write as six."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.az_shim.kit import FakeAzure
-from tests.support.azure.cli import RealAz
-from tests.support.azure.kit import AzureOverHttp
-from tests.support.azure.state import State
+from tests.support.azure.az_shim.kit import FakeAzure
+from tests.support.azure.cloud.cli import RealAz
+from tests.support.azure.cloud.kit import AzureOverHttp
+from tests.support.azure.cloud.state import State
 
 NAMES = ("-g", "debug-rg", "-n", "contoso-debug", "--hc", "alice", "--key-vault", "contoso-kv")
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.az_shim.argtable import COMMANDS
-from tests.support.az_shim.fake_az import Answer
-from tests.support.az_shim.kit import AGENT, INFRA, PRINCIPAL, USER, FakeAzure
-from tests.support.azure import state as model
-from tests.support.azure import vaults
-from tests.support.azure.cli import RealAz, needs_az
-from tests.support.azure.kit import AzureOverHttp
+from tests.support.azure.az_shim.argtable import COMMANDS
+from tests.support.azure.az_shim.fake_az import Answer
+from tests.support.azure.az_shim.kit import AGENT, INFRA, PRINCIPAL, USER, FakeAzure
+from tests.support.azure.cloud import state as model
+from tests.support.azure.cloud import vaults
+from tests.support.azure.cloud.cli import RealAz, needs_az
+from tests.support.azure.cloud.kit import AzureOverHttp
 
 pytestmark = needs_az
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.az_shim.kit import AGENT, PRINCIPAL
-from tests.support.azure import vaults
-from tests.support.azure.cli import RealAz, needs_az
-from tests.support.azure.kit import AzureOverHttp
-from tests.support.azure.state import Refusal
+from tests.support.azure.az_shim.kit import AGENT, PRINCIPAL
+from tests.support.azure.cloud import vaults
+from tests.support.azure.cloud.cli import RealAz, needs_az
+from tests.support.azure.cloud.kit import AzureOverHttp
+from tests.support.azure.cloud.state import Refusal
 
 pytestmark = needs_az
 

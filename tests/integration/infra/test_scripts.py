@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from relay_core.hyco.connection_string import ConnectionString
-from tests.support.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, USER, FakeAzure, field
-from tests.support.azure import bicep
-from tests.support.azure import state as model
-from tests.support.azure.cli import needs_az
-from tests.support.azure.kit import AzureOverHttp
+from tests.support.azure.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, USER, FakeAzure, field
+from tests.support.azure.cloud import bicep
+from tests.support.azure.cloud import state as model
+from tests.support.azure.cloud.cli import needs_az
+from tests.support.azure.cloud.kit import AzureOverHttp
 
 pytestmark = needs_az
 

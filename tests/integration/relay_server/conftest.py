@@ -16,7 +16,7 @@ import pytest
 from relay_core.hyco.sas import mint
 from relay_server.config.model import HybridConnection, Limits, RelayConfig, Right, Rule, TlsSettings
 from relay_server.server import RelayServer
-from tests.support.raw_websocket import (
+from tests.support.network.raw_websocket import (
     Answer,
     RawWebSocket,
     Target,

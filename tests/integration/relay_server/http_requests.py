@@ -3,7 +3,7 @@
 import json
 from urllib.parse import urlsplit
 
-from tests.support.raw_websocket import BINARY, TEXT, RawConnection, RawWebSocket, open_websocket
+from tests.support.network.raw_websocket import BINARY, TEXT, RawConnection, RawWebSocket, open_websocket
 
 
 class Sent:

@@ -18,9 +18,9 @@ from relay_core.hyco import ConnectionString, mint
 from relay_core.program.run import VARIABLE
 from relay_server.cli import main
 from tests.integration.relay_server.waiting import eventually
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.raw_websocket import (
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.network.raw_websocket import (
     CLOSE,
     TEXT,
     RawWebSocket,

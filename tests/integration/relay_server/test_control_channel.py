@@ -8,8 +8,8 @@ import pytest
 
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, RenewToken
 from tests.integration.relay_server.waiting import eventually
-from tests.support.raw_websocket import BINARY, CLOSE, PING, PONG, TEXT, Frame, finish_websocket, frame, refused
-from tests.support.relay import recycle_listeners
+from tests.support.network.raw_websocket import BINARY, CLOSE, PING, PONG, TEXT, Frame, finish_websocket, frame, refused
+from tests.support.network.relay import recycle_listeners
 
 
 async def close_of(control):

@@ -8,8 +8,8 @@ from itertools import islice, pairwise
 import pytest
 
 from tests.integration.relay_server.waiting import eventually
-from tests.support.delayed_relay import AZURE, AZURE_TAIL, DelayProfile, delayed
-from tests.support.raw_websocket import CLOSE, PING, PONG, TEXT, Frame
+from tests.support.network.delayed_relay import AZURE, AZURE_TAIL, DelayProfile, delayed
+from tests.support.network.raw_websocket import CLOSE, PING, PONG, TEXT, Frame
 
 
 async def test_delays_slow_bytes_down_and_keep_their_order(start_relay):

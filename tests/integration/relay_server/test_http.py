@@ -16,8 +16,8 @@ from tests.integration.relay_server.http_requests import (
     respond,
     response,
 )
-from tests.support.deadline import DEADLINE
-from tests.support.raw_websocket import BINARY, CONTINUATION, TEXT, RawConnection
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.raw_websocket import BINARY, CONTINUATION, TEXT, RawConnection
 
 KIB = 1024
 

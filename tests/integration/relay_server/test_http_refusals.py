@@ -13,7 +13,7 @@ from tests.integration.relay_server.http_requests import (
     respond,
     response,
 )
-from tests.support.raw_websocket import BINARY, CLOSE, TEXT
+from tests.support.network.raw_websocket import BINARY, CLOSE, TEXT
 
 KIB = 1024
 

@@ -5,8 +5,8 @@ import contextlib
 
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.tls import MAX_BARREN
-from tests.support.key_updates import KEY_UPDATE_SIZE, dial_records
-from tests.support.raw_websocket import TEXT
+from tests.support.network.key_updates import KEY_UPDATE_SIZE, dial_records
+from tests.support.network.raw_websocket import TEXT
 
 BURST = 64
 TOO_MUCH = 8 * MAX_BARREN

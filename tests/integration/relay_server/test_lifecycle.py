@@ -14,7 +14,7 @@ from relay_server.protocol.http import MAX_HEAD_BYTES
 from relay_server.server import RelayServer
 from tests.integration.relay_server.conftest import KEYS
 from tests.integration.relay_server.waiting import eventually
-from tests.support.raw_websocket import CLOSE, TEXT, RawConnection, finish_websocket, refused
+from tests.support.network.raw_websocket import CLOSE, TEXT, RawConnection, finish_websocket, refused
 
 
 async def test_a_relay_knows_where_it_is(relay):

@@ -17,8 +17,8 @@ from relay_server.management import MAX_CONNECTIONS, Management
 from relay_server.protocol.http import MAX_HEAD_BYTES
 from tests.integration.relay_server.conftest import KEYS, Relay
 from tests.integration.relay_server.waiting import eventually
-from tests.support.deadline import DEADLINE
-from tests.support.raw_websocket import TEXT, refused, request
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.raw_websocket import TEXT, refused, request
 
 
 class Client:

@@ -8,7 +8,7 @@ import pytest
 from relay_core.ws.frames import MAX_PAYLOAD
 from relay_server.connection.tcp import READ_BYTES, WRITE_HIGH_WATER
 from tests.integration.relay_server.waiting import eventually
-from tests.support.raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Frame, frame
+from tests.support.network.raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Frame, frame
 
 
 @pytest.fixture(params=["to the listener", "to the sender"])

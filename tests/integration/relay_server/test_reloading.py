@@ -19,8 +19,8 @@ from relay_server.server import RelayServer
 from relay_server.service import Reloader
 from tests.integration.relay_server.conftest import KEYS
 from tests.integration.relay_server.waiting import eventually
-from tests.support.deadline import DEADLINE
-from tests.support.raw_websocket import CLOSE, TEXT, refused
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.raw_websocket import CLOSE, TEXT, refused
 
 NEW_KEY = "another-key-of-agent-xxxxxxxxxxxx"
 

@@ -7,8 +7,8 @@ import pytest
 
 from relay_server.relaying import matchmaking
 from tests.integration.relay_server.waiting import eventually
-from tests.support.deadline import DEADLINE
-from tests.support.raw_websocket import TEXT, NotSwitched, finish_websocket, frame, open_websocket, refused
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.raw_websocket import TEXT, NotSwitched, finish_websocket, frame, open_websocket, refused
 
 
 async def test_an_accept_message_has_everything_a_client_needs(relay):

@@ -6,7 +6,7 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from tests.support.raw_websocket import finish_websocket, open_websocket, refused
+from tests.support.network.raw_websocket import finish_websocket, open_websocket, refused
 
 LISTEN = "/$hc/hc?sb-hc-action=listen"
 CONNECT = "/$hc/hc?sb-hc-action=connect"

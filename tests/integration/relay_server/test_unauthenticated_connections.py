@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.integration.relay_server.waiting import eventually
-from tests.support.deadline import DEADLINE
-from tests.support.raw_websocket import TEXT, RawConnection, Target, finish_websocket
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.raw_websocket import TEXT, RawConnection, Target, finish_websocket
 
 LIMITS = {"max_unauthenticated": 12, "max_unauthenticated_per_address": 8}
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 STEP = 0.005
 

@@ -8,11 +8,11 @@ from tests.pictures.editor import SCRIPT, arrange, move_top, screenshots, window
 from tests.pictures.files import THEMES, write_gif, write_png
 from tests.pictures.scripts import TRAINING
 from tests.pictures.stage import Stage
-from tests.support.many_ranks import line_of
+from tests.support.jobs.many_ranks import line_of
 
 if TYPE_CHECKING:
-    from tests.support.vscode.control import Report
-    from tests.support.vscode.window import Window
+    from tests.support.editors.vscode.control import Report
+    from tests.support.editors.vscode.window import Window
 
 __all__ = ["all_ranks"]
 

@@ -9,10 +9,10 @@ from relay_core.compat import timeout
 from tests.pictures.scripts import HANGING
 from tests.pictures.stage import Stage
 from tests.pictures.terminal import write_terminal
-from tests.support.deadline import DEADLINE
-from tests.support.programs import run
-from tests.support.relay import HC
-from tests.support.screen import client_on, screen
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import run
+from tests.support.machine.screen import client_on, screen
+from tests.support.network.relay import HC
 
 __all__ = ["hang"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.pictures.editor import SCRIPT, arrange, window_of, write_screenshots
 from tests.pictures.scripts import TRAINING
 from tests.pictures.stage import PORTS, Stage
-from tests.support.many_ranks import line_of
+from tests.support.jobs.many_ranks import line_of
 
 __all__ = ["ranks_view"]
 

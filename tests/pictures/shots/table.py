@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from tests.pictures.scripts import one_stopped_one_crashed
 from tests.pictures.stage import PORTS, Stage
 from tests.pictures.terminal import write_terminal
-from tests.support.relay import HC
-from tests.support.screen import client_on, screen
+from tests.support.machine.screen import client_on, screen
+from tests.support.network.relay import HC
 
 __all__ = ["table"]
 

@@ -7,7 +7,7 @@ import pytest
 from relay_client.dap import DapClient
 from tests.bench.programs import Programs
 from tests.bench.workloads import ABSENT, ATTACHED, LISTENING
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 @pytest.mark.parametrize("work", ["tight_loop", "tiny_calls"])

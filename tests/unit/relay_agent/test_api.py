@@ -9,10 +9,10 @@ import pytest
 from relay_agent import api, start_remote_debugging, start_remote_debugging_from_args
 from relay_agent.settings.model import DebugSettings
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.debug_settings import ALL_SET
-from tests.support.jobs import gone, job, run_job
-from tests.support.secrets import new_key
+from tests.support.data.debug_settings import ALL_SET
+from tests.support.jobs.processes import gone, job, run_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.secrets import new_key
 
 CONTINUING = "relay-agent: continuing without a debugger"
 CALL = "import relay_agent; print(relay_agent.start_remote_debugging_from_args(), flush=True)\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job, run_job
+from tests.support.jobs.processes import job, run_job
+from tests.support.machine.deadline import DEADLINE
 
 ARGUMENTS = ["--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=3600", "--debug-on-timeout=abort"]
 CALL = "import relay_agent; print(relay_agent.start_remote_debugging_from_args(), flush=True)\n"

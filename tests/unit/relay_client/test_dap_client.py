@@ -9,10 +9,10 @@ import pytest
 from relay_client.dap import DapClient, RequestFailed
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.errors import ConnectionLost, ProtocolError
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
-from tests.support.ports import free_port
-from tests.support.streams import stream_pair
+from tests.support.jobs.processes import job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import stream_pair
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

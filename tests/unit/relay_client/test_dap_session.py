@@ -9,8 +9,8 @@ import pytest
 
 from relay_client.dap import DapClient, DebugSession, RequestFailed
 from relay_core.dap.framing import MessageDecoder, encode
-from tests.support.deadline import DEADLINE
-from tests.support.streams import MemoryStream, stream_pair
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.streams import MemoryStream, stream_pair
 
 STOPPED = {"seq": 1, "type": "event", "event": "stopped", "body": {"reason": "breakpoint", "threadId": 5}}
 TERMINATED = {"seq": 1, "type": "event", "event": "terminated"}

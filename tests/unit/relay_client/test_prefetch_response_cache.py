@@ -7,8 +7,8 @@ from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET
 from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
-from tests.support.layers import Alone
-from tests.support.streams import split
+from tests.support.machine.streams import split
+from tests.support.sessions.layers import Alone
 
 THREADS = {"threads": [{"id": 1, "name": "main"}]}
 

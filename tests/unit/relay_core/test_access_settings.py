@@ -11,7 +11,7 @@ from relay_agent.settings.environment import ACCESS_VARIABLES as JOB_VARIABLES
 from relay_core.access_settings import ACCESS_OPTIONS, ACCESS_VARIABLES, AccessSettings
 from relay_core.errors import ConfigurationError
 from relay_core.program.options import access_settings, add_access_options
-from tests.support import secrets
+from tests.support.machine import secrets
 
 
 def test_each_field_has_one_row() -> None:

@@ -17,7 +17,7 @@ from relay_core.foreign import (
     printable,
 )
 from relay_core.foreign import short_name as short
-from tests.support.hostile_texts import HOSTILE_TEXTS, links_in, sequences_in
+from tests.support.data.hostile_texts import HOSTILE_TEXTS, links_in, sequences_in
 
 ALL = pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
 

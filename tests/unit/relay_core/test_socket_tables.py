@@ -19,11 +19,11 @@ from relay_core.socket_tables import (
     parse_table,
     shared_tables,
 )
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT
-from tests.support.no_descriptors import no_descriptors
-from tests.support.other_user import OTHER_UID, listening_stranger, needs_owners, needs_second_user
-from tests.support.ports import free_port
+from tests.support.jobs.processes import ROOT
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.no_descriptors import no_descriptors
+from tests.support.machine.other_user import OTHER_UID, listening_stranger, needs_owners, needs_second_user
+from tests.support.machine.ports import free_port
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 LOOPBACK = "0100007F" if sys.byteorder == "little" else "7F000001"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from relay_core.socket_tables import DiagSocket, SocketQueries, SocketTables, own_user
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT
-from tests.support.other_user import OTHER_UID, needs_queries, needs_second_user
+from tests.support.jobs.processes import ROOT
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import OTHER_UID, needs_queries, needs_second_user
 
 
 def find_connection(local: tuple[str, int], remote: tuple[str, int]) -> DiagSocket | None:

@@ -16,7 +16,7 @@ from relay_server.access import Authorizer, Grant
 from relay_server.config.file import parse
 from relay_server.config.model import HybridConnection, JwtIssuer, Right, Rule
 from relay_server.protocol.refusals import Refusal
-from tests.support.entra import LISTENER, RELAY, SENDER, TENANT, Issuer, sign
+from tests.support.azure.entra import LISTENER, RELAY, SENDER, TENANT, Issuer, sign
 
 NOW = 1_800_000_000
 ISSUER = Issuer()

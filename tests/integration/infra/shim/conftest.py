@@ -1,6 +1,6 @@
 import pytest
 
-from tests.support.az_shim.kit import FakeAzure
+from tests.support.azure.az_shim.kit import FakeAzure
 
 NAMES = ("-g", "debug-rg", "-n", "contoso-debug", "--hc", "alice", "--key-vault", "contoso-kv")
 

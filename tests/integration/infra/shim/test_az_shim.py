@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from tests.support.az_shim.argtable import COMMANDS
-from tests.support.az_shim.fake_az import TABLE_FILE
-from tests.support.az_shim.kit import INFRA, USER
+from tests.support.azure.az_shim.argtable import COMMANDS
+from tests.support.azure.az_shim.fake_az import TABLE_FILE
+from tests.support.azure.az_shim.kit import INFRA, USER
 
 
 def az(azure, *arguments):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.az_shim.kit import INFRA
-from tests.support.bicep_check import check, check_parameters, parameters_of
+from tests.support.azure.az_shim.kit import INFRA
+from tests.support.azure.bicep_check import check, check_parameters, parameters_of
 
 TEMPLATES = ["main.bicep", "modules/hybrid-connection.bicep", "modules/secret.bicep", "modules/types.bicep"]
 HC = "modules/hybrid-connection.bicep"

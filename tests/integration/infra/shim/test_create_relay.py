@@ -13,7 +13,7 @@ from relay_client.ui.text import parse_ports
 from relay_core.access_settings import AccessSettings
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.program.options import access_settings
-from tests.support.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, field
+from tests.support.azure.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, field
 
 
 def test_creates_everything(azure, names):

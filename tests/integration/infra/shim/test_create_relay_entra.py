@@ -3,7 +3,7 @@
 import pytest
 
 from relay_core.hyco.connection_string import parse_tunnel_key
-from tests.support.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, field
+from tests.support.azure.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY, field
 
 
 def test_entra_stores_the_tunnel_key_alone(azure, names):

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.support.az_shim.kit import INFRA
-from tests.support.deadline import DEADLINE
+from tests.support.azure.az_shim.kit import INFRA
+from tests.support.machine.deadline import DEADLINE
 
 
 def test_deletes_hybrid_connection_and_secrets(deployed, names):

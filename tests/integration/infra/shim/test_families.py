@@ -3,7 +3,7 @@
 import pytest
 
 from relay_core.hyco.connection_string import ConnectionString
-from tests.support.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY
+from tests.support.azure.az_shim.kit import AGENT, CLIENT, PRINCIPAL, TUNNEL_KEY
 
 HCS = ["alice", "alice-1", "alice-2"]
 NODES = ("--nodes", "75")

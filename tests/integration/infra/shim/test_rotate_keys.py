@@ -3,7 +3,7 @@
 import pytest
 
 from relay_core.hyco.connection_string import ConnectionString, parse_tunnel_key
-from tests.support.az_shim.kit import AGENT, CLIENT, CONFLICT, field
+from tests.support.azure.az_shim.kit import AGENT, CLIENT, CONFLICT, field
 
 RULES = {AGENT: "agent-listen", CLIENT: "client-send"}
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.az_shim.kit import CONFLICT, INFRA
-from tests.support.deadline import DEADLINE
+from tests.support.azure.az_shim.kit import CONFLICT, INFRA
+from tests.support.machine.deadline import DEADLINE
 
 SCRIPTS = ["create_relay.sh", "rotate_keys.sh", "delete_relay.sh"]
 EXTRA = {"create_relay.sh": (), "rotate_keys.sh": ("--phase", "secondary"), "delete_relay.sh": ("--yes",)}

@@ -11,8 +11,8 @@ from relay_agent.agent.port_targets import PortTarget
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco.address import Endpoint
-from tests.support import secrets
-from tests.support.deadline import DEADLINE
+from tests.support.machine import secrets
+from tests.support.machine.deadline import DEADLINE
 
 
 @dataclass(frozen=True)

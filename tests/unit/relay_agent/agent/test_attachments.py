@@ -11,7 +11,7 @@ from relay_agent.agent.port_targets import PortTarget
 from relay_core.errors import ConnectionLost
 from relay_core.layers.stop_observer import ObservedStop, Place
 from relay_core.net.tasks import TaskSet
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 class Driver:

@@ -9,7 +9,7 @@ from relay_agent.agent import attachments
 from relay_agent.agent.attachments import Attachments, Stops
 from relay_agent.agent.port_targets import PortTarget
 from relay_core.layers.stop_observer import ObservedStop, Place
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 def test_a_process_is_stopped_since_its_first_report() -> None:

@@ -15,10 +15,10 @@ from relay_agent.agent.port_targets import PortTarget, parse_targets
 from relay_core.dap.framing import encode
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.streams.bridge import Traffic
-from tests.support.deadline import DEADLINE
-from tests.support.other_user import listening_stranger, needs_second_user
-from tests.support.ports import free_port
-from tests.support.streams import echo, local_server, read_all, stream_pair
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import listening_stranger, needs_second_user
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import echo, local_server, read_all, stream_pair
 
 INITIALIZE = b"Content-Length: 2\r\n\r\n{}"
 TERMINATED = encode({"seq": 1, "type": "event", "event": "terminated"})

@@ -4,7 +4,7 @@ import pytest
 
 from relay_agent.agent.layers import FIRST_BYTES_LIMIT, GREETING_LIMIT, GreetingGuard
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
-from tests.support.layers import Alone
+from tests.support.sessions.layers import Alone
 
 GREETING = b'{"event": "output"} {"event": "output"} {"event": "debugpySockets"}'
 START = 100.0

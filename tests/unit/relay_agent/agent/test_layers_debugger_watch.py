@@ -8,7 +8,7 @@ from relay_agent.agent.layers import CHECK_INTERVAL, MAX_PENDING, PATIENCE, Debu
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import Abort, Output
 from relay_core.layers.piece import MAX_PARSED
-from tests.support.layers import Alone
+from tests.support.sessions.layers import Alone
 
 
 class Wire:

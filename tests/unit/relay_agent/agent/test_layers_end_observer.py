@@ -3,7 +3,7 @@
 from relay_agent.agent.layers import EndObserver
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import EndLocal, EndPeer, ToPeer
-from tests.support.layers import Alone
+from tests.support.sessions.layers import Alone
 
 TERMINATED = encode({"seq": 9, "type": "event", "event": "terminated"})
 

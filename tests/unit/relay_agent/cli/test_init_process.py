@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import gone
-from tests.support.run_job import agents_on
+from tests.support.jobs.processes import gone
+from tests.support.jobs.running import agents_on
+from tests.support.machine.deadline import DEADLINE
 
 SUBREAPER = """
 import ctypes, os, sys

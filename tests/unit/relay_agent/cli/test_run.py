@@ -13,8 +13,8 @@ from relay_agent.settings.environment import from_environment
 from relay_agent.settings.model import DebugSettings
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
-from tests.support import secrets
-from tests.support.debug_settings import ALL_SET
+from tests.support.data.debug_settings import ALL_SET
+from tests.support.machine import secrets
 
 INJECTED = str(Path(inject.__file__).parent)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from relay_agent.collectives.flight_recorder import MAX_ENTRIES, parse_dump, read_recorders
 from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation
 from relay_core.records import encode, parse
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 from tests.unit.relay_core.agent_api.strategies import JSON
 
 NOW = 1_800_000_000.0

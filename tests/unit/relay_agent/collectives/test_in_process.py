@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 pytestmark = pytest.mark.job
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 pytestmark = pytest.mark.job
 

@@ -8,10 +8,10 @@ import pytest
 from relay_agent.collectives import ras
 from relay_agent.collectives.ras import ask_ras
 from relay_core.agent_api.collectives import RasCommunicator, RasStatus
-from tests.support.deadline import DEADLINE
-from tests.support.other_user import listening_stranger, needs_owners, needs_second_user
-from tests.support.ports import free_port
-from tests.support.streams import Handler, local_server
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import listening_stranger, needs_owners, needs_second_user
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import Handler, local_server
 from tests.unit.relay_agent.collectives.test_ras_status import TEXT, answer, missing, rank
 
 

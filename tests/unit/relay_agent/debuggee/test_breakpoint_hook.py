@@ -6,10 +6,10 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.net.tasks import cancel_and_wait
-from tests.support import run_job as run_job_support
-from tests.support.deadline import DEADLINE
-from tests.support.follower import Follower
-from tests.support.jobs import job, run_job
+from tests.support.editors.follower import Follower
+from tests.support.jobs import running as run_job_support
+from tests.support.jobs.processes import job, run_job
+from tests.support.machine.deadline import DEADLINE
 
 ARGUMENTS = ("--is-debug", "--debug-relay-connection-name=myhc", "--debug-wait=0")
 START = """

@@ -9,13 +9,13 @@ import pytest
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from relay_core.errors import ConnectionLost
-from tests.support.armed import REARMED, adapter_ports, armed
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job, run_job
-from tests.support.listening import listening_editor
-from tests.support.other_user import connecting_stranger, lying_stranger, needs_second_user
-from tests.support.ports import free_port
-from tests.support.streams import local_server
+from tests.support.debuggers.armed import REARMED, adapter_ports, armed
+from tests.support.editors.listening import listening_editor
+from tests.support.jobs.processes import job, run_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import connecting_stranger, lying_stranger, needs_second_user
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import local_server
 
 
 async def test_arm_listens_on_a_port_of_its_own():

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from relay_agent.debuggee.debugger import TRANSITIONS, State
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 WATCHED = """\
 import os, psutil, socket, sys, time

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from relay_agent.debuggee.debugpy_start import FILE_VARIABLE, own_adapter
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
+from tests.support.jobs.processes import job
+from tests.support.machine.deadline import DEADLINE
 
 REPORTING = (sys.executable, "-c", f"import os; open(os.environ[{FILE_VARIABLE!r}], 'w').write('{{}}\\n')")
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.support.armed import armed
-from tests.support.jobs import run_job
+from tests.support.debuggers.armed import armed
+from tests.support.jobs.processes import run_job
 
 
 async def test_installed_packages_are_not_read():

@@ -7,9 +7,9 @@ import pytest
 
 from relay_client.dap import DapClient, RequestFailed
 from relay_core.errors import ConnectionLost
-from tests.support.deadline import DEADLINE
-from tests.support.follower import Follower
-from tests.support.jobs import Job, gone, job
+from tests.support.editors.follower import Follower
+from tests.support.jobs.processes import Job, gone, job
+from tests.support.machine.deadline import DEADLINE
 
 POOL = """\
 import multiprocessing

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.follower import Follower
-from tests.support.jobs import job, run_job
+from tests.support.editors.follower import Follower
+from tests.support.jobs.processes import job, run_job
+from tests.support.machine.deadline import DEADLINE
 
 pytestmark = pytest.mark.job
 # Not imported here: eventlet warns of each later fork of this process.

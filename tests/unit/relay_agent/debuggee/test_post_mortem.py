@@ -7,8 +7,8 @@ import pytest
 
 from relay_client.dap import DapClient, RequestFailed
 from relay_core.errors import ConnectionLost
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import gone, job, run_job
+from tests.support.jobs.processes import gone, job, run_job
+from tests.support.machine.deadline import DEADLINE
 
 HOLD = """\
 import threading, time

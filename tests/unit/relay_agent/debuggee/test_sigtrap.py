@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from relay_agent.debuggee.sigtrap import program_frame
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGTRAP is a signal of POSIX systems")
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job, run_job
-from tests.support.torch_job import needs_torch
+from tests.support.jobs.processes import job, run_job
+from tests.support.jobs.torch_job import needs_torch
+from tests.support.machine.deadline import DEADLINE
 
 STEP = """\
 import sys

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job, run_job
+from tests.support.jobs.processes import job, run_job
+from tests.support.machine.deadline import DEADLINE
 
 CODE = """
     import queue, runpy, threading

@@ -1,8 +1,8 @@
 """Facts about stdout and stderr after a debug session with `redirectOutput`."""
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import Job, job
+from tests.support.jobs.processes import Job, job
+from tests.support.machine.deadline import DEADLINE
 
 CODE = """
     import logging, threading

@@ -9,8 +9,8 @@ import pytest
 from relay_agent.debugpy_internals import table
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS, Feature
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT, job
+from tests.support.jobs.processes import ROOT, job
+from tests.support.machine.deadline import DEADLINE
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,7 +19,7 @@ else:
 
 CODE = """
     import os, runpy, threading
-    from tests.support.renamed_debugpy import rename
+    from tests.support.debuggers.renamed_debugpy import rename
     rename(*sys.argv[2].split())
     from relay_agent.debuggee.debugger import debugger
     from relay_agent.node.in_job.connect import _unpatched_by_pydevd

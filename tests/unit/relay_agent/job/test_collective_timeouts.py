@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.job.collective_timeouts import timeout_variables
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 DAY = 86400
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.job import gevent_originals
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 JOB_SIDE = (
     "collectives",

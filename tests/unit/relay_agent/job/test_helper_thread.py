@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 from relay_agent.job.helper_thread import start_helper
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 def test_a_helper_has_the_attributes_of_pydevds_own_threads() -> None:

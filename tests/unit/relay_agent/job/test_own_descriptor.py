@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relay_agent.job.own_descriptor import OwnDescriptor
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 
 def test_number_that_the_job_uses(tmp_path: Path) -> None:

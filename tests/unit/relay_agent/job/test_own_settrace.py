@@ -1,6 +1,6 @@
 """Facts about Python's own `sys.settrace`."""
 
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 CODE = """
     import sys, types

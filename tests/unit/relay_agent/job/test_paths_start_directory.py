@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from relay_agent.job.paths import start_time
-from tests.support.jobs import ROOT
+from tests.support.jobs.processes import ROOT
 
 PROGRAM = f"""\
 import os, sys

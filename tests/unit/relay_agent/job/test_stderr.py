@@ -10,7 +10,7 @@ import pytest
 
 from relay_agent.job import stderr
 from relay_agent.job.stderr import report_failure, write_line
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 
 def test_a_line(capfd):

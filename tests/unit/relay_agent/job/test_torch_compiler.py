@@ -6,8 +6,8 @@ import types
 import pytest
 
 from relay_agent.job.torch_compiler import has_compiled_code, is_generated
-from tests.support.jobs import run_job
-from tests.support.torch_job import needs_torch
+from tests.support.jobs.processes import run_job
+from tests.support.jobs.torch_job import needs_torch
 
 CODE = (lambda: None).__code__
 

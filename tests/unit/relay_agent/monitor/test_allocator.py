@@ -10,10 +10,10 @@ from relay_agent.monitor.allocator import KEYS, summed
 from relay_agent.monitor.readings import AllocatorReading, HeldMemory
 from relay_core.agent_api.usage import AllocatorUsage
 from relay_core.records import parse_or_none
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import run_job
-from tests.support.programs import REPOSITORY, environment
-from tests.support.torch_job import needs_torch
+from tests.support.jobs.processes import run_job
+from tests.support.jobs.torch_job import needs_torch
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import REPOSITORY, environment
 
 STATS = {
     "active_bytes.all.current": 5,

@@ -8,8 +8,8 @@ import pytest
 
 from relay_agent.monitor.files import EventLog, scalars_of
 from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
-from tests.support.deadline import DEADLINE
-from tests.support.mlflow import PYTHON, needs_mlflow
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.mlflow import PYTHON, needs_mlflow
 
 READ = """\
 import json, sys

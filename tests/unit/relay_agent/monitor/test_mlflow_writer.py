@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT
+from tests.support.jobs.processes import ROOT
+from tests.support.machine.deadline import DEADLINE
 
 MLFLOW = """
 import os, time

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from relay_agent.monitor import prometheus
 from relay_agent.monitor.prometheus import MAX_CONNECTIONS, MetricsServer, as_text
 from relay_core.agent_api.usage import AllocatorUsage, GpuShare, GpuUsage, NodeUsage, ProcessUsage
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
 
 GPU = GpuUsage('H200 "SXM"', 0.5, 2**30, 2**31)
 PROCESSES = (

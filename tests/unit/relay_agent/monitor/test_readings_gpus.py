@@ -14,7 +14,7 @@ import pytest
 
 from relay_agent.monitor.readings import Gpus
 from relay_core.agent_api.usage import GpuUsage
-from tests.support.nvml import Gpu, install_driver
+from tests.support.machine.nvml import Gpu, install_driver
 
 LIBRARIES = ("pynvml", "amdsmi")
 

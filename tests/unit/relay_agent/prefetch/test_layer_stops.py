@@ -8,8 +8,8 @@ from relay_agent.prefetch.layer import COSTLY_LIMIT, LARGE, SLOW, PrefetchLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from relay_core.layers.piece import MAX_PARSED
-from tests.support.layers import Alone
-from tests.support.streams import split
+from tests.support.machine.streams import split
+from tests.support.sessions.layers import Alone
 
 STACK = RequestTemplate("stackTrace", 0, {"startFrame": 0, "levels": 1})
 LATER = RequestTemplate("stackTrace", 0, {"startFrame": 1})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loaded_module import Load, Loaded
+from tests.support.jobs.loaded_module import Load, Loaded
 
 
 @pytest.fixture

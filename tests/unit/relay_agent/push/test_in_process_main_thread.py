@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 PRELUDE = """
 import sys, threading, time

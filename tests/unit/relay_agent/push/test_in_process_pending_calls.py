@@ -1,6 +1,6 @@
 """Facts about calls that a push schedules in the main thread."""
 
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 CODE = """
     import sys

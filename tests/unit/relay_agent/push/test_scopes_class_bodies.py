@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.support.loaded_module import Load
+from tests.support.jobs.loaded_module import Load
 
 IMPORTS = """\
 import abc, ctypes, dataclasses, enum, typing

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from tests.support.loaded_module import THREADS, Load, Result
+from tests.support.jobs.loaded_module import THREADS, Load, Result
 
 UNKNOWN = (
     "the file on the node may have changed since the process loaded it: decorators, base classes and existing "

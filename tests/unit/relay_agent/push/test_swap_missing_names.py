@@ -3,7 +3,7 @@
 import pytest
 
 from relay_core.errors import ConfigurationError
-from tests.support.loaded_module import Load
+from tests.support.jobs.loaded_module import Load
 
 IMPORTS = "import dataclasses, enum, typing\n"
 REFUSED = {

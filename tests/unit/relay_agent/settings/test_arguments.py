@@ -11,7 +11,7 @@ from relay_agent.settings.arguments import misspelt_switch, parse_step_arguments
 from relay_agent.settings.model import DebugSettings
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
-from tests.support.debug_settings import ALL_SET
+from tests.support.data.debug_settings import ALL_SET
 
 
 def parse(*argv: str) -> DebugSettings | None:

@@ -6,7 +6,7 @@ from relay_agent.settings.environment import from_environment
 from relay_agent.settings.model import DebugSettings
 from relay_core.access_settings import AccessSettings
 from relay_core.errors import UsageError
-from tests.support.debug_settings import ALL_SET
+from tests.support.data.debug_settings import ALL_SET
 
 ON = {"RELAY_DEBUG": "1"}
 

@@ -10,8 +10,8 @@ import pytest
 from relay_agent.stacks import evaluation as module
 from relay_agent.stacks.evaluation import MAX_RUNNING, start_evaluation
 from relay_core.agent_api.evaluation import PATH_READER, Evaluate, Selection, Value
-from tests.support.deadline import DEADLINE
-from tests.support.helper_threads import no_thread_left
+from tests.support.jobs.helper_threads import no_thread_left
+from tests.support.machine.deadline import DEADLINE
 
 __all__ = ["no_thread_left"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from relay_agent.stacks import evaluation
 from relay_agent.stacks.evaluation import find_places
-from tests.support.examined_job import stopped_at
+from tests.support.debuggers.examined_job import stopped_at
 
 THREADS = """\
 import threading

@@ -12,8 +12,8 @@ import pytest
 from relay_agent.stacks import in_process, local_values
 from relay_core.agent_api.stacks import ThreadStack
 from relay_core.records import encode, parse
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
+from tests.support.machine.deadline import DEADLINE
 
 OURS = Path(in_process.__file__).parent.parent
 

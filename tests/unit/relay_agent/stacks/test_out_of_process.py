@@ -16,8 +16,8 @@ from relay_agent.stacks.out_of_process import Dump, parse_dump, stacks_from_outs
 from relay_core.agent_api.stacks import HELPER_THREAD, Frame, ProcessStacks, ThreadStack
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.records import parse
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import gone, job, suspend
+from tests.support.jobs.processes import gone, job, suspend
+from tests.support.machine.deadline import DEADLINE
 
 MEMBER = """
 import json, threading, time

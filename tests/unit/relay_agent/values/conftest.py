@@ -1,5 +1,5 @@
 """What all tests of shown values need."""
 
-from tests.support.helper_threads import no_thread_left
+from tests.support.jobs.helper_threads import no_thread_left
 
 __all__ = ["no_thread_left"]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from relay_agent.values.deadline import TooLate, call_within
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 NUMBER = contextvars.ContextVar("NUMBER", default=1)
 

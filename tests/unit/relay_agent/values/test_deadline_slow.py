@@ -10,7 +10,7 @@ import pytest
 
 from relay_agent.values import deadline
 from relay_agent.values.deadline import BUDGET, MAX_LATE, REPR_DEADLINE, within_deadline
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from relay_agent.values.presentation import describe
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 def shown(library: str, expression: str, **names: Any) -> str | None:

@@ -13,7 +13,7 @@ from relay_agent.values.contents import compute_statistics
 from relay_agent.values.deadline import TooLate, call_within, within_deadline
 from relay_agent.values.presentation import short_repr
 from relay_agent.values.torch_state import CAPTURE, as_stopped_thread, remembered_while_stopped
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 torch = pytest.importorskip("torch")
 tree_map_only = pytest.importorskip("torch.utils._pytree").tree_map_only

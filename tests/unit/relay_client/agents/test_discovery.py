@@ -24,7 +24,7 @@ from relay_core.hyco.address import ALLOWED_LISTENERS_HEADER, DISALLOWED_LISTENE
 from relay_core.net.session.secure_channel import WrongTunnelKey
 from relay_core.net.session.transport import TooManySessions
 from relay_core.tunnel.handshake import TUNNEL_HEADER, TunnelHeader, misdirected
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 THOROUGH, BACKGROUND = SearchEffort(8), SearchEffort(1)
 ENDPOINT = Endpoint("contoso.servicebus.windows.net", 443, "myhc")

@@ -12,7 +12,7 @@ from relay_core.errors import HybridConnectionNotFound, NoListener, RelayDebugEr
 from relay_core.hyco.address import Endpoint
 from relay_core.net.session.secure_channel import WrongTunnelKey
 from relay_core.net.websocket.connection import WebSocket
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 from tests.unit.relay_client.agents.test_discovery import Connection, Relay, names
 
 THOROUGH = SearchEffort(8)

@@ -12,7 +12,7 @@ from relay_client.agents.roster import Roster
 from relay_client.agents.search import AgentSearch
 from relay_core.agent_api.announcement import AgentInfo, Ending, TargetInfo
 from relay_core.net.tasks import TaskSet
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 PORT, PID = 5678, 41
 PROCESS: ProcessKey = ("agent", PORT, PID)

@@ -11,7 +11,7 @@ from relay_client.agents.search import START_INTERVAL, THOROUGH, AgentSearch
 from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.errors import NoListener, RelayDebugError
 from relay_core.net.tasks import TaskSet
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 class Searches:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.control.directory import Address, ControlDirectory, TcpAddress, UnixAddress
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 def closed(listening: tuple[socket.socket, Address]) -> Address:

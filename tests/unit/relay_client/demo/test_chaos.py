@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay_client.demo.chaos import CutProxy
-from tests.support.chaos import ChaosProxy
-from tests.support.deadline import DEADLINE
-from tests.support.streams import echo, local_server
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.streams import echo, local_server
+from tests.support.network.chaos import ChaosProxy
 
 
 @contextlib.asynccontextmanager

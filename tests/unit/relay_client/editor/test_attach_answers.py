@@ -9,8 +9,8 @@ from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.layers.layer import EndLocal, EndPeer, Layer, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED
 from relay_core.layers.stack import LayerStack
-from tests.support.layers import Alone
-from tests.support.streams import split
+from tests.support.machine.streams import split
+from tests.support.sessions.layers import Alone
 
 ORDER = ["initialize", "attach", "setBreakpoints", "setFunctionBreakpoints", "setExceptionBreakpoints"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from relay_client.dap import DapClient
 from relay_client.editor.attach_answers import DEBUGPY_CAPABILITIES
 from relay_client.prefetch import DELAYED_STACKS
-from tests.support.deadline import DEADLINE
-from tests.support.debuggee import debuggee
+from tests.support.debuggers.debuggee import debuggee
+from tests.support.machine.deadline import DEADLINE
 
 
 async def test_real_debugger(tmp_path: Path) -> None:

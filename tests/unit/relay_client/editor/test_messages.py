@@ -9,7 +9,7 @@ from relay_client.editor.messages import CONSOLE, IMPORTANT, make_failure
 from relay_client.editor.notices import Outbox
 from relay_core.dap.framing import MessageDecoder
 from relay_core.layers.layer import ToLocal
-from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in
+from tests.support.data.hostile_texts import HOSTILE_TEXTS, harm_in
 
 REQUEST = {"seq": 7, "type": "request", "command": "initialize"}
 

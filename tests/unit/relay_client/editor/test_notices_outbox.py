@@ -2,7 +2,7 @@
 
 from relay_client.editor.notices import Outbox
 from relay_core.dap.framing import MessageDecoder
-from tests.support.streams import split
+from tests.support.machine.streams import split
 
 REQUEST = {"seq": 7, "type": "request", "command": "disconnect"}
 

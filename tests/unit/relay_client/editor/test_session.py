@@ -7,8 +7,8 @@ import pytest
 from relay_client.editor.session import EditorSession
 from relay_core.dap.framing import encode
 from relay_core.layers.layer import EndLocal, EndPeer, ToPeer
-from tests.support.editor_session import ATTACH, INITIALIZE, RANK, TERMINATED, VIEW, Editor, attached, response
-from tests.support.layers import Alone
+from tests.support.sessions.editor_session import ATTACH, INITIALIZE, RANK, TERMINATED, VIEW, Editor, attached, response
+from tests.support.sessions.layers import Alone
 
 
 def test_a_waiting_editor_is_shown_why_ever_less_often() -> None:

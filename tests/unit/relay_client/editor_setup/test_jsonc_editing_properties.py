@@ -14,7 +14,7 @@ import pytest
 
 from relay_client.editor_setup.jsonc import Document, parse
 from relay_core.errors import ConfigurationError
-from tests.support.jsonc_files import JsoncFile, anything, damaged
+from tests.support.data.jsonc_files import JsoncFile, anything, damaged
 
 pytestmark = pytest.mark.xdist_group("edited_files")  # one worker makes them
 EDITORS = Path(__file__).parents[4] / "editors"

@@ -14,7 +14,7 @@ from relay_core.agent_api.announcement import AgentId, AgentInfo
 from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives, Progress
 from relay_core.foreign import MAX_TEXT
 from relay_core.net.tasks import TaskSet
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 def report(rank: int, begun: int, name: str = "all_reduce") -> RankReport:

@@ -1,6 +1,6 @@
 """Facts about the debug console of all ranks."""
 
-from tests.support.scripted_ranks import attached
+from tests.support.sessions.scripted_ranks import attached
 
 
 def test_output_of_a_job_names_its_rank() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted_ranks import Stage, attached
+from tests.support.sessions.scripted_ranks import Stage, attached
 
 
 @pytest.mark.parametrize(("configuration", "expected"), [({"subProcess": True}, True), ({}, False)])

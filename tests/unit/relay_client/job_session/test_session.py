@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted_ranks import FILE, MAIN, ScriptedRank, Stage, attached, stopped
+from tests.support.sessions.scripted_ranks import FILE, MAIN, ScriptedRank, Stage, attached, stopped
 
 
 def no_stop(_rank: ScriptedRank) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.scripted_ranks import FILE, attached, stopped
+from tests.support.sessions.scripted_ranks import FILE, attached, stopped
 
 
 def test_second_attach() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from relay_client.job_session.members import Member, RankName
 from relay_client.job_session.session import LEAVE_TIMEOUT, ExitCodes
-from tests.support.scripted_ranks import stopped
+from tests.support.sessions.scripted_ranks import stopped
 
 
 def answers(stage, number: int) -> int:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from tests.support.scripted_ranks import FILE, ScriptedRank, Stage
+from tests.support.sessions.scripted_ranks import FILE, ScriptedRank, Stage
 
 MOVES = ("continue", "next", "stepIn", "stepOut", "pause")
 

@@ -1,6 +1,6 @@
 """Facts about what a user sees of ranks that are running while others are stopped, with scripted ranks."""
 
-from tests.support.scripted_ranks import attached, stopped
+from tests.support.sessions.scripted_ranks import attached, stopped
 
 
 def test_ranks_that_are_not_stepped_are_named_with_what_they_are_doing() -> None:

@@ -1,6 +1,6 @@
 """Facts about the list of threads of many ranks."""
 
-from tests.support.scripted_ranks import Stage, stopped
+from tests.support.sessions.scripted_ranks import Stage, stopped
 
 
 def names(stage: Stage) -> list[str]:

@@ -11,7 +11,7 @@ from relay_client.dap import DapClient, RequestFailed
 from relay_client.mcp.control import Control, _breakpoint, _resume, _Session
 from relay_client.mcp.reading import ControlRefused
 from relay_core.dap.framing import MessageDecoder, encode
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 STOP = {"threadId": 7, "reason": "step"}
 

@@ -12,9 +12,9 @@ from relay_core.dap.framing import MessageDecoder, encode, encode_body
 from relay_core.foreign import MAX_FAILURE
 from relay_core.layers.layer import ToLocal
 from relay_core.layers.stack import LayerStack
-from tests.support.editor_session import INITIALIZE, RANK
-from tests.support.hostile_texts import HOSTILE_TEXTS, harm_in
-from tests.support.scripted_ranks import Stage, attached
+from tests.support.data.hostile_texts import HOSTILE_TEXTS, harm_in
+from tests.support.sessions.editor_session import INITIALIZE, RANK
+from tests.support.sessions.scripted_ranks import Stage, attached
 
 PORT = 5678
 MEBIBYTE = 1024 * 1024

@@ -4,7 +4,7 @@ import pytest
 
 from relay_client.ports.layers import MAX_EARLY_BYTES, EarlyBytes
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer
-from tests.support.layers import Alone
+from tests.support.sessions.layers import Alone
 
 
 @pytest.fixture

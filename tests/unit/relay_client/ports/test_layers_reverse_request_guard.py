@@ -5,8 +5,8 @@ import pytest
 from relay_client.ports.layers import RequestGuard
 from relay_core.dap.framing import MAX_BODY, Message, MessageDecoder, encode, encode_body
 from relay_core.layers.layer import Abort, EndLocal, Output, ToLocal, ToPeer
-from tests.support.layers import Alone
-from tests.support.streams import split
+from tests.support.machine.streams import split
+from tests.support.sessions.layers import Alone
 
 PORT = 5678
 ATTACH = {"name": "rank 0", "type": "debugpy", "connect": {"host": "localhost", "port": PORT}, "justMyCode": True}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.ports.listening_editors import Listener, listener_on, program_on
-from tests.support.ports import free_port
+from tests.support.machine.ports import free_port
 
 
 async def test_the_program_of_a_port() -> None:

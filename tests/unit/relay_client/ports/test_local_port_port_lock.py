@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.ports.local_port import PortLock, PortLocked, PortOwner
-from tests.support.jobs import job
-from tests.support.ports import free_port
+from tests.support.jobs.processes import job
+from tests.support.machine.ports import free_port
 
 
 def test_a_port_is_locked_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from relay_client.push import saves
 from relay_client.push.saves import QUIET_SECONDS, FileState, SaveDetector, on_each_save
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 OLD, NEW, NEWER = FileState(1, 10, 7), FileState(2, 10, 7), FileState(3, 12, 8)
 

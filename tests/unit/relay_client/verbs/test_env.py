@@ -10,10 +10,10 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.verbs.env import Env
 from relay_client.verbs.verb import Session
 from relay_core.errors import NoListener
-from tests.support.ports import consecutive_ports
-from tests.support.relay import LocalRelay
-from tests.support.run_job import running_job
-from tests.support.tunnel import QUICK
+from tests.support.jobs.running import running_job
+from tests.support.machine.ports import consecutive_ports
+from tests.support.network.relay import LocalRelay
+from tests.support.network.tunnel import QUICK
 
 SCRIPT = """\
 import os

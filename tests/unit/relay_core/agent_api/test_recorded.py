@@ -9,7 +9,7 @@ from relay_core.agent_api.announcement import AgentInfo
 from relay_core.agent_api.evaluation import Evaluate
 from relay_core.agent_api.push import Push
 from relay_core.records import encode, parse
-from tests.support.wire_samples import SAMPLES
+from tests.support.data.wire_samples import SAMPLES
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 """What version 1 of the contract sends for each sample. A change to a recorded field needs a higher version."""

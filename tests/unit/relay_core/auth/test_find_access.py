@@ -13,9 +13,9 @@ from relay_core.auth.find_access import Search, explain_access, find_access
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.auth.sources import choose
 from relay_core.errors import ConfigurationError, UsageError
-from tests.support import secrets
-from tests.support.entra_network import clean_environment
-from tests.support.programs import REPOSITORY, environment
+from tests.support.azure.network import clean_environment
+from tests.support.machine import secrets
+from tests.support.machine.programs import REPOSITORY, environment
 
 
 @pytest.fixture(autouse=True)

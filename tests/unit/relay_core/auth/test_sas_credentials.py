@@ -15,7 +15,7 @@ from relay_core.errors import ConfigurationError
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.connection_string import ConnectionString
 from relay_core.hyco.sas import SasToken, mint
-from tests.support import secrets
+from tests.support.machine import secrets
 
 ENDPOINT = Endpoint("localhost", 8443, "myhc")
 

@@ -8,7 +8,7 @@ import pytest
 from relay_core.access_settings import AccessSettings
 from relay_core.auth.sources import find_connection_string, local_sources
 from relay_core.errors import ConfigurationError
-from tests.support import secrets
+from tests.support.machine import secrets
 
 
 def connection_string(host: str, entity: str = ";EntityPath=myhc") -> str:

@@ -10,8 +10,8 @@ import pytest
 from relay_core.diagnosis.checks import Skipped
 from relay_core.diagnosis.server import check_ports, check_private_endpoint
 from relay_core.errors import RelayUnreachable
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
 
 
 @contextlib.asynccontextmanager

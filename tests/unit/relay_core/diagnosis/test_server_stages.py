@@ -6,9 +6,9 @@ import pytest
 
 from relay_core.diagnosis.server import answers, connect_tcp, resolve
 from relay_core.errors import RelayUnreachable
-from tests.support.deadline import DEADLINE
-from tests.support.ports import free_port
-from tests.support.streams import echo, local_server
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import echo, local_server
 
 
 async def test_a_name_has_addresses() -> None:

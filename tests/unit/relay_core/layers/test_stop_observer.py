@@ -11,7 +11,7 @@ from relay_core.dap.framing import encode
 from relay_core.dap.prefetch import PREFETCH_EVENT
 from relay_core.layers.layer import ToLocal, ToPeer
 from relay_core.layers.stop_observer import MAX_KEPT, ObservedStop, Place, StopObserver
-from tests.support.layers import Alone
+from tests.support.sessions.layers import Alone
 
 FRAME = {"id": 9, "name": "step", "line": 41, "source": {"path": "/home/alice/train.py"}}
 PLACE = Place("/home/alice/train.py", 41, "step")

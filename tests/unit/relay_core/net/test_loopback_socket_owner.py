@@ -11,9 +11,9 @@ from relay_core.net.loopback import PeerCheck, until_accepted
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.local_server import listen_local
 from relay_core.socket_tables import SocketTables
-from tests.support.deadline import DEADLINE
-from tests.support.no_descriptors import no_descriptors
-from tests.support.other_user import (
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.no_descriptors import no_descriptors
+from tests.support.machine.other_user import (
     OTHER_UID,
     connecting_stranger,
     hide_owners,

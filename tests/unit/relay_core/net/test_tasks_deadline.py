@@ -6,7 +6,7 @@ import pytest
 
 from relay_core.net.tasks import DeadlineTimer
 from relay_core.program import run
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 async def test_earliest_deadline_counts() -> None:

@@ -5,7 +5,7 @@ import time
 
 from relay_core.compat import timeout
 from relay_core.net.tasks import Paced
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 class Changing:

@@ -16,8 +16,8 @@ from relay_core.net.tls import TlsMachine, TlsTransport
 from relay_core.tunnel.outcomes import Role
 from relay_server.config.certificates import prepare, server_context
 from relay_server.config.model import TlsSettings
-from tests.support.deadline import DEADLINE
-from tests.support.streams import echo, local_server
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.streams import echo, local_server
 
 CLIENT, AGENT = (TunnelIdentity(role, bytes(range(32))).context for role in (Role.CLIENT, Role.AGENT))
 BULK = bytes(range(256)) * 4096

@@ -13,8 +13,8 @@ from relay_core.net.relay_tls import client_tls
 from relay_core.net.tls import MAX_BARREN, RECORD_OVERHEAD, UNPROVEN_READ, TlsMachine, TlsTransport
 from relay_server.config.certificates import prepare, server_context
 from relay_server.config.model import TlsSettings
-from tests.support.deadline import DEADLINE
-from tests.support.key_updates import KEY_UPDATE_SIZE, RecordWriter, dial_records
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.key_updates import KEY_UPDATE_SIZE, RecordWriter, dial_records
 
 TOO_MANY = MAX_BARREN // KEY_UPDATE_SIZE + 1
 """Key updates that are more than a connection may have without plaintext."""

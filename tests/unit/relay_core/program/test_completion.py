@@ -9,7 +9,7 @@ import pytest
 
 from relay_client.cli import make_parser
 from relay_core.program.completion import bash_script, fish_script, zsh_script
-from tests.support.terminal import on_terminal
+from tests.support.machine.terminal import on_terminal
 
 CASES = [
     ("relay-client tens", "relay-client tensorboard "),

@@ -13,7 +13,7 @@ from relay_agent.job.stderr import write_line
 from relay_core.errors import RelayDebugError
 from relay_core.exit_codes import OUTPUT_CLOSED
 from relay_core.program.console import configure_logging, print_error
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 FORGED = "alice\nrelay-client: error: forged\r\x1b[2J\x9b31m\u2028end\u202e"
 ESCAPED = r"alice\nrelay-client: error: forged\r\x1b[2J\x9b31m\u2028end\u202e"

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.support.jobs import job
+from tests.support.jobs.processes import job
 
 STUBBORN = """
 import asyncio, logging, time

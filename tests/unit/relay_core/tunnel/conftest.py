@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.tunnel_link import Link, connected
+from tests.support.sessions.tunnel_link import Link, connected
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from relay_core.tunnel.handshake import Attached, ClientHandshake, HelloHandshak
 from relay_core.tunnel.limits import VERSION, Limits, Settings
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed, Welcome
 from relay_core.tunnel.outcomes import OverReason, Refusal
-from tests.support.tunnel_link import Link, connected, pattern
+from tests.support.sessions.tunnel_link import Link, connected, pattern
 
 NONCE = b"n" * 16
 

@@ -8,7 +8,7 @@ from relay_core.tunnel.frames import FrameDecoder
 from relay_core.tunnel.handshake import Attached
 from relay_core.tunnel.limits import MIB, STALL, Settings
 from relay_core.tunnel.outcomes import Death, OverReason, Refusal, ResetCode
-from tests.support.tunnel_link import pattern
+from tests.support.sessions.tunnel_link import pattern
 
 # --- transports -----------------------------------------------------------------------------------------------
 

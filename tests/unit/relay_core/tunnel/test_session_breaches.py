@@ -7,7 +7,7 @@ from relay_core.tunnel.frames import IGNORABLE, encode_code, encode_frame, encod
 from relay_core.tunnel.handshake import Attached
 from relay_core.tunnel.limits import MAX_PENDING_CONTROL, Limits, Settings
 from relay_core.tunnel.outcomes import Breach, Death, OverReason, ResetCode
-from tests.support.tunnel_link import Link, connected
+from tests.support.sessions.tunnel_link import Link, connected
 
 
 def from_client(link: Link, kind: int, payload: bytes = b"", *, stream: int = 0, seq: int | None = None) -> None:

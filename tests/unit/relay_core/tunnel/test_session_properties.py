@@ -14,7 +14,7 @@ from relay_core.tunnel.frames import HEADER_SIZE
 from relay_core.tunnel.handshake import Attached
 from relay_core.tunnel.limits import MAX_CONTROL_PAYLOAD, MAX_PENDING_CONTROL, Limits, Settings
 from relay_core.tunnel.outcomes import ResetCode, StreamLimitReached
-from tests.support.tunnel_link import Link, Side, Wire, pattern
+from tests.support.sessions.tunnel_link import Link, Side, Wire, pattern
 
 side_names = st.sampled_from(["client", "agent"])
 choices = st.integers(0, 15)

@@ -10,7 +10,7 @@ from relay_core.tunnel.limits import REPLACE_IN_USE_AFTER, UNCONFIRMED_GRACE, VE
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed
 from relay_core.tunnel.outcomes import Death, OverReason, Refusal
 from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTable
-from tests.support.tunnel_link import ENTROPY, Link, connected
+from tests.support.sessions.tunnel_link import ENTROPY, Link, connected
 
 HELLO = Greeting(Limits()).encode()
 NONCE = b"n" * 16

@@ -5,7 +5,7 @@ import pytest
 from relay_core.errors import ConnectionLost
 from relay_core.tunnel.limits import KIB, MIB
 from relay_core.tunnel.outcomes import ResetCode
-from tests.support.tunnel_link import pattern
+from tests.support.sessions.tunnel_link import pattern
 
 
 def test_bytes_go_both_ways_before_and_after_the_answer(link):

@@ -23,7 +23,7 @@ from relay_core.ws.frames import (
     encode_frame,
     encode_message,
 )
-from tests.support.raw_websocket import frame, masked
+from tests.support.network.raw_websocket import frame, masked
 
 
 class Payload(bytes):

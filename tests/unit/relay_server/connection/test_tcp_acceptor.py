@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 from relay_server.connection.tcp import Acceptor
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 class Accepted:

@@ -3,7 +3,7 @@ import asyncio
 from relay_core.ws.frames import PONG, close_payload, encode_frame
 from relay_server.config.model import Limits
 from relay_server.connection.websocket import WebSocket
-from tests.support.raw_websocket import PING, frame
+from tests.support.network.raw_websocket import PING, frame
 
 
 class FakeConnection:

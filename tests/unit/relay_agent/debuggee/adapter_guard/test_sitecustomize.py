@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.armed import adapter, armed, until_adapter_has_ended
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import ROOT, job, run_job
+from tests.support.debuggers.armed import adapter, armed, until_adapter_has_ended
+from tests.support.jobs.processes import ROOT, job, run_job
+from tests.support.machine.deadline import DEADLINE
 
 GUARD = ROOT / "relay_agent/debuggee/adapter_guard"
 

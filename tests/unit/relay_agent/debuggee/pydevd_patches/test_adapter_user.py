@@ -7,9 +7,9 @@ import psutil
 import pytest
 
 from relay_agent.debuggee.pydevd_patches.adapter_user import _until_accepted
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import Job, gone, job, run_job
-from tests.support.other_user import listening_stranger, needs_owners, needs_queries, needs_second_user
+from tests.support.jobs.processes import Job, gone, job, run_job
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.other_user import listening_stranger, needs_owners, needs_queries, needs_second_user
 
 PARENT = """
     import multiprocessing, os, subprocess, threading

@@ -12,8 +12,8 @@ from relay_agent.debuggee.pydevd_patches import attached
 from relay_client.compare.console import with_formats
 from relay_client.dap import DapClient
 from relay_core.dap.messages import Request, arguments_of
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
+from tests.support.jobs.processes import job
+from tests.support.machine.deadline import DEADLINE
 
 START = """
     import os, subprocess, threading, time

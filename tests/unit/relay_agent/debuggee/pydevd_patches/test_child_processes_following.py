@@ -7,9 +7,9 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.net.tasks import cancel_and_wait
-from tests.support.deadline import DEADLINE
-from tests.support.follower import Follower
-from tests.support.jobs import Job, gone, job
+from tests.support.editors.follower import Follower
+from tests.support.jobs.processes import Job, gone, job
+from tests.support.machine.deadline import DEADLINE
 
 POOLS = """\
 import multiprocessing

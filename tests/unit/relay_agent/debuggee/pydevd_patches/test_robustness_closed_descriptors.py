@@ -9,8 +9,8 @@ import pytest
 from relay_agent.debuggee.pydevd_patches.robustness import LOST
 from relay_client.dap import DapClient
 from relay_core.errors import RelayDebugError
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
+from tests.support.jobs.processes import job
+from tests.support.machine.deadline import DEADLINE
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems do not reuse the numbers")
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
+from tests.support.jobs.processes import job
+from tests.support.machine.deadline import DEADLINE
 
 PARENT = """
     import os, subprocess, threading

@@ -6,9 +6,9 @@ import pytest
 
 from relay_agent.debuggee.pydevd_patches.sending import KEPT_OUTPUT
 from relay_client.dap import DapClient, RequestFailed
-from tests.support.deadline import DEADLINE
-from tests.support.follower import Follower
-from tests.support.jobs import gone, job
+from tests.support.editors.follower import Follower
+from tests.support.jobs.processes import gone, job
+from tests.support.machine.deadline import DEADLINE
 
 CODE = """
     import os, threading

@@ -3,8 +3,8 @@
 import pytest
 
 from relay_client.dap import DapClient, RequestFailed
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
+from tests.support.jobs.processes import job
+from tests.support.machine.deadline import DEADLINE
 
 CODE = """
     import threading

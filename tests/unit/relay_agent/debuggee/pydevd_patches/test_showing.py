@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import Job, job
+from tests.support.jobs.processes import Job, job
+from tests.support.machine.deadline import DEADLINE
 
 CODE = """
     import runpy, threading

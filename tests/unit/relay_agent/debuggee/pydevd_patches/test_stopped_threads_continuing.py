@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from tests.support.armed import debugged_script
-from tests.support.deadline import DEADLINE
+from tests.support.debuggers.armed import debugged_script
+from tests.support.machine.deadline import DEADLINE
 
 PROGRAM = """\
 import threading

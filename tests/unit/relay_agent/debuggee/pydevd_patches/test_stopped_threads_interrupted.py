@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.armed import debugged_script
-from tests.support.deadline import DEADLINE
+from tests.support.debuggers.armed import debugged_script
+from tests.support.machine.deadline import DEADLINE
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems have no SIGALRM")
 

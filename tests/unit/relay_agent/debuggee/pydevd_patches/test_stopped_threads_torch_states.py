@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.examined_job import stopped_at
+from tests.support.debuggers.examined_job import stopped_at
 
 SCRIPT = """\
 import torch

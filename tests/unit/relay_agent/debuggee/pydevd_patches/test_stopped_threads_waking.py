@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_client.dap import DapClient
-from tests.support.armed import debugged_script
-from tests.support.deadline import DEADLINE
+from tests.support.debuggers.armed import debugged_script
+from tests.support.machine.deadline import DEADLINE
 
 PATIENT = 'sys.modules["pydevd"].TIMEOUT_SLOW = 3600'
 """A thread that is not woken stays."""

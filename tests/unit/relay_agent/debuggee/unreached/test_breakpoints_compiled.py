@@ -9,9 +9,9 @@ import pytest
 
 from relay_agent.debuggee.unreached.breakpoints import describe_compiled
 from relay_client.dap import DapClient
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import job
-from tests.support.torch_job import needs_torch
+from tests.support.jobs.processes import job
+from tests.support.jobs.torch_job import needs_torch
+from tests.support.machine.deadline import DEADLINE
 
 MODEL = """\
 import time

@@ -9,7 +9,7 @@ import pytest
 
 from relay_agent.debuggee.unreached import breakpoints
 from relay_agent.debuggee.unreached.breakpoints import TracerWatch, tracer_name
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 WARNING = 'sys.settrace() should not be used.\nCall Location:\n  File "/job/train.py", line 12, in work\n'
 

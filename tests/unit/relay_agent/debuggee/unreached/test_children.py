@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from relay_agent.debuggee.unreached.children import describe, describe_ended
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 CHILDREN = """
     import multiprocessing, os, socket, subprocess, time

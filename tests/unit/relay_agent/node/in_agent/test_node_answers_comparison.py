@@ -10,7 +10,7 @@ from relay_agent.node.in_agent import node_answers
 from relay_agent.node.in_agent.node_answers import compare
 from relay_core.agent_api.evaluation import Difference, Evaluate, Selection, Value
 from relay_core.agent_api.questions import Reply
-from tests.support.valued_process import ValuedProcess
+from tests.support.jobs.valued_process import ValuedProcess
 
 COMPLETE = Evaluate("weight", selection=Selection())
 

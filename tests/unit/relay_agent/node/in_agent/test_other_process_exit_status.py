@@ -8,8 +8,8 @@ import pytest
 
 from relay_agent.node.in_agent import other_process as module
 from relay_agent.node.in_agent.other_process import ProcessExit, parse_stat
-from tests.support.deadline import DEADLINE
-from tests.support.programs import communicate
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.programs import communicate
 
 
 @pytest.fixture(params=["kept by the system", "before Linux 6.15"])

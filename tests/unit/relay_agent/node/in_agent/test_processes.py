@@ -7,7 +7,7 @@ import pytest
 
 from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
-from tests.support.node_process import connection
+from tests.support.jobs.node_process import connection
 
 
 @pytest.mark.parametrize("port", [0, -1, "x", 65536, True, None])

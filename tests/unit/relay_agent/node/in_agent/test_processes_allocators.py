@@ -8,7 +8,7 @@ from relay_agent.monitor.readings import AllocatorReading
 from relay_agent.node.in_agent import processes
 from relay_agent.node.in_agent.processes import Allocators
 from relay_core.agent_api.usage import AllocatorUsage
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 NUMBERS = AllocatorReading(AllocatorUsage(6, 8, 7, 2, 1))
 

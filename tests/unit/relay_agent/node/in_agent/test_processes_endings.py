@@ -7,7 +7,7 @@ import pytest
 from relay_agent.node.in_agent.processes import MAX_ENDINGS, Endings
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_core.agent_api.announcement import AgentId, AgentInfo, Ending, fit
-from tests.support.node_process import connection
+from tests.support.jobs.node_process import connection
 
 FAILED, SUCCEEDED, KILLED = 1 << 8, 0, 9
 """Wait statuses."""

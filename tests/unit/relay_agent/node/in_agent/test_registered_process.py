@@ -19,8 +19,8 @@ from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
 from relay_core.errors import RelayDebugError
 from relay_core.layers.stop_observer import Place
 from relay_core.records import encode
-from tests.support.deadline import DEADLINE
-from tests.support.node_process import connection
+from tests.support.jobs.node_process import connection
+from tests.support.machine.deadline import DEADLINE
 
 
 @pytest.fixture

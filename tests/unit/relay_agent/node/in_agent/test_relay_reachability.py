@@ -12,7 +12,7 @@ from relay_agent.node.in_agent.processes import ProcessTable
 from relay_agent.node.in_agent.registered_process import RegisteredProcess
 from relay_agent.node.in_agent.relay_reachability import Reach
 from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreachable, Unauthorized, UntrustedCertificate
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 DOWN = RelayUnreachable("connection refused", hint="check the network")
 

@@ -15,7 +15,7 @@ from relay_agent.node.in_agent import run_tag
 from relay_agent.node.in_agent.run_tag import RunTag
 from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 RECORD = "import json, sys; open(sys.argv[1], 'a').write(json.dumps(sys.argv[2:]) + '\\n')"
 FAIL = "import sys; print('RestException'); sys.exit(1)"

@@ -12,10 +12,10 @@ import pytest
 
 from relay_agent.job.paths import in_front
 from relay_core.compat import timeout
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import Job, gone, job, run_job, suspend
-from tests.support.relay import HC, LocalRelay, local_relay
-from tests.support.run_job import agents_on
+from tests.support.jobs.processes import Job, gone, job, run_job, suspend
+from tests.support.jobs.running import agents_on
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import HC, LocalRelay, local_relay
 
 START = f"""\
 import os, time

@@ -8,9 +8,9 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.stacks import collect_stacks
 from relay_core.agent_api.stacks import ProcessStacks
-from tests.support.jobs import job, run_job
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
+from tests.support.jobs.processes import job, run_job
+from tests.support.jobs.running import access
+from tests.support.network.relay import HC, LocalRelay
 
 START = f"""\
 import os, socket, time

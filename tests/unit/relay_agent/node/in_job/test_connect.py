@@ -10,7 +10,7 @@ import pytest
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_core.errors import ConfigurationError, RelayUnreachable
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 class Gate:

@@ -9,16 +9,16 @@ import pytest
 
 from relay_agent.node.in_job.connection import blocked_signals
 from relay_agent.stacks.in_process import dump_signals
-from tests.support.jobs import run_job
-from tests.support.relay import HC, LocalRelay
-from tests.support.run_job import access
+from tests.support.jobs.processes import run_job
+from tests.support.jobs.running import access
+from tests.support.network.relay import HC, LocalRelay
 
 START = f"""
 import os, signal
 from relay_agent.node.in_job.client import NodeClient
 from relay_agent.node.in_job.connection import blocked_signals
 from relay_agent.debuggee.debugger import debugger
-from tests.support.armed import adapter
+from tests.support.debuggers.armed import adapter
 client = NodeClient(
     {{"hc": {HC!r}}},
     {{"port": 5678, "rank": 0, "pid": os.getpid(), "script": "train.py", "state": "running"}},

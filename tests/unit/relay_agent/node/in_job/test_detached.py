@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from relay_agent.node.in_job.detached import FIRST_NUMBER, Report, start_detached
-from tests.support.deadline import DEADLINE
-from tests.support.jobs import run_job
-from tests.support.relay import HC, local_relay
-from tests.support.run_job import access
+from tests.support.jobs.processes import run_job
+from tests.support.jobs.running import access
+from tests.support.machine.deadline import DEADLINE
+from tests.support.network.relay import HC, local_relay
 
 LOOK = """
 import json, os, sys

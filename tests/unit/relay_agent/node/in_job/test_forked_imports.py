@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 JOB = """
 import os, sys, threading, time

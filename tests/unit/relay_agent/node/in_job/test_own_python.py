@@ -8,7 +8,7 @@ import pytest
 
 from relay_agent.node.in_job.own_python import agent_environment, find_python, without_python_options
 from relay_core.errors import ConfigurationError
-from tests.support.jobs import run_job
+from tests.support.jobs.processes import run_job
 
 
 @pytest.mark.parametrize("name", ["python", "python3.13t", "python3-dbg", "Python", "pypy3", "platform-python3.9"])

@@ -10,9 +10,9 @@ from relay_core.errors import ConnectionLost
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.tasks import TaskSet
-from tests.support.deadline import DEADLINE
-from tests.support.streams import Sink
-from tests.support.tunnel_link import connected
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.streams import Sink
+from tests.support.sessions.tunnel_link import connected
 
 EPOCH = 1
 

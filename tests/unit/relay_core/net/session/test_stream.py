@@ -8,7 +8,7 @@ import pytest
 from relay_core.errors import ConnectionLost, ProtocolError
 from relay_core.net.session import stream
 from relay_core.net.session.stream import SMALL
-from tests.support.streams import MemoryStream, Sink, stream_pair
+from tests.support.machine.streams import MemoryStream, Sink, stream_pair
 
 
 async def settle() -> None:

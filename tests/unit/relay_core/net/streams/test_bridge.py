@@ -13,8 +13,8 @@ from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.net.streams.bridge import Traffic, carry_bytes
 from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
-from tests.support.deadline import DEADLINE
-from tests.support.streams import echo, local_server, read_all, stream_pair
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.streams import echo, local_server, read_all, stream_pair
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from relay_core.net.streams.endpoint import UNREAD_LIMIT, LocalEndpoint
 from relay_core.net.streams.local_server import listen_local
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 class Handler:

@@ -10,8 +10,8 @@ import pytest
 from relay_core.net.streams.endpoint import LocalEndpoint
 from relay_core.net.streams.local_server import RETRY_DELAY, listen_local
 from relay_core.program import run
-from tests.support.deadline import DEADLINE
-from tests.support.no_descriptors import no_descriptors
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.no_descriptors import no_descriptors
 
 CROWD = 90
 """Connections that wait to be accepted; the kernel completes a hundred."""

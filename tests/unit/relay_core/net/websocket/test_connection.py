@@ -19,7 +19,7 @@ from relay_core.ws.frames import (
     encode_frame,
     encode_message,
 )
-from tests.support.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE
 
 
 class Socket(asyncio.Transport):

@@ -17,9 +17,9 @@ from relay_core.net.websocket.handshake import open_websocket
 from relay_core.net.websocket.opening_errors import HandshakeRefused, ProxyRefused
 from relay_server.config.certificates import Certificates, prepare, server_context
 from relay_server.config.model import TlsSettings
-from tests.support.deadline import DEADLINE
-from tests.support.impostor import impostor
-from tests.support.streams import carry_to, local_server
+from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.streams import carry_to, local_server
+from tests.support.network.impostor import impostor
 
 NOT_FOUND = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
 

@@ -33,9 +33,9 @@ from relay_core.net.websocket.opening_errors import HandshakeRefused
 from relay_server.config import certificates as relay_tls
 from relay_server.config.certificates import server_context
 from relay_server.config.model import TlsSettings
-from tests.support.impostor import impostor
-from tests.support.ports import free_port
-from tests.support.streams import Handler, carry_to, echo, local_server
+from tests.support.machine.ports import free_port
+from tests.support.machine.streams import Handler, carry_to, echo, local_server
+from tests.support.network.impostor import impostor
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from relay_core.errors import RelayUnreachable
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.websocket.handshake import open_websocket
 from relay_core.net.websocket.opening_errors import ProxyRefused, opening_mapped, proxy_for
-from tests.support.streams import local_server
+from tests.support.machine.streams import local_server
 
 HOST = "contoso.servicebus.windows.net"
 

@@ -4,7 +4,7 @@ import pytest
 
 from relay_core.tunnel.limits import MAX_WINDOW_GROWTH, MIB, Settings
 from relay_core.tunnel.stream import GROWTH_LEAST
-from tests.support.tunnel_link import Link, connected
+from tests.support.sessions.tunnel_link import Link, connected
 
 WINDOW = Settings().limits.window
 MAX_WINDOW = Settings().max_window
