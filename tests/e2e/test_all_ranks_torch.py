@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient, RequestFailed
-from tests.support.jobs.many_ranks import AllRanksEditor, all_ranks_editor, ports_in_a_row
+from tests.support.editors.all_ranks import AllRanksEditor, all_ranks_editor
 from tests.support.jobs.torch_job import SCRIPT, TorchJob, line_of, needs_torch, torch_job
 from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import consecutive_ports
 from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
@@ -62,7 +63,7 @@ async def stopped_together(editor: AllRanksEditor, job: TorchJob) -> int:
 
 async def test_one_step_passes_an_all_reduce(relay: LocalRelay, tmp_path: Path) -> None:
     """One `next` moves all four ranks past the collective; of a group of one, that rank is named as waiting in it."""
-    port = ports_in_a_row(4)
+    port = consecutive_ports(4)[0]
     async with (
         torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True) as job,
         all_ranks_editor(relay) as editor,
@@ -89,7 +90,7 @@ async def test_one_step_passes_an_all_reduce(relay: LocalRelay, tmp_path: Path) 
 
 async def test_eight_ranks_part_and_one_is_killed(relay: LocalRelay, tmp_path: Path) -> None:
     """One `next` moves eight ranks past an `all_reduce`, an `if` parts them, and the others step on after a SIGKILL."""
-    port = ports_in_a_row(8)
+    port = consecutive_ports(8)[0]
     async with (
         torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True, ranks=8, source=SPLIT) as job,
         all_ranks_editor(relay) as editor,
@@ -117,7 +118,7 @@ async def test_eight_ranks_part_and_one_is_killed(relay: LocalRelay, tmp_path: P
 
 async def test_the_same_step_of_one_rank_does_not_come_back(relay: LocalRelay, tmp_path: Path) -> None:
     """On rank 0's own port, `next` waits in the collective until the sessions of the other ranks step, too."""
-    port = ports_in_a_row(4)
+    port = consecutive_ports(4)[0]
     async with (
         torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True) as job,
         all_ranks_editor(relay, range(port, port + 4)),
@@ -146,7 +147,7 @@ async def test_the_same_step_of_one_rank_does_not_come_back(relay: LocalRelay, t
 
 async def test_a_restart_by_torchrun_brings_all_ranks_back(relay: LocalRelay, tmp_path: Path) -> None:
     """After SIGKILL of a rank torchrun starts all ranks again: they stop at the breakpoint of the same session."""
-    port = ports_in_a_row(4)
+    port = consecutive_ports(4)[0]
     async with (
         torch_job(relay, tmp_path, port, "--debug-ranks", "none", restarts=1, nodes=1, source=ALONE) as job,
         all_ranks_editor(relay) as editor,

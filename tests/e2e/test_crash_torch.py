@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.jobs.many_ranks import ports_in_a_row
 from tests.support.jobs.running import running_job
 from tests.support.jobs.torch_job import NODE, needs_torch
+from tests.support.machine.ports import consecutive_ports
 from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch]
@@ -55,7 +55,7 @@ async def test_the_log_of_a_held_crash(relay: LocalRelay, tmp_path: Path, begin:
     """Traceback and hold are in the log before the hold ends, with the rank, and the traceback is there once."""
     script = tmp_path / "train.py"
     script.write_text(CRASHES.replace("BEGIN", "\n".join(begin)))
-    options = ("--port", str(ports_in_a_row(2)), "--debug-ranks", "none", "--debug-on-crash", "--hold", "600")
+    options = ("--port", str(consecutive_ports(2)[0]), "--debug-ranks", "none", "--debug-on-crash", "--hold", "600")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     variables = {**NODE, "STORE": str(tmp_path / "store")}
     async with running_job(relay, script, *options, launcher=launcher, **variables) as job:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient, RequestFailed
-from tests.support.debuggers.debuggee import LINE, PROGRAM, Stopped, stopped_at_breakpoint
+from tests.support.debuggers.debuggee import LINE, PROGRAM, stopped_at_breakpoint
 from tests.support.editors.follower import Follower
 from tests.support.editors.listening import listening_editor
 from tests.support.jobs.running import access, running_client, running_job
@@ -88,17 +88,10 @@ async def test_large_values(relay: LocalRelay, script: Path) -> None:
         running_client(relay, script.parent, "--ports", str(port)),
         stopped_at_breakpoint(port, script) as session,
     ):
-        assert 5_000_000 == (await copy_value(session, "'x' * 5_000_000")).count("x")
+        assert 5_000_000 == (await session.value("'x' * 5_000_000", "clipboard")).count("x")
         with pytest.raises(RequestFailed, match="20,?000,?[0-9]+ bytes"):
-            await copy_value(session, "'x' * 20_000_000")
+            await session.value("'x' * 20_000_000", "clipboard")
         assert LINE + 1 == await session.step()
-
-
-async def copy_value(session: Stopped, expression: str) -> str:
-    """Return a value uncut, as an editor's "copy value" has it."""
-    frame, _ = await session.frame()
-    arguments = {"expression": expression, "frameId": frame, "context": "clipboard"}
-    return (await session.client.request("evaluate", arguments, within=DEADLINE))["result"]
 
 
 # What the job starts:

@@ -11,23 +11,16 @@ import pytest
 from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
+from tests.support.editors.stopped import Stopped
 from tests.support.jobs.processes import gone
 from tests.support.jobs.running import agents_on
 from tests.support.jobs.torch_job import TorchJob, line_of, needs_torch, torch_job
 from tests.support.machine.deadline import DEADLINE
-from tests.support.machine.ports import free_port
+from tests.support.machine.ports import consecutive_ports
 from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch]
 REDUCE = line_of("dist.all_reduce(total)")
-
-
-def four_ports() -> int:
-    """Return the first of four ports in a row that nobody listens on."""
-    while True:
-        ports = [free_port() for _ in range(4)]
-        if ports == list(range(ports[0], ports[0] + 4)):
-            return ports[0]
 
 
 @contextlib.asynccontextmanager
@@ -40,55 +33,28 @@ async def client(relay: LocalRelay, first: int, *, allow_terminate: bool = False
         yield
 
 
-class Session:
-    """A debugger that stands at the all_reduce of one rank."""
-
-    def __init__(self, dap: DapClient) -> None:
-        self._dap = dap
-        self.thread = 0
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def attached(cls, port: int, job: TorchJob) -> AsyncIterator["Session"]:
-        """Attach with a breakpoint at the all_reduce."""
-        async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap:
-            await dap.attach({str(job.script): [{"line": REDUCE}]}, within=DEADLINE)
-            yield cls(dap)
-            await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
-
-    async def until_stopped(self) -> None:
-        event = await self._dap.wait_for_event("stopped", within=DEADLINE)
-        self.thread = event["body"]["threadId"]
-
-    async def value(self, expression: str) -> str:
-        stack = await self._dap.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=DEADLINE)
-        arguments = {"expression": expression, "frameId": stack["stackFrames"][0]["id"], "context": "watch"}
-        return (await self._dap.request("evaluate", arguments, within=DEADLINE))["result"]
-
-    async def step(self) -> int:
-        await self._dap.request("next", {"threadId": self.thread}, within=DEADLINE)
-        await self.until_stopped()
-        stack = await self._dap.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=DEADLINE)
-        return stack["stackFrames"][0]["line"]
-
-    async def clear_and_continue(self, job: TorchJob) -> None:
-        await self._dap.set_breakpoints(str(job.script), [], within=DEADLINE)
-        await self._dap.request("continue", {"threadId": self.thread}, within=DEADLINE)
+@contextlib.asynccontextmanager
+async def attached(port: int, job: TorchJob) -> AsyncIterator[Stopped]:
+    """Attach to one rank with a breakpoint at the all_reduce."""
+    async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap:
+        await dap.attach({str(job.script): [{"line": REDUCE}]}, within=DEADLINE)
+        yield Stopped(dap)
+        await dap.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
 @pytest.mark.usefixtures("torch_import")
 async def test_one_rank_and_then_all(relay, tmp_path):
     """Rank 3 of a running job is stopped and steps over an all_reduce; then all four ranks are, at once."""
-    port = four_ports()
+    port = consecutive_ports(4)[0]
     async with client(relay, port), torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True) as job:
-        async with Session.attached(port + 3, job) as session:
+        async with attached(port + 3, job) as session:
             await session.until_stopped()
             assert await session.value("rank") == "3"
             assert await session.step() == REDUCE + 1  # the other three are in the same all_reduce, and continue
             assert await session.value("total[0].item()") == "6.0"
         async with contextlib.AsyncExitStack() as stack:
             async with job.standing():
-                attaching = (stack.enter_async_context(Session.attached(port + rank, job)) for rank in range(4))
+                attaching = (stack.enter_async_context(attached(port + rank, job)) for rank in range(4))
                 sessions = await asyncio.gather(*attaching)
             for session in sessions:
                 await session.until_stopped()
@@ -97,7 +63,7 @@ async def test_one_rank_and_then_all(relay, tmp_path):
             lines = await asyncio.gather(*(session.step() for session in sessions))
             assert lines == [REDUCE + 1] * 4
             for session in sessions:
-                await session.clear_and_continue(job)
+                await session.run(job.script)
         job.stop()
         assert await job.finish() == [0, 0]
         assert job.left_over() == []
@@ -106,18 +72,18 @@ async def test_one_rank_and_then_all(relay, tmp_path):
 @pytest.mark.usefixtures("torch_import")
 async def test_killed_rank_and_the_next_job(relay, tmp_path):
     """SIGKILL of a torchrun rank ends the job, with nothing left; the same client reaches that rank of the next job."""
-    port = four_ports()
+    port = consecutive_ports(4)[0]
     async with client(relay, port):
         for attempt in ("first", "second"):
             options = ("--debug-ranks", "none")
             async with torch_job(relay, tmp_path, port, *options, forked=attempt == "second") as job:
-                async with Session.attached(port + 3, job) as session:
+                async with attached(port + 3, job) as session:
                     await session.until_stopped()
                     assert await session.value("rank") == "3"
                     assert await session.step() == REDUCE + 1
                     pid = int(await session.value("os.getpid()"))
                     if attempt == "second":
-                        await session.clear_and_continue(job)
+                        await session.run(job.script)
                         job.stop()
                 if attempt == "first":
                     assert pid == job.rank_pids()[3]
@@ -133,12 +99,12 @@ async def test_rank_that_is_ended_by_its_editor(relay, tmp_path):
 
     torchrun would end the other ranks at once, so the ranks run without it.
     """
-    port = four_ports()
+    port = consecutive_ports(4)[0]
     async with (
         client(relay, port, allow_terminate=True),
         torch_job(relay, tmp_path, port, "--debug-ranks", "none", forked=True) as job,
     ):
-        async with Session.attached(port, job) as other:
+        async with attached(port, job) as other:
             await other.until_stopped()
             (agent,) = agents_on(tmp_path / "n0")
             async with await DapClient.connect("127.0.0.1", port + 1, within=DEADLINE) as dap:

@@ -13,10 +13,10 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.dap import DapClient
 from relay_client.ports.forwarder import Forwarder
 from relay_core.compat import timeout
-from tests.support.jobs.many_ranks import ports_in_a_row
 from tests.support.jobs.processes import gone
 from tests.support.jobs.torch_job import TorchJob, needs_torch, torch_job
 from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.ports import consecutive_ports
 from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
@@ -94,7 +94,7 @@ async def shown(session: DapClient, text: str) -> None:
 
 async def test_job_survives_a_held_rank(relay: LocalRelay, tmp_path: Path) -> None:
     """A rank may be held for longer than its peer on another node would wait; only a hold changes the timeouts."""
-    port = ports_in_a_row(2)
+    port = consecutive_ports(2)[0]
     arguments = ["--debug-ranks", "none"]
     async with (
         torch_job(relay, tmp_path, port, *arguments, ranks=2, source=SCRIPT, forked=True) as job,
@@ -112,7 +112,7 @@ async def test_job_survives_a_held_rank(relay: LocalRelay, tmp_path: Path) -> No
 
 async def test_without_raised_timeouts_a_held_rank_ends_its_peer(relay: LocalRelay, tmp_path: Path) -> None:
     """With `--debug-timeouts off`, the peer fails at the timeout of its group, of which the debug console warns."""
-    port = ports_in_a_row(2)
+    port = consecutive_ports(2)[0]
     arguments = ["--debug-ranks", "none", "--debug-timeouts", "off"]
     async with (
         torch_job(relay, tmp_path, port, *arguments, ranks=2, source=SCRIPT, forked=True) as job,

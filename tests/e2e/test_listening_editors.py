@@ -68,10 +68,8 @@ async def test_a_killed_job(session: Session) -> None:
 async def test_a_job_that_ends(session: Session) -> None:
     """The console shows the exit status of a job that ends on its own."""
     (session.script.parent / "stop").touch()
-    await session.editor.stopped.client.request(
-        "setBreakpoints", {"source": {"path": str(session.script)}}, within=DEADLINE
-    )
-    await session.editor.stopped.client.request("continue", {"threadId": 1}, within=DEADLINE)
+    await session.editor.client.request("setBreakpoints", {"source": {"path": str(session.script)}}, within=DEADLINE)
+    await session.editor.client.request("continue", {"threadId": 1}, within=DEADLINE)
     await shown(session.editor.client, "the job ended with status 3")
     assert 3 == (await event(session.editor.client, "exited"))["exitCode"]
     await event(session.editor.client, "terminated")
@@ -81,7 +79,7 @@ async def test_an_interruption(session: Session, relay: LocalRelay) -> None:
     """A line reports the interruption, a step taken meanwhile is carried out later, and a line reports its end."""
     await relay.server.stop()
     assert "it will be restored automatically" in await shown(session.editor.client, "is interrupted")
-    stepping = asyncio.ensure_future(session.editor.stopped.step())
+    stepping = asyncio.ensure_future(session.editor.step())
     await relay.server.start()
     assert LINE - 1 == await stepping
     await shown(session.editor.client, " was restored after ")

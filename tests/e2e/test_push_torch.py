@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.jobs.many_ranks import ports_in_a_row
 from tests.support.jobs.push_job import push_between_steps, until_logged
 from tests.support.jobs.torch_job import needs_torch, torch_job
+from tests.support.machine.ports import consecutive_ports
 from tests.support.network.relay import LocalRelay
 
 pytestmark = [pytest.mark.e2e, needs_torch, pytest.mark.usefixtures("torch_import")]
@@ -57,7 +57,7 @@ FIXED = SOURCE.replace("old", "new").replace("torch.full((4,)", "torch.full((7,)
 
 async def test_all_ranks_change_their_collective_at_the_same_step(relay: LocalRelay, tmp_path: Path) -> None:
     """A fix that changes the shape of an all_reduce reaches all ranks between the same two steps."""
-    port = ports_in_a_row(4)
+    port = consecutive_ports(4)[0]
     options = ("--debug-ranks", "none", "--debug-allow-edit")
     async with torch_job(relay, tmp_path, port, *options, nodes=2, source=SOURCE, forked=True):
         (first, *others), steps = await push_between_steps(relay, tmp_path, FIXED, old="old 12", new="new")
@@ -114,7 +114,7 @@ async def test_ranks_that_cannot_be_compared(relay: LocalRelay, tmp_path: Path) 
 
 async def pushed(relay: LocalRelay, directory: Path, source: str) -> tuple[str, list[str]]:
     """Run a job, push to it, and return the first line of the output, and each rank's first step in the new code."""
-    port = ports_in_a_row(4)
+    port = consecutive_ports(4)[0]
     options = ("--debug-ranks", "none", "--debug-allow-edit")
     async with torch_job(relay, directory, port, *options, nodes=2, source=source, forked=True):
         fixed = source.replace(" old ", " new ")

@@ -20,7 +20,8 @@ from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.hyco import listener as listener_rules
 from relay_core.hyco.address import Endpoint
 from relay_server.config.model import Limits, TlsSettings
-from tests.support.debuggers.debuggee import LINE, Stopped, debuggee, stopped_at_breakpoint
+from tests.support.debuggers.debuggee import LINE, debuggee, stopped_at_breakpoint
+from tests.support.editors.stopped import Stopped
 from tests.support.machine.ports import free_port
 from tests.support.machine.programs import program
 from tests.support.machine.secrets import new_key

@@ -8,8 +8,8 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
+from tests.support.editors.all_ranks import AllRanksEditor
 from tests.support.jobs.hang_job import SCRIPT, hang_job, line_of
-from tests.support.jobs.many_ranks import AllRanksEditor
 from tests.support.jobs.running import access, running_client
 from tests.support.jobs.torch_job import needs_torch
 from tests.support.machine.deadline import DEADLINE

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.debuggers.debuggee import Stopped
 from tests.support.editors.listening import listening_editor
+from tests.support.editors.stopped import Stopped
 from tests.support.jobs import mpi
 from tests.support.jobs.processes import job as python
 from tests.support.jobs.running import access, running_client, running_job
@@ -181,8 +181,8 @@ async def test_one_rank_of_an_mpi_job(relay: LocalRelay, script: Path, launcher:
         await DapClient.connect("127.0.0.1", port, within=DEADLINE) as dap,
     ):
         await dap.attach({str(script): [{"line": LINE}]}, within=DEADLINE)
-        event = await dap.wait_for_event("stopped", within=DEADLINE)
-        session = Stopped(dap, event["body"]["threadId"])
+        session = Stopped(dap)
+        await session.until_stopped()
         assert "2" == await session.value("rank")
         before = [steps_of(directory, rank) for rank in range(3)]
         while not all(steps_of(directory, rank) >= before[rank] + 10 for rank in (0, 1)):

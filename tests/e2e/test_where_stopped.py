@@ -9,7 +9,8 @@ import pytest
 
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
-from tests.support.debuggers.debuggee import LINE, Stopped
+from tests.support.debuggers.debuggee import LINE
+from tests.support.editors.stopped import Stopped
 from tests.support.jobs.running import access, running_client, running_job
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
@@ -64,9 +65,9 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
         assert "running" == (await shown("running"))["kind"]
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
             await editor.attach({str(script): [{"line": LINE}]}, within=DEADLINE)
-            thread = (await editor.wait_for_event("stopped", within=DEADLINE))["body"]["threadId"]
-            session = Stopped(editor, thread)
-            assert LINE == (await session.frame())[1]
+            session = Stopped(editor)
+            await session.until_stopped()
+            assert LINE == (await session.frame())["line"]
             found = await shown(f"stopped at train.py:{LINE}")
             assert ("stopped", f"train.py:{LINE}", port) == (found["kind"], found["place"], found["port"])
             await status(f"stopped at train.py:{LINE}")
@@ -74,10 +75,7 @@ async def test_another_client_sees_the_stop(relay: LocalRelay, tmp_path: Path) -
             reached = await session.step()
             await status(f"stopped at train.py:{reached}")
 
-            await editor.request(
-                "setBreakpoints", {"source": {"path": str(script)}, "breakpoints": []}, within=DEADLINE
-            )
-            await editor.request("continue", {"threadId": thread}, within=DEADLINE)
+            await session.run(script)
             await status("running")
             assert found["since"] < (await shown("running"))["since"]
         async with timeout(DEADLINE):

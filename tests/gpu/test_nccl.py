@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.jobs.hang_job import hang_job, line_of
-from tests.support.jobs.many_ranks import until
 from tests.support.jobs.push_job import push_between_steps
+from tests.support.machine.deadline import until
 from tests.support.machine.gpu import needs_gpu
 from tests.support.machine.ports import free_port
 from tests.support.network.relay import LocalRelay

@@ -117,17 +117,17 @@ async def test_training_job_at_breakpoints(tmp_path: Path, record_property) -> N
     async with stopped_at(script, *lines) as examined:
         started = time.monotonic()
         assert "<Slow: mean takes longer than 0.4 s>" == (await examined.expand("Lazy()"))["mean"]
-        assert "(False, True, True)" == (await examined.evaluate(STATE))[0]
-        assert "1000.0" == (await examined.evaluate("late.sum().item()"))[0]
+        assert "(False, True, True)" == (await examined.ask(STATE))[0]
+        assert "1000.0" == (await examined.ask("late.sum().item()"))[0]
         record_property("figure", f"waited {time.monotonic() - started:.1f} s for the GPU")
-        assert (await examined.show("late", "repl")).startswith("tensor([1., 1.")
-        await examined.until_stopped("continue")
-        assert ("(4,)", f"backward train.py:{lines[0]}") == (await examined.evaluate("tuple(gradient.shape)"))[:2]
-        await examined.until_stopped("continue")
-        assert CAPTURE == (await examined.evaluate("captured.sum().item()"))[0]
-        assert f"<{CAPTURE}>" == await examined.show("captured", "repl") == (await examined.expand("Lazy()"))["mean"]
-        assert f"incomplete: {CAPTURE}" == await examined.show("__import__('relay_agent').stats(captured)", "repl")
-        await examined.client.request("continue", {"threadId": examined.stop["threadId"]}, within=DEADLINE)
+        assert (await examined.value("late", "repl")).startswith("tensor([1., 1.")
+        await examined.move("continue")
+        assert ("(4,)", f"backward train.py:{lines[0]}") == (await examined.ask("tuple(gradient.shape)"))[:2]
+        await examined.move("continue")
+        assert CAPTURE == (await examined.ask("captured.sum().item()"))[0]
+        assert f"<{CAPTURE}>" == await examined.value("captured", "repl") == (await examined.expand("Lazy()"))["mean"]
+        assert f"incomplete: {CAPTURE}" == await examined.value("__import__('relay_agent').stats(captured)", "repl")
+        await examined.client.request("continue", {"threadId": examined.thread}, within=DEADLINE)
         assert "sum 3000.0" == await examined.program.line()
 
 

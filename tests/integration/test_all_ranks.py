@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from relay_client.dap import DapClient
-from tests.support.jobs.many_ranks import AllRanksEditor, Ranks, all_ranks_editor, line_of
+from tests.support.editors.all_ranks import AllRanksEditor, all_ranks_editor
+from tests.support.jobs.many_ranks import Ranks, line_of
 from tests.support.machine.deadline import DEADLINE
 from tests.support.network.relay import LocalRelay
 

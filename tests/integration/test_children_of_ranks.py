@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.jobs.many_ranks import Ranks, all_ranks_editor, line_of
+from tests.support.editors.all_ranks import all_ranks_editor
+from tests.support.jobs.many_ranks import Ranks, line_of
 from tests.support.machine.deadline import DEADLINE
 from tests.support.network.relay import LocalRelay
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from relay_client.agents.tunnels import Tunnels
 from relay_client.verbs.values import Diff
 from relay_core.tunnel.limits import Settings
-from tests.support.jobs.many_ranks import until
 from tests.support.jobs.running import running_job
+from tests.support.machine.deadline import until
 from tests.support.machine.ports import consecutive_ports
 from tests.support.network.counted import Counter, counted_client
 from tests.support.network.relay import LocalRelay

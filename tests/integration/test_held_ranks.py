@@ -1,13 +1,14 @@
 """Facts about held ranks of a job with two nodes: what the agent of the other node receives, with real tunnels."""
 
-from tests.support.jobs.many_ranks import ports_in_a_row, until
+from tests.support.machine.deadline import until
+from tests.support.machine.ports import consecutive_ports
 from tests.support.network.fleet import node_of, tunnels
 from tests.support.network.relay import LocalRelay
 
 
 async def test_held_rank_of_another_node(relay: LocalRelay) -> None:
     """An agent receives that a rank of its job is held on another node, until the rank or the client is gone."""
-    port = ports_in_a_row(2)
+    port = consecutive_ports(2)[0]
     async with (
         node_of(relay, port, name="held", rank=0) as held,
         node_of(relay, port + 1, name="peer", rank=1) as peer,

@@ -7,8 +7,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.jobs.many_ranks import ports_in_a_row
 from tests.support.jobs.running import access, running_job, until_registered
+from tests.support.machine.ports import consecutive_ports
 from tests.support.machine.programs import Finished, run
 from tests.support.network.relay import LocalRelay
 
@@ -58,7 +58,7 @@ async def shown(relay: LocalRelay, directory: Path) -> list[list[str]]:
 async def test_two_nodes(relay: LocalRelay, tmp_path: Path) -> None:
     """Each node has the numbers of its own rank, and the memory of a rank is what the system reports of its process."""
     (spins, first), (holds, second) = on_node(tmp_path, 0, SPINS), on_node(tmp_path, 1, HOLDS)
-    options = ("--port", str(ports_in_a_row(2)), "--debug-ranks", "none", "--debug-monitor", "0.5s")
+    options = ("--port", str(consecutive_ports(2)[0]), "--debug-ranks", "none", "--debug-monitor", "0.5s")
     async with (
         running_job(relay, spins, *options, cwd=spins.parent, **first),
         running_job(relay, holds, *options, cwd=holds.parent, **second),

@@ -21,9 +21,10 @@ from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET
 from relay_core.hyco.address import Endpoint
 from relay_core.layers.piece import MAX_PARSED
 from relay_core.tunnel.limits import Settings
-from tests.support.debuggers.debuggee import LINE, PROGRAM, Stopped, debuggee, stopped_at_breakpoint
+from tests.support.debuggers.debuggee import LINE, PROGRAM, debuggee, stopped_at_breakpoint
 from tests.support.debuggers.scripted_adapter import ScriptedAdapter
 from tests.support.editors.listening import listening_editor
+from tests.support.editors.stopped import Stopped
 from tests.support.jobs.running import running_job
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
@@ -219,7 +220,7 @@ async def listening(tunnels: Tunnels, port: int, script: Path) -> AsyncIterator[
     """Debug a job with an editor that listens."""
     async with listening_editor(port, script, LINE) as editor, Forwarder(tunnels, [port], may_reverse=True):
         await editor.until_stopped()
-        yield editor.stopped
+        yield editor
         await editor.leave()
 
 

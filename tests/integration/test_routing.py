@@ -17,7 +17,7 @@ from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import all_ranks_port, parse_forwards
 from relay_core.agent_api.announcement import Ending, State
 from relay_core.agent_api.metadata import ClientStatus, PortConflict
-from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE, until
 from tests.support.machine.ports import free_port
 from tests.support.machine.programs import program
 from tests.support.network.fleet import DAP_START, KEY, Node, agent, node_of, process, tunnels, who_serves
@@ -25,14 +25,6 @@ from tests.support.network.relay import LocalRelay, local_relay
 
 AGENTS = 25
 """As many as Azure allows."""
-
-
-async def until(condition, seconds: float = DEADLINE) -> None:
-    """Wait for something that other tasks do."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.01)
 
 
 async def ask_all(ports: dict[int, str], connects: int, seed: int) -> None:

@@ -15,8 +15,7 @@ from relay_client.control.state import Status
 from relay_client.ranks.changes import Event
 from relay_client.ranks.record import Node, Target
 from relay_client.ranks.view import StopReport
-from tests.support.jobs.many_ranks import until
-from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.deadline import DEADLINE, until
 from tests.support.network.relay import LocalRelay
 from tests.support.sessions.scripted_ranks import MAIN
 from tests.support.systems.page import BASE_PORT, Job, ServedPage, opened, running_job_of, served_page

@@ -33,8 +33,9 @@ from tests.bench.programs import lines_of
 from tests.bench.report import Limit, Row, median_ms
 from tests.bench.stage import Stage as BenchStage
 from tests.bench.steps import Editor, attach
-from tests.support.jobs.many_ranks import AllRanksEditor, line_of, ports_in_a_row
-from tests.support.machine.ports import free_port
+from tests.support.editors.all_ranks import AllRanksEditor
+from tests.support.jobs.many_ranks import line_of
+from tests.support.machine.ports import consecutive_ports, free_port
 from tests.support.machine.streams import local_server
 from tests.support.network.fleet import Node, Process, agent, tunnels
 from tests.support.network.relay import LocalRelay, local_relay
@@ -81,7 +82,7 @@ async def all_ranks(stage: BenchStage, *, quick: bool) -> list[Row]:
 async def _real(stage: BenchStage, count: int) -> Row:
     script = stage.programs.directory / "train.py"
     script.write_text(TRAIN)
-    first, port = ports_in_a_row(REAL), free_port()
+    first, port = consecutive_ports(REAL)[0], free_port()
     jobs = [await _start_rank(stage, script, first, rank) for rank in range(REAL)]
     client = await stage.begin_client("--ports", f"{first}-{first + REAL - 1}", "--all-ranks", str(port))
     await lines_of(client, lambda text: "ready on" in text)

@@ -19,8 +19,10 @@ from relay_client.verbs.values import Diff
 from relay_core.tunnel.limits import Settings
 from tests.bench.report import Limit, Row
 from tests.bench.stage import Stage
-from tests.support.jobs.many_ranks import Ranks, ports_in_a_row, until
+from tests.support.jobs.many_ranks import Ranks
 from tests.support.jobs.running import running_job
+from tests.support.machine.deadline import until
+from tests.support.machine.ports import consecutive_ports
 from tests.support.network.counted import Counter, counted_client
 from tests.support.network.relay import LocalRelay, local_relay
 
@@ -68,7 +70,7 @@ async def _on_one_node(relay: LocalRelay, directory: Path) -> dict[str, float]:
 
 
 async def _on_nodes_of_their_own(relay: LocalRelay, directory: Path) -> dict[str, float]:
-    port = ports_in_a_row(RANKS)
+    port = consecutive_ports(RANKS)[0]
     async with contextlib.AsyncExitStack() as stack:
         for rank in range(RANKS):
             script = await asyncio.to_thread(_write_script, directory / str(rank))

@@ -18,8 +18,8 @@ from relay_client.push.deliver import push_file
 from relay_core.compat import timeout
 from tests.bench.report import Row, median_ms
 from tests.bench.stage import Stage
-from tests.support.jobs.many_ranks import ports_in_a_row
 from tests.support.jobs.running import ranks_launcher, running_job
+from tests.support.machine.ports import consecutive_ports
 from tests.support.network.relay import local_relay
 from tests.support.network.tunnel import QUICK
 
@@ -64,7 +64,7 @@ async def push(_stage: Stage, *, quick: bool) -> list[Row]:
         here = Path(directory)
         (here / "train.py").write_text(TRAIN)
         (here / "model.py").write_text(MODEL.format(version=0))
-        options = ("--port", str(ports_in_a_row(RANKS)), "--debug-ranks", "none", "--debug-allow-edit")
+        options = ("--port", str(consecutive_ports(RANKS)[0]), "--debug-ranks", "none", "--debug-allow-edit")
         async with (
             local_relay(here / "tls") as relay,
             running_job(relay, here / "train.py", *options, launcher=ranks_launcher(RANKS), cwd=here) as job,

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from relay_client.dap import DapClient
+from tests.support.editors.stopped import Stopped
 from tests.support.jobs.processes import Job, job
 from tests.support.machine.deadline import DEADLINE
 
@@ -57,45 +58,13 @@ async def _debuggee(directory: Path, start: str, program: str) -> AsyncIterator[
         yield running, int(await running.line()), script
 
 
-class Stopped:
-    """A debug session whose job stands at the breakpoint."""
-
-    def __init__(self, client: DapClient, thread: int) -> None:
-        self.client = client
-        self._thread = thread
-
-    async def frame(self) -> tuple[int, int]:
-        """Return the id and line of the frame where the job stands."""
-        stack = await self.client.request("stackTrace", {"threadId": self._thread, "levels": 1}, within=DEADLINE)
-        top = stack["stackFrames"][0]
-        return top["id"], top["line"]
-
-    async def value(self, expression: str) -> str:
-        """Return the value of an expression in that frame."""
-        frame, _ = await self.frame()
-        arguments = {"expression": expression, "frameId": frame, "context": "watch"}
-        return (await self.client.request("evaluate", arguments, within=DEADLINE))["result"]
-
-    async def run(self, script: Path, *lines: int) -> None:
-        """Replace the breakpoints, and continue."""
-        breakpoints = {"source": {"path": str(script)}, "breakpoints": [{"line": line} for line in lines]}
-        await self.client.request("setBreakpoints", breakpoints, within=DEADLINE)
-        await self.client.request("continue", {"threadId": self._thread}, within=DEADLINE)
-
-    async def step(self) -> int:
-        """Step over one line and return the line reached."""
-        await self.client.request("next", {"threadId": self._thread}, within=DEADLINE)
-        await self.client.wait_for_event("stopped", within=DEADLINE)
-        return (await self.frame())[1]
-
-
 @contextlib.asynccontextmanager
 async def stopped_at_breakpoint(port: int, script: Path) -> AsyncIterator[Stopped]:
     """Attach through 127.0.0.1:`port` and wait until `number` is 7 at the breakpoint."""
     async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
         await client.attach({str(script): [{"line": LINE, "condition": "number == 7"}]}, within=DEADLINE)
-        event = await client.wait_for_event("stopped", within=DEADLINE)
-        session = Stopped(client, event["body"]["threadId"])
+        session = Stopped(client)
+        await session.until_stopped()
         assert await session.value("number") == "7"
         yield session
         with contextlib.suppress(asyncio.TimeoutError):

@@ -6,9 +6,9 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 from relay_client.dap import DapClient
+from tests.support.editors.stopped import Stopped
 from tests.support.jobs.processes import Job, job
 from tests.support.machine.deadline import DEADLINE
 
@@ -37,41 +37,24 @@ CODE = """
 """
 
 
-class Examined:
+class Examined(Stopped):
     """The program, and its debugger."""
 
-    def __init__(self, program: Job, client: DapClient, stop: dict[str, Any]) -> None:
+    def __init__(self, program: Job, client: DapClient) -> None:
+        super().__init__(client)
         self.program = program
-        self.client = client
-        self.stop = stop
-        """The body of the `stopped` event."""
 
-    async def evaluate(self, expression: str) -> tuple[str, str, list[str]]:
+    async def ask(self, expression: str) -> tuple[str, str, list[str]]:
         """Return the value or the error, the place, and the names of the threads that have stopped on their own."""
         assert self.program.process.stdin is not None
         self.program.process.stdin.write(f"{expression}\n".encode())
         return tuple(json.loads(await self.program.line()))
 
-    async def show(self, expression: str, context: str) -> str:
-        """Return what an editor shows for an expression in the stopped frame."""
-        return str((await self._shown(expression, context))["result"])
-
     async def expand(self, expression: str) -> dict[str, str]:
         """Return the attributes or elements that an editor shows for an expression."""
-        reference = (await self._shown(expression, "watch"))["variablesReference"]
+        reference = (await self.evaluate(expression))["variablesReference"]
         found = await self.client.request("variables", {"variablesReference": reference}, within=DEADLINE)
         return {variable["name"]: variable["value"] for variable in found["variables"]}
-
-    async def _shown(self, expression: str, context: str) -> Any:
-        thread = {"threadId": self.stop["threadId"], "levels": 1}
-        frame = (await self.client.request("stackTrace", thread, within=DEADLINE))["stackFrames"][0]["id"]
-        arguments = {"expression": expression, "frameId": frame, "context": context}
-        return await self.client.request("evaluate", arguments, within=DEADLINE)
-
-    async def until_stopped(self, command: str) -> None:
-        """Execute `continue` or a step, and wait until the program has stopped again."""
-        await self.client.request(command, {"threadId": self.stop["threadId"]}, within=DEADLINE)
-        self.stop = (await self.client.wait_for_event("stopped", within=DEADLINE))["body"]
 
 
 @contextlib.asynccontextmanager
@@ -82,6 +65,7 @@ async def stopped_at(script: Path, *lines: int) -> AsyncIterator[Examined]:
         await DapClient.connect("127.0.0.1", int(await running.line()), within=DEADLINE) as client,
     ):
         await client.attach({str(script): [{"line": line} for line in lines]}, justMyCode=False, within=DEADLINE)
-        stop = (await client.wait_for_event("stopped", within=DEADLINE))["body"]
-        yield Examined(running, client, stop)
+        examined = Examined(running, client)
+        await examined.until_stopped()
+        yield examined
         await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)

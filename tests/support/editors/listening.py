@@ -7,40 +7,28 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from relay_client.dap import DapClient, TcpStream
-from tests.support.debuggers.debuggee import Stopped
+from relay_client.dap import Body, DapClient, TcpStream
+from tests.support.editors.stopped import Stopped
 from tests.support.machine.deadline import DEADLINE
 
 __all__ = ["ListeningEditor", "listening_editor"]
 
 
-class ListeningEditor:
+class ListeningEditor(Stopped):
     """A debug session that waits for a job to dial."""
 
     def __init__(
         self, adapter: asyncio.subprocess.Process, client: DapClient, attaching: "asyncio.Task[object]"
     ) -> None:
+        super().__init__(client)
         self._adapter = adapter
         self.attached = attaching
         """Done when a job has dialled and the editor has attached."""
-        self.client = client
-        self._stopped: Stopped | None = None
 
-    async def until_stopped(self) -> None:
+    async def until_stopped(self) -> Body:
         """Wait until a job has dialled, and stands at the breakpoint."""
         await self.attached
-        event = await self.client.wait_for_event("stopped", within=DEADLINE)
-        self._stopped = Stopped(self.client, event["body"]["threadId"])
-
-    @property
-    def stopped(self) -> Stopped:
-        """The session of the job that stands at the breakpoint."""
-        assert self._stopped is not None
-        return self._stopped
-
-    async def value(self, expression: str) -> str:
-        """Return the value of an expression where the job stands."""
-        return await self.stopped.value(expression)
+        return await super().until_stopped()
 
     async def leave(self) -> None:
         """Let the job run on, and end the adapter, as VS Code does: the port is free then."""

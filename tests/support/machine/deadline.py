@@ -5,9 +5,11 @@ needs to know that something does *not* happen waits for a short time of its own
 `timeout` in pyproject.toml is longer than several of these: it ends what no deadline has ended.
 """
 
+import asyncio
 import os
+from collections.abc import Callable
 
-__all__ = ["DEADLINE"]
+__all__ = ["DEADLINE", "until"]
 
 IDLE = 90.0
 """Seconds on an idle machine; the slowest step, a job whose ranks import torch, takes about 20 s there."""
@@ -25,3 +27,12 @@ def _crowding() -> float:
 
 DEADLINE = IDLE * max(1.0, _crowding())
 """Seconds until a test stops waiting; the same for the whole run of a worker."""
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that other tasks or processes do."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + DEADLINE
+    while not condition():
+        assert loop.time() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.01)

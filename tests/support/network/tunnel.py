@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import os
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from relay_agent.agent.port_targets import PortTarget
 from relay_agent.agent.targets import TargetProvider
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.forwarder import Forwarder
+from relay_client.ports.local_port import LocalPort
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.sas import Credential
 from relay_core.net.session.agent import Grace
@@ -67,6 +68,15 @@ async def running_agent(
         tasks.spawn(agent.run(), name="agent")
         await asyncio.wait_for(up.wait(), DEADLINE)
         yield agent
+
+
+@contextlib.asynccontextmanager
+async def forwarding(relay: LocalRelay, ports: Sequence[int | LocalPort], **options: Any) -> AsyncIterator[Tunnels]:
+    """Run a client without a tunnel key that carries these local ports; `options` are those of Tunnels."""
+    async with Tunnels(relay.endpoint, relay.sender, relay.tls, settings=QUICK, tunnel_key=None, **options) as tunnels:
+        tunnels.keep_searching()
+        async with Forwarder(tunnels, ports):
+            yield tunnels
 
 
 @contextlib.asynccontextmanager

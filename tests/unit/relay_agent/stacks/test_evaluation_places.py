@@ -74,6 +74,6 @@ async def test_thread_that_has_stopped_on_its_own(tmp_path: Path):
     script = tmp_path / "train.py"
     script.write_text(THREADS)
     async with stopped_at(script, 4) as examined:
-        assert ["3.0", "backward train.py:4", ["autograd"]] == [*await examined.evaluate("gradient")]
-        await examined.until_stopped("next")
-        assert ["1.5", "backward train.py:5", ["autograd"]] == [*await examined.evaluate("half")]
+        assert ["3.0", "backward train.py:4", ["autograd"]] == [*await examined.ask("gradient")]
+        await examined.move("next")
+        assert ["1.5", "backward train.py:5", ["autograd"]] == [*await examined.ask("half")]

@@ -38,7 +38,7 @@ async def test_expression_sees_the_state_of_the_stopped_thread(tmp_path: Path) -
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     async with stopped_at(script, 15) as examined:
-        value, place, _ = await examined.evaluate(STATE)
+        value, place, _ = await examined.ask(STATE)
         assert ("(False, True, torch.bfloat16, False)", "<module> train.py:15") == (value, place)
-        assert "gradients False, autocast True" == await examined.show("modes", "hover")
-        assert "<elements cannot be read>" == await examined.show("OnGpu()", "repl")
+        assert "gradients False, autocast True" == await examined.value("modes", "hover")
+        assert "<elements cannot be read>" == await examined.value("OnGpu()", "repl")
