@@ -3,14 +3,14 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 import pytest_asyncio
 
-from tests.support.azure.az_cli import FakeAz
+from tests.support.azure.az_shim.kit import FakeAzure
 from tests.support.azure.entra import LISTENER, RELAY, SENDER, VAULT
 from tests.support.azure.managed_identity import FakeManagedIdentity
 from tests.support.azure.network import HC, VAULT_HOST, Azure, azure, clean_environment, web_server
@@ -49,12 +49,13 @@ async def identity(cloud: Azure) -> AsyncIterator[FakeManagedIdentity]:
 
 
 @pytest.fixture
-def az(cloud: Azure, tmp_path: Path) -> FakeAz:
+def az(cloud: Azure, tmp_path: Path) -> Iterator[FakeAzure]:
     """A developer's `az`, signed in as somebody who may send and nothing else."""
-    cloud.issuer.roles[RELAY] = [SENDER]
-    signed_in = FakeAz(tmp_path, cloud.issuer)
-    cloud.issuer.roles[RELAY] = [LISTENER]
-    return signed_in
+    with FakeAzure(tmp_path) as azure:
+        cloud.issuer.roles[RELAY] = [SENDER]
+        azure.log_in(cloud.issuer)
+        cloud.issuer.roles[RELAY] = [LISTENER]
+        yield azure
 
 
 def assert_one_line(finished: Finished, status: int, *parts: str) -> None:
@@ -111,12 +112,12 @@ async def test_a_job_whose_secret_cannot_be_read(cloud: Azure, identity: FakeMan
     assert "the role Key Vault Secrets User is missing or has not taken effect yet" in err
 
 
-async def test_no_key_anywhere(cloud: Azure, identity: FakeManagedIdentity, az: FakeAz) -> None:
+async def test_no_key_anywhere(cloud: Azure, identity: FakeManagedIdentity, az: FakeAzure) -> None:
     """Agent with a managed identity, client with `az`, tunnel key from Key Vault and variable: bytes go through."""
     key, port = secrets.new_key(), free_port()
     cloud.vault.secrets["tunnel-key"] = key
     agent_environment = {**cloud.environment, **identity.azure_ml()}
-    client_environment = {**cloud.environment, **az.environment, "RELAY_NAMESPACE": "contoso", "RELAY_TUNNEL_KEY": key}
+    client_environment = {**cloud.environment, **az.path, "RELAY_NAMESPACE": "contoso", "RELAY_TUNNEL_KEY": key}
     async with local_server(echo) as (target, _):
         served = ["--hc", HC, "--namespace", "contoso", "--port", f"{port}:{target}"]
         served += ["--key-vault", "contoso-kv", "--tunnel-key-secret", "tunnel-key"]
@@ -128,12 +129,12 @@ async def test_no_key_anywhere(cloud: Azure, identity: FakeManagedIdentity, az: 
                 writer.write(b"hello")
                 assert b"hello" == await asyncio.wait_for(reader.readexactly(5), DEADLINE)
                 writer.close()
-    assert ["account", "get-access-token", "--output", "json", "--resource", RELAY] == az.calls[0]
+    assert ["account", "get-access-token", "--output", "json", "--resource", RELAY] == az.calls()[0]["argv"]
 
 
 @pytest.mark.parametrize("source", ["file", "secret", "old file", "old variables", "principal"])
 async def test_a_client_with_each_source(
-    cloud: Azure, az: FakeAz, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+    cloud: Azure, az: FakeAzure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     """Whatever the source, the client gets to the relay and reports that no agent is listening."""
     text, arguments, env = cloud.connection_string("send"), ["--ports", str(free_port())], dict(cloud.environment)
@@ -145,7 +146,7 @@ async def test_a_client_with_each_source(
     elif source == "secret":
         cloud.vault.secrets["relay-myhc-client"] = text
         arguments += ["--connection-string-secret", "relay-myhc-client"]
-        env |= {**az.environment, "KEY_VAULT_URL": f"https://{VAULT_HOST}/"}
+        env |= {**az.path, "KEY_VAULT_URL": f"https://{VAULT_HOST}/"}
     elif source == "old file":
         (tmp_path / ".azrelay.json").touch(mode=0o600)
         (tmp_path / ".azrelay.json").write_text(json.dumps({"AZRELAY_CONNECTION_STRING": text}))
@@ -160,11 +161,11 @@ async def test_a_client_with_each_source(
         await client.line("no agent is listening on 'myhc'")
 
 
-async def test_the_wrong_role(cloud: Azure, az: FakeAz) -> None:
+async def test_the_wrong_role(cloud: Azure, az: FakeAzure) -> None:
     """A listener's role does not let a client send: exit code 4."""
-    az.log_in()  # now with the role of a listener
+    az.log_in(cloud.issuer)  # now with the role of a listener
     arguments = ["targets", "--hc", HC, "--namespace", "contoso"]
-    finished = await run("relay_client", *arguments, env={**cloud.environment, **az.environment})
+    finished = await run("relay_client", *arguments, env={**cloud.environment, **az.path})
     assert_one_line(finished, 4, "refused the credentials for 'myhc'", "'Send' claim is required", "up to 5 minutes")
 
 
@@ -175,10 +176,10 @@ async def test_nobody_to_ask(cloud: Azure, tmp_path: Path) -> None:
     assert_one_line(finished, 3, "service principal: AZURE_TENANT_ID", "'az' is not on the PATH", "az login")
 
 
-async def test_services_that_do_not_answer(cloud: Azure, az: FakeAz, identity: FakeManagedIdentity) -> None:
+async def test_services_that_do_not_answer(cloud: Azure, az: FakeAzure, identity: FakeManagedIdentity) -> None:
     """A vault and an `az` that hang for an hour end both programs with exit code 6 after their limit of ten seconds."""
     cloud.vault.silent = True
-    az.hang()
+    az.hang("account get-access-token")
     agent, client = await asyncio.gather(
         run(
             *("relay_agent", "serve", "--port", "5678", "--key-vault", "contoso-kv"),
@@ -187,14 +188,14 @@ async def test_services_that_do_not_answer(cloud: Azure, az: FakeAz, identity: F
         ),
         run(
             *("relay_client", "--hc", HC, "--namespace", "contoso", "--ports", str(free_port())),
-            env={**cloud.environment, **az.environment},
+            env={**cloud.environment, **az.path},
         ),
     )
     assert_one_line(agent, 6, f"the Key Vault {VAULT_HOST} cannot be reached: no answer within 10 s")
     assert_one_line(client, 6, "Azure CLI: no answer within ")
 
 
-async def test_the_explanation(cloud: Azure, az: FakeAz, identity: FakeManagedIdentity) -> None:
+async def test_the_explanation(cloud: Azure, az: FakeAzure, identity: FakeManagedIdentity) -> None:
     """--explain-auth asks the source that counts, prints a line for each, and ends with 0 or 3."""
     cloud.vault.secrets[SECRET] = f"{cloud.connection_string('listen')};TunnelKey={secrets.new_key()}"
     env = {**cloud.environment, **identity.azure_ml(), "KEY_VAULT_URL": f"https://{VAULT_HOST}/"}
@@ -203,11 +204,11 @@ async def test_the_explanation(cloud: Azure, az: FakeAz, identity: FakeManagedId
     assert good.status == 0
     assert f"secret '{SECRET}' in https://{VAULT_HOST}/ -> used: sb://contoso" in good.stdout
     assert "in the connection string -> used" in good.stdout
-    env = {**cloud.environment, **az.environment, "RELAY_NAMESPACE": "contoso"}
+    env = {**cloud.environment, **az.path, "RELAY_NAMESPACE": "contoso"}
     good = await run("relay_client", "--hc", HC, "--explain-auth", env=env)
     assert (0, "") == (good.status, good.stderr)
     assert "Azure CLI: token, valid for 60 min" in good.stdout
-    az.log_out()
+    az.change(signed_in=False)
     bad = await run("relay_client", "--hc", HC, "--explain-auth", env=env)
     assert_one_line(bad, 3, "Azure CLI: ", "az login")
     assert "-> unusable: no Entra ID token" in bad.stdout

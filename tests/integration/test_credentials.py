@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from relay_core.errors import (
 )
 from relay_core.net.hybrid.connector import connect
 from relay_core.net.hybrid.listener import HybridConnectionListener
-from tests.support.azure.az_cli import FakeAz
+from tests.support.azure.az_shim.kit import FakeAzure
 from tests.support.azure.entra import RELAY, SECRETS_USER, SENDER, VAULT
 from tests.support.azure.managed_identity import FakeManagedIdentity
 from tests.support.azure.network import HC, NAMESPACE, VAULT_HOST, Azure
@@ -242,33 +243,38 @@ async def test_other_identities_of_an_agent(
             await listens(cloud, FROM_ENTRA)
 
 
-async def test_the_azure_cli_of_a_developer(
-    cloud: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, identity: FakeManagedIdentity
-) -> None:
+@pytest.fixture
+def az(cloud: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeAzure]:
+    """An `az` that is the only program on the PATH."""
+    with FakeAzure(tmp_path) as azure:
+        use(monkeypatch, azure.path)
+        yield azure
+
+
+async def test_the_azure_cli_of_a_developer(cloud: Azure, az: FakeAzure, identity: FakeManagedIdentity) -> None:
     """A client uses `az`, asks it once for several connections, and ignores the machine's managed identity."""
     cloud.issuer.roles[RELAY] = [SENDER]
-    az = FakeAz(tmp_path, cloud.issuer)
-    use(monkeypatch, az.environment)
+    az.log_in(cloud.issuer)
     access = await find_access(FROM_ENTRA, side="client", tls=cloud.tls)
     for _ in range(3):
         with pytest.raises(RelayDebugError, match="no agent is listening"):
             await connect(access.endpoint, access.credential, tls=cloud.tls)
-    assert [["account", "get-access-token", "--output", "json", "--resource", RELAY]] == az.calls
+    asked = ["account", "get-access-token", "--output", "json", "--resource", RELAY]
+    assert [asked] == [call["argv"] for call in az.calls()]
     assert [] == identity.requests
 
 
-async def test_an_az_that_is_of_no_help(cloud: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_an_az_that_is_of_no_help(az: FakeAzure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Signed out, refused, hanging or absent: one sentence names `az`, and the hint what to type."""
-    az = FakeAz(tmp_path, cloud.issuer)
-    use(monkeypatch, az.environment)
     source = TokenSource(choose_identities("client", requested=None, environ={}), deadline=DEADLINE)
-    az.log_out()
+    az.change(signed_in=False)
     with pytest.raises(ConfigurationError, match=r"Azure CLI: .*hint: run: az login"):
         await source.token("https://relay.azure.net/.default")
-    az.fail("ERROR: AADSTS70043: The refresh token has expired. Trace ID: 1")
+    az.change(signed_in=True)
+    az.inject("account get-access-token", "AADSTS70043: The refresh token has expired. Trace ID: 1")
     with pytest.raises(Unauthorized, match=r"Azure CLI: .*AADSTS70043: The refresh token has expired;"):
         await source.token("https://relay.azure.net/.default")
-    az.hang()
+    az.hang("account get-access-token")
     with pytest.raises(RelayUnreachable, match="Azure CLI: no answer within [01] s"):
         async with timeout(DEADLINE):
             await source.token("https://relay.azure.net/.default", within=1.5)

@@ -23,7 +23,6 @@ import contextlib
 import re
 import shutil
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -180,7 +179,8 @@ async def made_by(shell: Shell, directory: Path, **of_relay: Any) -> AsyncIterat
         if isinstance(shell.azure, AzureOverHttp):
             trust_tokens_of(shell.azure, cloud)
         else:
-            tokens = {resource: token_of_laptop(cloud, shell, resource) for resource in (RELAY, VAULT)}
+            given = roles(shell.azure, USER)
+            tokens = {name: cloud.issuer.printed(name, oid=USER, roles=given[name]) for name in (RELAY, VAULT)}
             shell.azure.change(tokens=tokens)
         shell.variables = cloud.environment
         identity = FakeManagedIdentity(cloud.issuer)
@@ -197,17 +197,6 @@ def trust_tokens_of(real: AzureOverHttp, cloud: Azure) -> None:
     for claims in real.issuer.issued.values():
         if claims["aud"] == VAULT:
             claims["roles"] = roles(real, USER)[VAULT]
-
-
-def token_of_laptop(cloud: Azure, shell: Shell, resource: str) -> dict[str, Any]:
-    """What `az account get-access-token` prints for whoever is signed in."""
-    expires_on = int(time.time() + cloud.issuer.lifetime)
-    return {
-        "accessToken": cloud.issuer.token(resource, oid=USER, roles=roles(shell.azure, USER)[resource]),
-        "expiresOn": time.strftime("%Y-%m-%d %H:%M:%S.000000", time.localtime(expires_on)),
-        "expires_on": expires_on,
-        "tokenType": "Bearer",
-    }
 
 
 def asked_for(cloud: Azure) -> list[str]:

@@ -65,6 +65,16 @@ class Issuer:
         self.issued[text] = payload
         return keep_secret(text)
 
+    def printed(self, resource: str, **claims: Any) -> dict[str, Any]:
+        """Return what `az account get-access-token` prints for a new token."""
+        expires_on = int(time.time() + self.lifetime)
+        return {
+            "accessToken": self.token(resource, **claims),
+            "expiresOn": time.strftime("%Y-%m-%d %H:%M:%S.000000", time.localtime(expires_on)),
+            "expires_on": expires_on,
+            "tokenType": "Bearer",
+        }
+
     def accepts(self, token: str, resource: str) -> dict[str, Any] | None:
         """Return the claims of a token that was issued here for `resource` and lives."""
         claims = self.issued.get(token)

@@ -25,7 +25,7 @@ ID_PARTS = {"--name", "--resource-group", "--namespace-name", "--hybrid-connecti
 
 
 class Answer(NamedTuple):
-    """What a call of `az` ends with."""
+    """What a call of `az`, or of a script, ends with."""
 
     code: int
     out: str

@@ -7,7 +7,6 @@ import itertools
 import os
 import subprocess
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.support.azure.az_shim.fake_az import Answer, answer
 from tests.support.azure.az_shim.service import Service
 from tests.support.azure.cloud import state
 from tests.support.azure.cloud.state import sas_key
+from tests.support.azure.entra import RELAY, VAULT, Issuer
 from tests.support.machine.deadline import DEADLINE
 
 INFRA = Path(__file__).parents[4] / "infra"
@@ -32,15 +32,6 @@ CONFLICT = (
     "Wait for current operation to complete."
 )
 """Azure's answer to overlapping writes of rules: HTTP 429."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """The end of one script."""
-
-    code: int
-    out: str
-    err: str
 
 
 class FakeAzure:
@@ -123,6 +114,10 @@ class FakeAzure:
         state = self.load()
         return {key: state[key] for key in ("groups", "namespaces", "vaults", "roles")}
 
+    def log_in(self, issuer: Issuer) -> None:
+        """Sign in as somebody who has the issuer's roles; the tokens are new ones."""
+        self.change(signed_in=True, tokens={resource: issuer.printed(resource) for resource in (RELAY, VAULT)})
+
     def inject(self, command: str, text: str, *, code: int = 1, times: int = 1, skip: int = 0) -> None:
         """Let the next `times` calls of `command` fail with `text`, after `skip` good ones."""
         fault = {"command": command, "text": text, "exit": code, "times": times, "skip": skip}
@@ -134,6 +129,11 @@ class FakeAzure:
 
     # --- running scripts ---
 
+    @property
+    def path(self) -> dict[str, str]:
+        """A PATH with this `az` and no other program."""
+        return {"PATH": str(self.bin)}
+
     def environment(self) -> dict[str, str]:
         """A shell's environment with the fake `az` first on the PATH and no pause between tries."""
         return {
@@ -143,7 +143,7 @@ class FakeAzure:
             "RELAY_INFRA_RETRY_SECONDS": "0",
         }
 
-    def run(self, script: str, *arguments: str, trace: bool = False, **environment: str) -> Result:
+    def run(self, script: str, *arguments: str, trace: bool = False, **environment: str) -> Answer:
         """Run infra/`script` without a terminal; `trace` runs it as `bash -x`."""
         command = ["bash", *(["-x"] if trace else []), str(INFRA / script), *arguments]
         done = subprocess.run(
@@ -155,7 +155,7 @@ class FakeAzure:
             timeout=DEADLINE,
             check=False,
         )
-        return Result(done.returncode, done.stdout, done.stderr)
+        return Answer(done.returncode, done.stdout, done.stderr)
 
     # --- what az saw ---
 

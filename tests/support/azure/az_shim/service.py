@@ -17,14 +17,17 @@ from pathlib import Path
 from tests.support.azure.az_shim.fake_az import Answer
 
 AZ = """\
-#!/usr/bin/env bash
+#!{bash}
 exec 3<>/dev/tcp/127.0.0.1/{port}
 {{ printf '%s\\0' "$#" "$@"; {env} -0; printf '\\0'; }} >&3
 read -r -u 3 code length
-if ((length)); then head -c "$length" <&3; fi
-if ((code)); then cat <&3 >&2; fi
+if ((length)); then {head} -c "$length" <&3; fi
+if ((code)); then {cat} <&3 >&2; fi
 exit "$code"
 """
+
+PROGRAMS = ("bash", "env", "head", "cat")
+"""What it uses; the PATH of who calls it may have none of them."""
 
 Carry = Callable[[list[str], dict[str, str]], Answer]
 """Carries out a call, given its arguments and environment."""
@@ -42,7 +45,8 @@ class Service:
     def install(self, folder: Path) -> None:
         """Put `az` into a folder."""
         az = folder / "az"
-        az.write_text(AZ.format(port=self._server.server_address[1], env=shutil.which("env")))
+        programs = {name: shutil.which(name) for name in PROGRAMS}
+        az.write_text(AZ.format(port=self._server.server_address[1], **programs))
         az.chmod(0o755)
 
     def close(self) -> None:
