@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from relay_core.agent_api.collectives import GroupRecord
-from tests.integration.test_hang import node_of, operations
 from tests.support.jobs.running import access, running_client, running_job, running_ranks, until_registered
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import consecutive_ports, free_port
 from tests.support.machine.programs import Finished, Program, program, run, stop
+from tests.support.network.collectives import node_of, operations
 from tests.support.network.fleet import KEY, Node, agent
 from tests.support.network.relay import HC, LocalRelay, local_relay
 

@@ -11,33 +11,12 @@ from relay_client.hang.output import verdict_as_object, verdict_as_text
 from relay_client.hang.reports import read_jobs
 from relay_client.hang.verdict import JobVerdict
 from relay_client.verbs.hang import Hang
-from relay_core.agent_api.collectives import GroupRecord, Operation, ProcessCollectives
-from relay_core.agent_api.stacks import Frame, ProcessStacks, ThreadStack
+from relay_core.agent_api.collectives import ProcessCollectives
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
+from tests.support.network.collectives import node_of, operations
 from tests.support.network.fleet import Node, Process, agent, tunnels
 from tests.support.network.relay import LocalRelay
-
-
-def operations(number: int, *, age: float = 12.0) -> tuple[Operation, ...]:
-    return (Operation(number, "all_reduce", "[16] float32", "[16] float32", age),)
-
-
-def collectives(port: int, rank: int, world: int, *, entered: int) -> ProcessCollectives:
-    """Return what a rank reports that has entered so many operations, of which five are complete."""
-    group = GroupRecord("0", "default_pg", "other", tuple(range(world)), entered, 5, operations(entered))
-    library = Frame("/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", 3068, "all_reduce")
-    frames = (Frame("/job/train.py", 90 if entered > 5 else 41, "step"), *([library] if entered > 5 else []))
-    stacks = ProcessStacks("helper thread", (ThreadStack("MainThread", 1, True, frames),))
-    return ProcessCollectives("2.13.0", rank, world, (group,), "", "blocked", stacks)
-
-
-def node_of(base: int, ranks: range, world: int, *, behind: int | None = None) -> Node:
-    """Return a node with these ranks of a job, all but one of which wait in an operation."""
-    node = Node(*(Process(base + rank, 1, rank=rank, world=world, script="train.py") for rank in ranks))
-    for rank in ranks:
-        node.collectives.append(collectives(base + rank, rank, world, entered=5 if rank == behind else 6))
-    return node
 
 
 async def verdicts(
