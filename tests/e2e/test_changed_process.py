@@ -42,7 +42,7 @@ async def test_a_job_whose_directory_was_removed(relay: LocalRelay, tmp_path: Pa
     script = tmp_path / "train.py"
     script.write_text("; ".join(order) + COUNT)
     port = free_port()
-    options = step_arguments(port, "0")
+    options = step_arguments(port, "--debug-wait", "0")
     async with (
         program("train", *options, env=access(relay, tmp_path, "listen"), cwd=tmp_path) as job,
         running_client(relay, tmp_path, "--ports", str(port)),

@@ -36,7 +36,7 @@ async def test_a_breakpoint_stops_all_greenlets(relay: LocalRelay, tmp_path: Pat
     script = tmp_path / "greenlets.py"
     script.write_text(order + PROGRAM)
     port = free_port()
-    arguments = step_arguments(port, wait)
+    arguments = step_arguments(port, "--debug-wait", wait)
     support = {"GEVENT_SUPPORT": "True"} if wait != "0" and order.startswith(API) else {}
     environment = access(relay, tmp_path, "listen", PYTHONPATH=str(tmp_path), **support)
     async with (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relay_core.compat import timeout
 from tests.support.jobs.loaded_torch import start_node
-from tests.support.jobs.running import access
+from tests.support.jobs.running import access, step_arguments
 from tests.support.jobs.torch_job import NODE, end_families, rendezvous, show_logs
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import consecutive_ports, free_port
@@ -211,11 +211,10 @@ async def hang_job(
     script = directory / "train.py"
     script.write_text(source)
     port = consecutive_ports(ranks)[0]
-    options = ["--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments]
     launcher = await start_node(
         0,
         ranks,
-        [str(script), scenario, "--debug-ranks", "none", *options],
+        [str(script), scenario, "--debug-ranks", "none", *step_arguments(port, *arguments)],
         cwd=directory,
         log=directory / "log-0",
         env=environment(**NODE, **rendezvous(free_port(), ranks), **access(relay, directory, "listen"), **variables),

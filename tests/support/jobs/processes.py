@@ -117,3 +117,16 @@ async def gone(pid: int) -> bool:
                 return False
             await asyncio.sleep(0.02)
     return True
+
+
+async def end_family(pid: int) -> None:
+    """Kill a process, if it still runs, and all that it has started, the launchers' own sessions included."""
+    try:
+        family = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return
+    for member in [pid, *(child.pid for child in family)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
+    for child in family:
+        await gone(child.pid)

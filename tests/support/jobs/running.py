@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import psutil
 
-from tests.support.jobs.processes import gone
+from tests.support.jobs.processes import end_family
 from tests.support.machine.programs import Program, program, run
 from tests.support.network.relay import HC, LocalRelay
 
@@ -68,7 +66,7 @@ async def running_job(
         try:
             yield job
         finally:
-            await _end_family(job.process.pid)
+            await end_family(job.process.pid)
 
 
 def ranks_launcher(number: int) -> list[str]:
@@ -98,10 +96,9 @@ async def running_client(
         yield client
 
 
-def step_arguments(port: int, wait: str) -> tuple[str, ...]:
+def step_arguments(port: int, *more: str) -> list[str]:
     """Return the arguments of a script that `start_remote_debugging_from_args` reads."""
-    pairs = {"--is-debug": "true", "--debug-relay-connection-name": HC, "--debug-port": str(port), "--debug-wait": wait}
-    return tuple(text for pair in pairs.items() for text in pair)
+    return ["--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(port), *more]
 
 
 async def until_registered(relay: LocalRelay, directory: Path, ranks: int) -> None:
@@ -109,16 +106,3 @@ async def until_registered(relay: LocalRelay, directory: Path, ranks: int) -> No
     client = access(relay, directory, "send")
     waited = await run("relay_client", "--hc", HC, "wait", "--ranks", f"0-{ranks - 1}", env=client)
     assert 0 == waited.status, waited.stderr
-
-
-async def _end_family(pid: int) -> None:
-    """Kill a process, if it still runs, and all that it has started, the launchers' own sessions included."""
-    try:
-        family = psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return
-    for member in [pid, *(child.pid for child in family)]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(member, signal.SIGKILL)
-    for child in family:
-        await gone(child.pid)

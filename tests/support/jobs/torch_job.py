@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -19,11 +17,12 @@ import pytest
 
 from relay_core.compat import timeout
 from tests.support.jobs.loaded_torch import Node, start_node
-from tests.support.jobs.processes import ROOT, gone
+from tests.support.jobs.processes import ROOT, end_family, gone
+from tests.support.jobs.running import access, step_arguments
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
 from tests.support.machine.programs import environment
-from tests.support.network.relay import HC, LocalRelay
+from tests.support.network.relay import LocalRelay
 
 Launcher = asyncio.subprocess.Process | Node
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -129,14 +128,7 @@ class TorchJob:
 async def end_families(launchers: Sequence[Launcher]) -> None:
     """Kill processes and all that they have started, and wait until they are gone."""
     for launcher in launchers:
-        family = [launcher.pid]
-        with contextlib.suppress(psutil.NoSuchProcess):
-            family += [child.pid for child in psutil.Process(launcher.pid).children(recursive=True)]
-        for pid in family:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in family:
-            await gone(pid)
+        await end_family(launcher.pid)
         await launcher.wait()
 
 
@@ -211,16 +203,12 @@ async def torch_job(
     script = directory / "train.py"
     script.write_text(source)
     meeting = free_port()
-    options = ["--is-debug", "true", "--debug-relay-connection-name", HC, "--debug-port", str(port), *arguments]
-    access = {
-        "RELAY_CONNECTION_STRING_FILE": str(relay.connection_file(directory, "listen")),
-        "RELAY_CA_FILE": str(relay.ca_file),
-    }
+    options = step_arguments(port, *arguments)
     launchers: list[Launcher] = []
     try:
         for node in range(nodes):
             log = directory / f"log-{node}"
-            variables = {**access, "RELAY_NODE_DIR": str(directory / f"n{node}")}
+            variables = access(relay, directory, "listen", RELAY_NODE_DIR=str(directory / f"n{node}"))
             if forked:
                 first, count = node * ranks // nodes, ranks // nodes
                 env = environment(**NODE, **rendezvous(meeting, ranks), **variables)
