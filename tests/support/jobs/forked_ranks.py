@@ -1,6 +1,6 @@
 """Runs scripts as ranks that share one import of torch, which would take each of them over a second.
 
-Runs with a Unix socket as its standard input. One connection is one node of a job:
+One connection is one node of a job (see `tests.support.machine.fork_server`):
 
     --> a line of JSON {"first", "ranks", "argv", "env", "cwd", "log"}
     <-- a line with the number of the node's process, and at its end a line with its exit status
@@ -11,51 +11,28 @@ other ranks when one fails, nor starts any again. It ends after all of them, wit
 """
 
 import builtins
-import gc
-import json
 import os
-import signal
-import socket
 import sys
 import types
 from pathlib import Path
 
 import torch.distributed  # noqa: F401 - imported for the ranks
 
+from tests.support.machine.fork_server import prepare, serve
+
 
 def become_rank() -> list[str]:
     """Fork a process for each connection, and return in each of its ranks, with the script and its arguments."""
-    listener = socket.socket(fileno=0)
-    while True:
-        connection, _ = listener.accept()
-        if os.fork():
-            connection.close()
-            continue
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()
-        with connection.makefile("r") as stream:
-            node = json.loads(stream.readline())
-        connection.sendall(f"{os.getpid()}\n".encode())
-        prepare(node)
-        listener.detach()  # its descriptor is another file now
-        if fork_ranks(node["first"], node["ranks"]):
-            connection.close()
-            return node["argv"]
-        statuses = [os.wait()[1] for _ in range(node["ranks"])]
-        connection.sendall(f"{int(any(statuses))}\n".encode())
-        os._exit(0)
-
-
-def prepare(node: dict) -> None:
-    """Give this process the files, environment and directory of a node."""
-    output = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, node["log"], output), (2, node["log"], output)):
-        file = os.open(path, flags, 0o644)
-        os.dup2(file, number)
-        os.close(file)
-    os.environ.clear()
-    os.environ.update(node["env"])
-    os.chdir(node["cwd"])
+    connection, node = serve()
+    os.setsid()
+    connection.sendall(f"{os.getpid()}\n".encode())
+    prepare(node["log"], node["log"], node["env"], node["cwd"])
+    if fork_ranks(node["first"], node["ranks"]):
+        connection.close()
+        return node["argv"]
+    statuses = [os.wait()[1] for _ in range(node["ranks"])]
+    connection.sendall(f"{int(any(statuses))}\n".encode())
+    os._exit(0)
 
 
 def fork_ranks(first: int, ranks: int) -> bool:
@@ -66,15 +43,6 @@ def fork_ranks(first: int, ranks: int) -> bool:
             os.environ |= {"RANK": str(first + local_rank), "LOCAL_RANK": str(local_rank)}
             return True
     return False
-
-
-def reap(*_: object) -> None:
-    """Take leave of the processes that have ended, at once: a test looks for what it has left behind."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
 
 
 def become(script: Path, arguments: list[str]) -> types.ModuleType:
@@ -91,9 +59,6 @@ def become(script: Path, arguments: list[str]) -> types.ModuleType:
 # A rank must start these itself, and threads do not survive a fork.
 assert not {"debugpy", "relay_agent", "relay_core"} & set(sys.modules)
 assert len(list(Path("/proc/self/task").iterdir())) == 1, "torch has started a thread"
-gc.collect()
-gc.freeze()  # or each rank would touch, and so copy, all of it
-signal.signal(signal.SIGCHLD, reap)
 SCRIPT, *ARGUMENTS = become_rank()
 MAIN = become(Path(SCRIPT), ARGUMENTS)
 exec(compile(Path(SCRIPT).read_bytes(), SCRIPT, "exec"), vars(MAIN))

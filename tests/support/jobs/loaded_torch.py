@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import json
 import signal
-import socket
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from relay_core.compat import timeout
-from tests.support.jobs.processes import ROOT
 from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.fork_server import fork_server
 from tests.support.machine.programs import environment
 
 _addresses: list[str] = []
@@ -24,22 +22,13 @@ _addresses: list[str] = []
 @contextlib.contextmanager
 def loaded_torch(folder: Path) -> Iterator[None]:
     """Have `start_node` use a process that has imported torch, and end it at the end of the block."""
-    address = str(folder / "torch.sock")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen()
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("forked_ranks.py"))],
-            stdin=listener,
-            env=environment(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1"),
-        )
-    _addresses.append(address)
-    try:
-        yield
-    finally:
-        _addresses.remove(address)
-        process.terminate()
-        process.wait()
+    script = Path(__file__).with_name("forked_ranks.py")
+    with fork_server(folder, sys.executable, script, environment(OMP_NUM_THREADS="1")) as address:
+        _addresses.append(address)
+        try:
+            yield
+        finally:
+            _addresses.remove(address)
 
 
 class Node:

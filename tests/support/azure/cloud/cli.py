@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from tests.support.azure.az_shim.fake_az import Answer
 from tests.support.azure.entra import Issuer
 from tests.support.machine.deadline import DEADLINE
+from tests.support.machine.fork_server import fork_server
 
 ROOT = Path(__file__).parents[4]
 PYTHON = ROOT / ".azure-cli" / "bin" / "python"
@@ -34,11 +34,10 @@ QUIET = {"AZURE_CORE_COLLECT_TELEMETRY": "no", "AZURE_CORE_SURVEY_MESSAGE": "no"
 @contextlib.contextmanager
 def loaded_az(folder: Path) -> Iterator[RealAz]:
     """Load azure-cli, and end its process at the end of the block."""
-    az = RealAz(folder)
-    try:
-        yield az
-    finally:
-        az.close()
+    (config := folder / "azure-config").mkdir()
+    env = {"PATH": os.environ["PATH"], "AZURE_CONFIG_DIR": str(config), **QUIET}
+    with fork_server(folder, PYTHON, Path(__file__).with_name("forked_az.py"), env) as address:
+        yield RealAz(folder, config, address)
 
 
 class RealAz:
@@ -47,27 +46,11 @@ class RealAz:
     The tests of one process take turns with it. Its tokens are those of `issuer`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: Path, address: str) -> None:
         self.issuer = Issuer()
-        self.config = folder / "azure-config"
-        self.config.mkdir()
+        self.config = config
         self._signed_in = folder / "signed-in"
-        self._address = str(folder / "az.sock")
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(self._address)
-            listener.listen()
-            self._process = subprocess.Popen(
-                [str(PYTHON), str(Path(__file__).with_name("fork_server.py"))],
-                stdin=listener,
-                stdout=subprocess.PIPE,
-                env={"PATH": os.environ["PATH"], "AZURE_CONFIG_DIR": str(self.config), **QUIET},
-                text=True,
-            )
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.terminate()
-        self._process.communicate()
+        self._address = address
 
     def forget(self) -> None:
         """Begin with no configuration: nobody is signed in."""
