@@ -23,7 +23,7 @@ import contextlib
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, ItemsView
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -141,11 +141,8 @@ class StoredSecrets(dict[str, str]):
     def __init__(self, stand_in: FakeAzure) -> None:
         self._stand_in = stand_in
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._stand_in.vault["secrets"]
-
-    def __getitem__(self, name: str) -> str:
-        return self._stand_in.secret(name)
+    def items(self) -> ItemsView[str, str]:
+        return {name: versions[-1] for name, versions in self._stand_in.vault["secrets"].items()}.items()
 
 
 def roles(stand_in: FakeAzure, principal: str) -> dict[str, list[str]]:

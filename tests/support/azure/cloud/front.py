@@ -4,24 +4,22 @@ A program finds it through HTTPS_PROXY and trusts it through a CA file, so that 
 
     program -- CONNECT management.azure.com:443 --> proxy -- TLS with a certificate for that name --> service
 
-Some names may be led to a server on this machine instead, byte by byte; any other name is refused.
+It runs in a thread, because the tests of scripts have no event loop. A name that is not in NAMES is refused.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import socket
-import socketserver
+import asyncio
 import ssl
 import threading
-from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 from relay_server.config import certificates as server_tls
 from relay_server.config.model import TlsSettings
-from tests.support.azure.cloud.web import Reply, Request, request
+from tests.support.azure.cloud.web import Reply, Request, application
+from tests.support.azure.network import proxy, web_server
 from tests.support.machine.deadline import DEADLINE
 
 NAMES = (
@@ -48,93 +46,43 @@ class Front:
         assert certificates.ca is not None
         self.ca_file = certificates.ca
         self.unknown: list[str] = []
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.context = server_tls.server_context(certificates)
-        self._server.answer = self._checked(answer)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="azure", daemon=True)
+        self._answer = answer
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        started: Future[int] = Future()
+        serving = self._serve(server_tls.server_context(certificates), started)
+        self._thread = threading.Thread(
+            target=self._loop.run_until_complete, args=(serving,), name="azure", daemon=True
+        )
         self._thread.start()
+        self._port = started.result(DEADLINE)
 
-    def _checked(self, answer: Answer) -> Callable[[Request], Reply]:
-        def carry(asked: Request) -> Reply:
-            line = f"{asked.method} https://{asked.host}{asked.path}"
-            try:
-                reply = answer(asked)
-            except Exception as error:  # noqa: BLE001  (the test fails, whatever it is)
-                self.unknown.append(f"{line}: {error!r}")
-                return Reply(500, {"error": {"code": "InternalError", "message": f"{line}: {error!r}"}})
-            if reply is None:
-                self.unknown.append(line)
-                return Reply(501, {"error": {"code": "NotImplemented", "message": f"nobody plays {line}"}})
-            return reply
+    async def _serve(self, context: ssl.SSLContext, started: Future[int]) -> None:
+        async with (
+            web_server(application(self._reply), context) as port,
+            proxy(dict.fromkeys(NAMES, port)) as running,
+        ):
+            started.set_result(running.port)
+            await self._over.wait()
 
-        return carry
+    async def _reply(self, asked: Request) -> Reply:
+        line = f"{asked.method} https://{asked.host}{asked.path}"
+        try:
+            reply = self._answer(asked)
+        except Exception as error:  # noqa: BLE001  (the test fails, whatever it is)
+            self.unknown.append(f"{line}: {error!r}")
+            return Reply(500, {"error": {"code": "InternalError", "message": f"{line}: {error!r}"}})
+        if reply is None:
+            self.unknown.append(line)
+            return Reply(501, {"error": {"code": "NotImplemented", "message": f"nobody plays {line}"}})
+        return reply
 
     def environment(self) -> dict[str, str]:
         """Return what leads a program here."""
-        return {
-            "HTTPS_PROXY": f"http://127.0.0.1:{self._server.server_address[1]}",
-            "REQUESTS_CA_BUNDLE": str(self.ca_file),
-        }
+        return {"HTTPS_PROXY": f"http://127.0.0.1:{self._port}", "REQUESTS_CA_BUNDLE": str(self.ca_file)}
 
     def close(self) -> None:
         """Answer no more, and end what is still open."""
-        self._server.shutdown()
+        self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
-        self._server.server_close()
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = False  # waited for when the server is closed, so that no thread outlives it
-    context: ssl.SSLContext
-    answer: Callable[[Request], Reply]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """First the proxy's side of a connection, then, after CONNECT, that of the named host."""
-
-    protocol_version = "HTTP/1.1"
-    timeout = DEADLINE
-    disable_nagle_algorithm = True
-    server: _Server
-    host = ""
-
-    def do_CONNECT(self) -> None:
-        self.host = self.path.rpartition(":")[0].lower()
-        if self.host not in NAMES:
-            self.send_error(502, "Bad Gateway")
-            return
-        self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        try:
-            self.connection = self.server.context.wrap_socket(self.connection, server_side=True)
-        except (ssl.SSLError, OSError):
-            self.close_connection = True
-            return
-        self.rfile = self.connection.makefile("rb")
-        self.wfile = socketserver._SocketWriter(self.connection)  # type: ignore[attr-defined]
-        self.close_connection = False  # urllib3 sends CONNECT as HTTP/1.0
-
-    def _answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.server.answer(request(self.command, self.host, self.path, headers, body))
-        content = b"" if reply.content is None else json.dumps(reply.content).encode()
-        self.send_response(reply.status)
-        for name, value in {**_headers(content), **reply.headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = do_HEAD = _answer  # noqa: N815  (http.server looks them up)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (http.server's name)
-        """Stay quiet: a log would hold what tests keep secret."""
-
-    def finish(self) -> None:
-        super().finish()
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
-        self.connection.close()
-
-
-def _headers(content: bytes) -> Mapping[str, str]:
-    return {"Content-Type": "application/json; charset=utf-8", "Content-Length": str(len(content))}
+        self._loop.close()

@@ -15,8 +15,8 @@ VERSION = "0123456789abcdef0123456789abcdef"
 vault_data = Routes()
 
 
-def challenge() -> Reply:
-    header = f'Bearer authorization="https://login.microsoftonline.com/{TENANT}", resource="https://vault.azure.net"'
+def challenge(resource: str = "https://vault.azure.net") -> Reply:
+    header = f'Bearer authorization="https://login.microsoftonline.com/{TENANT}", resource="{resource}"'
     message = "AKV10000: Request is missing a Bearer or PoP token."
     return Reply(401, {"error": {"code": "Unauthorized", "message": message}}, {"WWW-Authenticate": header})
 

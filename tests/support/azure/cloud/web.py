@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs
+
+from aiohttp import web
 
 from tests.support.azure.cloud.state import Refusal
 
@@ -37,12 +39,6 @@ class Request:
         return self.headers.get("authorization", "").partition("Bearer ")[2]
 
 
-def request(method: str, host: str, target: str, headers: dict[str, str], body: bytes) -> Request:
-    url = urlsplit(target)
-    query = {name: values[0] for name, values in parse_qs(url.query).items()}
-    return Request(method, host, unquote(url.path), query, headers, body)
-
-
 @dataclass(frozen=True)
 class Reply:
     """A status and what is sent as JSON; None sends nothing."""
@@ -58,6 +54,22 @@ def refused(refusal: Refusal) -> Reply:
     if refusal.inner:
         error["innererror"] = {"code": refusal.inner}
     return Reply(refusal.status, {"error": error})
+
+
+def application(answer: Callable[[Request], Awaitable[Reply]]) -> web.Application:
+    """Return a server of this function, for any method and path."""
+
+    async def serve(asked: web.Request) -> web.Response:
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        host = asked.host.partition(":")[0].lower()
+        reply = await answer(Request(asked.method, host, asked.path, dict(asked.query), headers, await asked.read()))
+        content = b"" if reply.content is None else json.dumps(reply.content).encode()
+        kind = {"Content-Type": "application/json; charset=utf-8"}
+        return web.Response(body=content, status=reply.status, headers={**kind, **reply.headers})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", serve)
+    return app
 
 
 Handler = Callable[..., Reply]
