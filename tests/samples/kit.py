@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import pytest
 from relay_client.dap import DapClient
 from tests.support.machine import secrets
 from tests.support.machine.deadline import DEADLINE
-from tests.support.machine.ports import free_port
+from tests.support.machine.ports import consecutive_ports
 from tests.support.machine.programs import Program, program
 from tests.support.network.relay import LocalRelay
 
@@ -106,15 +105,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 def free_ports(count: int) -> int:
     """Return the first of some consecutive ports that nobody uses."""
-    while True:
-        first = free_port()
-        with contextlib.ExitStack() as probes:
-            try:
-                for port in range(first, first + count):
-                    probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return first
+    return consecutive_ports(count)[0]
 
 
 @dataclass

@@ -30,7 +30,7 @@ def fork_server(folder: Path, python: str | Path, script: Path, env: dict[str, s
 
 
 def serve():
-    """Fork a process for each connection, and return in it, with the connection and what its line says."""
+    """Fork a process for each connection, and return in it, with the connection and the object of its line."""
     listener = socket.socket(fileno=0)
     gc.collect()
     gc.freeze()  # or each child would touch, and so copy, all of it

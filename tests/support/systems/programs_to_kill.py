@@ -22,7 +22,7 @@ from relay_core.net.tasks import TaskSet
 from tests.support.editors.stepper import TRAIN, Stepper
 from tests.support.jobs.running import agents_on
 from tests.support.machine.deadline import DEADLINE
-from tests.support.machine.ports import free_port
+from tests.support.machine.ports import consecutive_ports, free_port
 from tests.support.machine.programs import environment
 
 HC = "kills"
@@ -169,10 +169,7 @@ def _variables(process: psutil.Process) -> dict[str, str]:
 @contextlib.asynccontextmanager
 async def fleet(directory: Path) -> AsyncIterator[Fleet]:
     """Run all programs; whatever is left of them at the end of the block is killed."""
-    ports = [0, free_port()]
-    while ports[1] != ports[0] + 1:  # the port of rank 1 follows from that of rank 0
-        ports = [ports[1], free_port()]
-    running = Fleet(directory, ports, free_port())
+    running = Fleet(directory, consecutive_ports(RANKS), free_port())
     running.script.write_text(TRAIN)
     try:
         await running.prepare()
