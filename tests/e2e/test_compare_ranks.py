@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from relay_client.dap import DapClient
+from tests.support.editors.stopped import Stopped
 from tests.support.jobs.processes import suspend
 from tests.support.jobs.running import access, running_client, running_ranks
 from tests.support.machine.deadline import DEADLINE
@@ -199,21 +200,15 @@ async def test_stopped_rank_is_a_row(relay: LocalRelay, tmp_path: Path):
         assert table[1].startswith("ranks 0,2 "), table
 
 
-async def console(editor: DapClient, thread: dict[str, int], text: str) -> str:
-    """Return what the debug console shows for an input."""
-    frame = (await editor.request("stackTrace", {**thread, "levels": 1}, within=DEADLINE))["stackFrames"][0]["id"]
-    arguments = {"expression": text, "frameId": frame, "context": "repl"}
-    return (await editor.request("evaluate", arguments, within=DEADLINE))["result"]
-
-
 @contextlib.asynccontextmanager
-async def stopped_editor(directory: Path, port: int) -> AsyncIterator[tuple[DapClient, dict[str, int], int]]:
-    """Attach an editor and stop at `return inner`; yields the editor, the stopped thread and the line."""
+async def stopped_editor(directory: Path, port: int) -> AsyncIterator[tuple[Stopped, int]]:
+    """Attach an editor and stop at `return inner`; yields the editor and the line."""
     line = SCRIPT.splitlines().index("    return inner") + 1
     async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor:
         await editor.attach({str(directory / "train.py"): [{"line": line}]}, justMyCode=False, within=DEADLINE)
-        stopped = await editor.wait_for_event("stopped", within=DEADLINE)
-        yield editor, {"threadId": stopped["body"]["threadId"]}, line
+        stopped = Stopped(editor)
+        await stopped.until_stopped()
+        yield stopped, line
         await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
@@ -223,12 +218,12 @@ async def test_console_of_all_ranks(relay: LocalRelay, tmp_path: Path):
     async with (
         ranks(relay, tmp_path, port, 2),
         running_client(relay, tmp_path, "--all-ranks", str(all_ranks)),
-        stopped_editor(tmp_path, all_ranks) as (editor, thread, _),
+        stopped_editor(tmp_path, all_ranks) as (editor, _),
     ):
-        assert "ranks 0-1  0.312" in await console(editor, thread, "@all loss")
-        assert "ranks 0-1  equal, checksum " in await console(editor, thread, "@diff weights")
-        assert "mean 3 of 2,048" in await console(editor, thread, "@stats weights['layers.3.weight']")
-        assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
+        assert "ranks 0-1  0.312" in await editor.value("@all loss", "repl")
+        assert "ranks 0-1  equal, checksum " in await editor.value("@diff weights", "repl")
+        assert "mean 3 of 2,048" in await editor.value("@stats weights['layers.3.weight']", "repl")
+        assert "ranks 0-1: torch is not imported" in await editor.value("@hang", "repl")
 
 
 async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path):
@@ -237,7 +232,7 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
     async with (
         ranks(relay, tmp_path, port, 2),
         running_client(relay, tmp_path, "--ports", str(port)),
-        stopped_editor(tmp_path, port) as (editor, thread, line),
+        stopped_editor(tmp_path, port) as (editor, line),
     ):
         found = await groups(relay, tmp_path, "eval", "inner // step, rank")
         while found[0]["error"]:  # rank 1 is between two calls of the function
@@ -245,16 +240,15 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
         stopped, running = found
         assert ([0], "(2, 0)", f"work train.py:{line}") == (stopped["ranks"], stopped["text"], stopped["place"])
         assert ([1], "(2, 1)", "work train.py (running)") == (running["ranks"], running["text"], running["place"])
-        shown = await console(editor, thread, "@all nowhere if rank else (inner // step, rank)")
+        shown = await editor.value("@all nowhere if rank else (inner // step, rank)", "repl")
         assert "rank 0  (2, 0)" in shown
         assert "\nhint: 'nowhere' is neither a global variable of the program nor" in shown
-        assert "element 100: 0.5 instead of 17" not in await console(editor, thread, "@diff weights")
-        shown = await console(editor, thread, "@stats weights['layers.3.weight']")
-        assert "ranks 0-1: torch is not imported" in await console(editor, thread, "@hang")
+        assert "element 100: 0.5 instead of 17" not in await editor.value("@diff weights", "repl")
+        shown = await editor.value("@stats weights['layers.3.weight']", "repl")
+        assert "ranks 0-1: torch is not imported" in await editor.value("@hang", "repl")
         assert "ndarray[64, 32] float32: min 3 max 3 mean 3 of 2,048" == shown
-        assert " train.py " in await console(editor, thread, "@ranks")
+        assert " train.py " in await editor.value("@ranks", "repl")
         for text in ("@help", "@group 0", "@all"):
-            assert (await console(editor, thread, text)).startswith("use @ranks, ")
-        await editor.request("next", thread, within=DEADLINE)
-        await editor.wait_for_event("stopped", within=DEADLINE)
+            assert (await editor.value(text, "repl")).startswith("use @ranks, ")
+        await editor.move("next")
         assert "0" == (await groups(relay, tmp_path, "eval", "--ranks", "0", "rank"))[0]["text"]

@@ -27,11 +27,12 @@ from tests.rehearsal.guide import (
     made_by,
 )
 from tests.rehearsal.report import Report
-from tests.samples.kit import Running, Stopped, breakpoint_hit, environment, free_ports, line_of, running
+from tests.samples.kit import Running, breakpoint_hit, environment, free_ports, line_of, running
 from tests.support.azure.cloud.state import ROLE_NAMES
 from tests.support.azure.entra import RELAY, VAULT
 from tests.support.azure.managed_identity import FakeManagedIdentity
 from tests.support.azure.network import Azure
+from tests.support.editors.stopped import Stopped
 from tests.support.network.relay import recycle_listeners
 
 PREPARE, IN_PREPARE = STEPS / "prepare.py", "points = draw(100, rng)"
@@ -131,14 +132,14 @@ class Walk:
             async with self._client(WITH_KEY_VAULT) as client, self.job(cloud, "prepare") as job:
                 await self._agent(cloud, client)
                 async with self._breakpoint(self.first, PREPARE, IN_PREPARE) as stop:
-                    assert ("main", "True") == (stop.function, await stop.evaluate("options.is_debug"))
+                    assert ("main", "True") == (await stop.function(), await stop.value("options.is_debug"))
                     await self._interrupt(cloud, client, stop)
                 await self._end(job)
             assert "TunnelKey" not in client.output + job.output  # nobody warns that there is none
             assert ["/secrets/relay-alice-client", "/secrets/relay-alice-agent"] == asked_for(cloud.azure)
             async with self._client(WITH_ENTRA_ID) as client, self.job(cloud, "featurize") as job:
                 async with self._breakpoint(self.first + 1, FEATURIZE, IN_FEATURIZE) as stop:
-                    assert ("featurize", "'part-00.csv'") == (stop.function, await stop.evaluate("path.name"))
+                    assert ("featurize", "'part-00.csv'") == (await stop.function(), await stop.value("path.name"))
                 await self._end(job)
             assert "/secrets/relay-alice-tunnel-key" in asked_for(cloud.azure)
         asked = [call["argv"] for call in self.shell.azure.calls() if "get-access-token" in call["argv"]]
@@ -175,19 +176,19 @@ class Walk:
             with self.report.step("a debugger with a breakpoint") as answer:
                 stop = await attached.enter_async_context(breakpoint_hit(port, source, code))
                 place = f"{source.name}:{line_of(source, code)}"
-                answer.text = f"the real debugpy stopped the job in {stop.function} at {place}"
+                answer.text = f"the real debugpy stopped the job in {await stop.function()} at {place}"
             yield stop
 
     async def _interrupt(self, cloud: Cloud, client: Running, stop: Stopped) -> None:
         """Recycle the listener and cut all connections; the session at the breakpoint continues."""
         with self.report.step("the relay recycles the listener, as every 24 hours") as answer:
             recycle_listeners(cloud.azure.relay)
-            assert "2" == await stop.evaluate("1 + 1")
+            assert "2" == await stop.value("1 + 1")
             self.documents.compare(answer, "A listener's connection is recycled", "the session continues")
         with self.report.step("every connection is cut") as answer:
             cloud.azure.relay.drop_all()
             logged = await client.line("reconnecting since")
-            assert "4" == await stop.evaluate("2 + 2")
+            assert "4" == await stop.value("2 + 2")
             self.documents.compare(answer, "Azure's load balancers drop idle connections", logged)
 
     async def _end(self, job: Running) -> None:

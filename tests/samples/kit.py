@@ -19,6 +19,7 @@ from types import ModuleType
 import pytest
 
 from relay_client.dap import DapClient
+from tests.support.editors.stopped import Stopped
 from tests.support.machine import secrets
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import consecutive_ports
@@ -174,20 +175,6 @@ async def running(*command: str, cwd: Path, env: Mapping[str, str]) -> AsyncIter
 
 
 @dataclass
-class Stopped:
-    """A program that stands at a breakpoint."""
-
-    client: DapClient
-    frame: int
-    function: str
-
-    async def evaluate(self, expression: str) -> str:
-        """Return the text of an expression's value where the program stands."""
-        arguments = {"expression": expression, "frameId": self.frame, "context": "watch"}
-        return str((await self.client.request("evaluate", arguments, within=DEADLINE))["result"])
-
-
-@dataclass
 class Attached:
     """A debugger with one breakpoint."""
 
@@ -200,12 +187,10 @@ class Attached:
         event = await self.client.wait_for_event("stopped", "terminated", within=DEADLINE)
         assert "stopped" == event["event"], f"the program ended without stopping at {self.source.name}:{self.line}"
         assert "breakpoint" == event["body"]["reason"]
-        stack = await self.client.request(
-            "stackTrace", {"threadId": event["body"]["threadId"], "levels": 1}, within=DEADLINE
-        )
-        top = stack["stackFrames"][0]
+        stopped = Stopped(self.client, event["body"]["threadId"])
+        top = await stopped.frame()
         assert (str(self.source), self.line) == (top["source"]["path"], top["line"])
-        return Stopped(self.client, top["id"], top["name"])
+        return stopped
 
 
 def line_of(source: Path, code: str) -> int:

@@ -96,7 +96,7 @@ async def test_attach_while_it_serves(relay):
         async with attached(port, SCORE, "return score > 0") as debugger:
             ask(server)
             stop = await debugger.hit()
-            assert ("is_inside", "True") == (stop.function, await stop.evaluate("score > 4"))
+            assert ("is_inside", "True") == (await stop.function(), await stop.value("score > 4"))
         assert f"answer {ANSWER}" == await server.line("answer")
 
 
@@ -138,7 +138,7 @@ async def test_microsofts_inference_server(relay):
             post = (sys.executable, "-c", POST, *curl_of_readme(http))
             caller = await calls.enter_async_context(running(*post, cwd=SAMPLE, env=env))
             stop = await debugger.hit()
-            assert "0.1" == await stop.evaluate("x")
+            assert "0.1" == await stop.value("x")
         assert 0 == await caller.finish()
         assert ANSWER[:1] == json.loads(caller.output)
 

@@ -210,7 +210,7 @@ async def test_debug_a_step(relay: LocalRelay, tmp_path: Path, image: Mapping[st
     variables = {**image, **agent_settings(relay), "RELAY_NODE_DIR": str(tmp_path / "node")}
     async with client_of(relay, port), started(step.expand(values, {}), code, variables) as job:
         async with breakpoint_hit(port, code / "train.py", "return 4 * inside / points") as stop:
-            assert ("estimate", "100000") == (stop.function, await stop.evaluate("points"))
+            assert ("estimate", "100000") == (await stop.function(), await stop.value("points"))
         assert 0 == await job.finish()
 
 
@@ -234,7 +234,7 @@ async def test_any_image_on_openpai(relay: LocalRelay, tmp_path: Path, image: Ma
     variables = {**image, **settings, "RELAY_NODE_DIR": str(tmp_path / "node"), "RELAY_DEBUG_PORT": str(port)}
     async with client_of(relay, port), started(script, code, variables) as job:
         async with breakpoint_hit(port, code / "train.py", "return (guess") as stop:
-            assert "3.0" == await stop.evaluate("number")
+            assert "3.0" == await stop.value("number")
         assert 0 == await job.finish()
 
 

@@ -91,14 +91,14 @@ async def test_breakpoint_in_each_step():
     async with running(*command, cwd=SAMPLE, env=environment()) as local:
         await local.line(f"--- prepare, debugger port {port}")
         async with breakpoint_hit(port, STEPS / "prepare.py", "points = draw(100, rng)") as stop:
-            assert ("main", "True") == (stop.function, await stop.evaluate("options.is_debug"))
+            assert ("main", "True") == (await stop.function(), await stop.value("options.is_debug"))
         await local.line(f"--- featurize, debugger port {port + 1}")
         async with breakpoint_hit(port + 1, STEPS / "featurize.py", "return f") as stop:
-            assert ("featurize", "'part-00.csv'") == (stop.function, await stop.evaluate("path.name"))
+            assert ("featurize", "'part-00.csv'") == (await stop.function(), await stop.value("path.name"))
         await local.line(f"--- train, debugger port {port + 2}")
         async with breakpoint_hit(port + 2, STEPS / "train.py", "loss.backward()", condition="epoch == 3") as stop:
-            assert ("train_step", "3") == (stop.function, await stop.evaluate("epoch"))
-            assert "(0, 4)" == await stop.evaluate("(dist.get_rank(), dist.get_world_size())")
+            assert ("train_step", "3") == (await stop.function(), await stop.value("epoch"))
+            assert "(0, 4)" == await stop.value("(dist.get_rank(), dist.get_world_size())")
         assert 0 == await local.finish()
     assert 3 == local.output.count("debugger attached after")
     assert 4 == local.output.count("train: rank ")

@@ -411,5 +411,5 @@ async def test_plain_python(stage: Stage) -> None:
     async with stage.shell(client) as shell, stage.shell(job, cwd=sample) as program:
         await shell.line("relay-client: ready on ")
         async with breakpoint_hit(stage.first + 78, sample / "train.py", "score = sum(") as stop:
-            assert "forward" == stop.function
+            assert "forward" == await stop.function()
         assert 0 == await program.finish()

@@ -145,7 +145,7 @@ async def test_debug_run(how, relay, tmp_path):
     async with client_of(relay, port), container(command, tmp_path, variables) as job:
         async with breakpoint_hit(port, SCRIPT, "return (guess", remote_root=root) as stop:
             number = "3.0" if how.endswith("another number") else "2.0"
-            assert ("improve", number) == (stop.function, await stop.evaluate("number"))
+            assert ("improve", number) == (await stop.function(), await stop.value("number"))
         assert 0 == await job.finish()
 
 
@@ -157,5 +157,5 @@ async def test_without_docker():
     async with running(*on_ports(LOCAL, port), cwd=SAMPLE, env=environment()) as job:
         await job.line("The job: relay-agent run")
         async with breakpoint_hit(port, SCRIPT, "return (guess") as stop:
-            assert "2.0" == await stop.evaluate("quotient")
+            assert "2.0" == await stop.value("quotient")
         assert 0 == await job.finish()

@@ -6,7 +6,6 @@ from relay_client.dap import DapClient
 from tests.samples.kit import (
     SAMPLES,
     Running,
-    Stopped,
     client_settings,
     commands,
     environment,
@@ -14,6 +13,7 @@ from tests.samples.kit import (
     on_ports,
     running,
 )
+from tests.support.editors.stopped import Stopped
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import free_port
 from tests.support.machine.programs import run
@@ -44,15 +44,11 @@ async def test_debugger_at_the_raising_line():
         async with await DapClient.connect("127.0.0.1", port, within=DEADLINE) as client:
             mapping = {"localRoot": str(SAMPLE), "remoteRoot": "."}
             await client.attach({}, within=DEADLINE, pathMappings=[mapping], justMyCode=False)
-            event = await client.wait_for_event("stopped", within=DEADLINE)
-            assert "exception" == event["body"]["reason"]
-            stack = await client.request(
-                "stackTrace", {"threadId": event["body"]["threadId"], "levels": 1}, within=DEADLINE
-            )
-            top = stack["stackFrames"][0]
+            stop = Stopped(client)
+            assert "exception" == (await stop.until_stopped())["reason"]
+            top = await stop.frame()
             assert (str(SCRIPT), line_of(SCRIPT, "map(float")) == (top["source"]["path"], top["line"])
-            stop = Stopped(client, top["id"], top["name"])
-            assert ("7", "'0.4;n/a'") == (await stop.evaluate("step"), await stop.evaluate("reading"))
+            assert ("7", "'0.4;n/a'") == (await stop.value("step"), await stop.value("reading"))
             await client.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
         await assert_its_own_end(job)
 

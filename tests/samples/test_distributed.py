@@ -68,7 +68,7 @@ async def test_hold_rank_3():
     async with running(*LOCAL, *options, cwd=SAMPLE, env=environment()) as job:
         settings = await client_settings(job)
         async with breakpoint_hit(first + 3, SCRIPT, REDUCE, condition="step == 3") as stop:
-            assert "3" == await stop.evaluate("rank")
+            assert "3" == await stop.value("rank")
             assert 0 == (await run("relay_client", *WAIT[1:], env=settings)).status
             table = ""
             async with timeout(DEADLINE):  # a stop is announced half a second later, and what the others wait for later
@@ -98,6 +98,6 @@ async def test_arguments_of_the_script():
     async with running(*command, "--debug-port", str(first), cwd=SAMPLE, env=environment()) as job:
         await job.line(f"rank 3: waiting up to 600 s for a debugger on port {first + 3}")
         async with breakpoint_hit(first + 3, SCRIPT, REDUCE) as stop:
-            assert ("3", "1") == (await stop.evaluate("rank"), await stop.evaluate("step"))
+            assert ("3", "1") == (await stop.value("rank"), await stop.value("step"))
         assert 0 == await job.finish()
     assert 1 == job.output.count("waiting up to")

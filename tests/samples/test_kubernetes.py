@@ -183,7 +183,7 @@ async def test_debug_the_in_process_job(relay):
         contained(job, relay, {"5678": str(port)}, folder),
         breakpoint_hit(port, folder / "train.py", "loss -= math.log(", condition="epoch == 2") as stop,
     ):
-        assert "2" == await stop.evaluate("epoch")
+        assert "2" == await stop.value("epoch")
 
 
 @pytest.mark.e2e
@@ -210,6 +210,6 @@ async def test_debug_the_job_with_a_sidecar(relay, tmp_path):
         await sidecar.line("listening on 'myhc'")
         await exists(listening)
         async with breakpoint_hit(port, folder / "simulate.py", "return sum(") as stop:
-            assert ("throw", "20000") == (stop.function, await stop.evaluate("count"))
+            assert ("throw", "20000") == (await stop.function(), await stop.value("count"))
         assert 0 == await program.finish()
         assert "round 20: pi is about 3.14" in program.output

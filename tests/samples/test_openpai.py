@@ -58,6 +58,6 @@ async def test_debug_a_task(relay, tmp_path):
     ):
         assert f"rank 1: a debugger can attach on port {port + 1} " in await second.line("a debugger can attach")
         async with breakpoint_hit(port, SCRIPT, "return (guess") as stop:
-            assert ("improve", "3.0") == (stop.function, await stop.evaluate("number"))
+            assert ("improve", "3.0") == (await stop.function(), await stop.value("number"))
         assert [0, 0] == await asyncio.gather(first.finish(), second.finish())
         assert f"rank 0: waiting up to 600 s for a debugger on port {port} " in first.output

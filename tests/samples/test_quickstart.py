@@ -141,7 +141,7 @@ async def test_without_a_subscription(shell: Shell) -> None:
     async with shell.running(f"{LOCAL.rstrip()} --debug-port {first}") as local:
         await local.line(f"--- prepare, debugger port {first}")
         async with breakpoint_hit(first, STEPS / "prepare.py", "points = draw(100, rng)") as stop:
-            assert "main" == stop.function
+            assert "main" == await stop.function()
     assert [] == shell.azure.calls()
 
 

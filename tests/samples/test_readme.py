@@ -55,6 +55,6 @@ async def test_from_a_script_to_a_breakpoint(terminal, tmp_path: Path) -> None:
             await client.line("relay-client: ready on ")
             async with terminal(JOB.replace("5678", str(port))) as job:
                 async with breakpoint_hit(port, script, "return total") as stop:
-                    assert ("train", "6") == (stop.function, await stop.evaluate("total"))
+                    assert ("train", "6") == (await stop.function(), await stop.value("total"))
                 assert 0 == await job.finish()
                 assert "trained 6" in job.output

@@ -49,7 +49,7 @@ async def test_debug_job(cluster, relay, tmp_path):
         running("bash", "train.sbatch", cwd=SAMPLE, env=debug) as job,
     ):
         async with breakpoint_hit(port, SCRIPT, "return (guess", remote_root=SCRIPT.parent) as stop:
-            assert ("improve", "2.0") == (stop.function, await stop.evaluate("number"))
+            assert ("improve", "2.0") == (await stop.function(), await stop.value("number"))
         assert 0 == await job.finish()
         assert "rank 0: debugger attached" in job.output
         assert f"rank 3: a debugger can attach on port {port + 3} " in job.output

@@ -31,6 +31,10 @@ class Stopped:
         stack = await self.client.request("stackTrace", {"threadId": self.thread, "levels": 1}, within=DEADLINE)
         return stack["stackFrames"][0]
 
+    async def function(self) -> str:
+        """Return the name of the function where the program stands."""
+        return (await self.frame())["name"]
+
     async def evaluate(self, expression: str, context: str = "watch") -> Body:
         """Return what an editor is answered for an expression in that frame."""
         arguments = {"expression": expression, "frameId": (await self.frame())["id"], "context": context}
