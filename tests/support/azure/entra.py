@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from relay_server.config.model import JwtIssuer
+from tests.support.azure.cloud.state import TENANT
 from tests.support.machine import secrets
 
-TENANT = "11111111-2222-3333-4444-555555555555"
 RELAY = "https://relay.azure.net"
 VAULT = "https://vault.azure.net"
 LISTENER, SENDER = "Azure Relay Listener", "Azure Relay Sender"
