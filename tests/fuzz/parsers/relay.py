@@ -12,7 +12,7 @@ from relay_core.hyco.messages import parse_listener_message, parse_server_messag
 from relay_core.hyco.sas import SasToken
 from relay_core.ws.frames import Chunk
 from relay_core.ws.frames import FrameDecoder as WebSocketDecoder
-from relay_server.access import Authorizer, JwtVerifier, SasVerifier
+from relay_server.access import Authorizer
 from relay_server.config import file as relay_file
 from relay_server.config.model import HybridConnection, Right, Rule
 from relay_server.protocol.http import HeadReader
@@ -100,10 +100,9 @@ def jwt_claims(data: bytes) -> None:
 
 @cache
 def _authorizer() -> Authorizer:
-    with tempfile.TemporaryDirectory() as directory:
-        tokens = JwtVerifier([Issuer().settings(Path(directory))])
     rule = Rule("send", frozenset({Right.SEND}), KEY)
-    return Authorizer([SasVerifier(hosts=("localhost",), rules=(rule,)), tokens])
+    with tempfile.TemporaryDirectory() as directory:
+        return Authorizer(hosts=("localhost",), rules=(rule,), issuers=[Issuer().settings(Path(directory))])
 
 
 def _check_token(text: str) -> None:
