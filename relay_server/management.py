@@ -252,7 +252,7 @@ class Management:
     def status(self) -> dict[str, Any]:
         """Return what `relay-server status` shows."""
         return {
-            "version": installed_version(),
+            "version": installed_version() or "unknown",
             "address": f"wss://{self._server.public_address}",
             "serving": self._server.is_serving,
             "uptime": round(time.monotonic() - self._started),

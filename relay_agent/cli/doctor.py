@@ -9,7 +9,6 @@ import re
 import ssl
 import uuid
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 
 from relay_agent.debugpy_internals.feature import CHECKED_VERSIONS
 from relay_agent.settings.environment import ACCESS_VARIABLES
@@ -25,17 +24,10 @@ from relay_core.hyco.sas import Credential, Token
 from relay_core.net.hybrid.listener import HybridConnectionListener
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY
 from relay_core.net.tasks import first_completed
+from relay_core.program.parser import installed_version
 from relay_core.tunnel.handshake import MISDIRECTED, misdirected
 
 _NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
-
-
-def installed_debugpy() -> str | None:
-    """Return the version of debugpy in this environment, or None; debugpy is not imported."""
-    try:
-        return version("debugpy")
-    except PackageNotFoundError:
-        return None
 
 
 def check_debugpy(found: str | None) -> str:
@@ -192,7 +184,7 @@ async def examine(settings: AccessSettings, *, port: int) -> Examination:
         await ListeningChecks(*found).run(examination)
 
     async def debugpy() -> str:
-        return check_debugpy(installed_debugpy())
+        return check_debugpy(installed_version("debugpy"))
 
     async def rank() -> str:
         return "; ".join(explain(os.environ, port))

@@ -49,7 +49,7 @@ def client_id(command: str, endpoint: Endpoint) -> ClientId:
         command=command,
         started=time.time(),
         cwd=str(Path.cwd()),
-        version=installed_version(),
+        version=installed_version() or "unknown",
         verbs=tuple(verb.name for verb in VERBS),
     )
 

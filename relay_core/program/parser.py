@@ -93,14 +93,14 @@ def add_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--version", action=_PrintVersion, nargs=0, help="show the version, and exit")
 
 
-def installed_version(unknown: str = "unknown") -> str:
-    """Return the version of the installed package, or `unknown` in a directory of sources."""
+def installed_version(distribution: str = DISTRIBUTION) -> str | None:
+    """Return the version of a package, which is not imported; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - rarely needed
 
     try:
-        return version(DISTRIBUTION)
+        return version(distribution)
     except PackageNotFoundError:
-        return unknown
+        return None
 
 
 class _PrintVersion(argparse.Action):
@@ -110,7 +110,7 @@ class _PrintVersion(argparse.Action):
         super().__init__(*arguments, **{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(parser.prog, installed_version("(unknown version)"))  # noqa: T201 - the requested output
+        print(parser.prog, installed_version() or "(unknown version)")  # noqa: T201 - the requested output
         parser.exit()
 
 

@@ -76,8 +76,8 @@ class SessionTable:
             del self._sessions[session.id]
         return over
 
-    def begin(self, hello: Greeting, entropy: bytes, now: float) -> tuple[Session, bytes] | NotAttached:
-        """Create a session for a HELLO; return it and the WELCOME frame."""
+    def begin(self, hello: Greeting, entropy: bytes, trailing: bytes, now: float) -> Attached | NotAttached:
+        """Create a session for a HELLO, which `trailing` bytes follow; the reply is the WELCOME frame."""
         version = hello.common_version()
         if version is None:
             return _refused(Refusal.VERSION, f"the agent supports protocol versions {MIN_VERSION} to {VERSION}")
@@ -91,10 +91,10 @@ class SessionTable:
         # Attached before WELCOME is sent, so that data from the agent can follow in the same flight.
         session.attach(session.next_epoch(), 0, now)
         self._sessions[session_id] = session
-        return session, welcome
+        return Attached(session, session.epoch, new=True, trailing=trailing, reply=welcome)
 
-    def resume(self, resume: Resume, now: float) -> tuple[Session, bytes] | NotAttached:
-        """Attach a transport to the session of a RESUME; return the session and the RESUMED frame."""
+    def resume(self, resume: Resume, trailing: bytes, now: float) -> Attached | NotAttached:
+        """Attach a transport to the session of a RESUME; the reply is the RESUMED frame."""
         self.sweep(now)
         session = self._sessions.get(resume.session_id)
         if session is None:
@@ -114,7 +114,7 @@ class SessionTable:
         # All checks have passed; only now does the session leave its previous transport.
         reply = Resumed.make(session.secret, resume, session.received).encode()
         session.attach(resume.epoch, resume.received, now)
-        return session, reply
+        return Attached(session, session.epoch, new=False, trailing=trailing, reply=reply)
 
     @property
     def _why_replaced(self) -> str:
@@ -168,15 +168,10 @@ class AgentHandshake:
 
     def _decide(self, frame: Frame, trailing: bytes, now: float) -> Attached | NotAttached:
         if frame.type == frames.HELLO:
-            outcome = self._table.begin(Greeting.decode(frame.payload), self._entropy, now)
-        elif frame.type == frames.RESUME:
-            outcome = self._table.resume(Resume.decode(frame.payload), now)
-        else:
-            return _refused(Refusal.MALFORMED, f"not a valid first frame from a client: type {frame.type:#04x}")
-        if isinstance(outcome, NotAttached):
-            return outcome
-        session, reply = outcome
-        return Attached(session, session.epoch, new=frame.type == frames.HELLO, trailing=trailing, reply=reply)
+            return self._table.begin(Greeting.decode(frame.payload), self._entropy, trailing, now)
+        if frame.type == frames.RESUME:
+            return self._table.resume(Resume.decode(frame.payload), trailing, now)
+        return _refused(Refusal.MALFORMED, f"not a valid first frame from a client: type {frame.type:#04x}")
 
 
 def _refused(refusal: Refusal, text: str) -> NotAttached:

@@ -64,8 +64,7 @@ def named_by_common_name(directory: Path, *alternatives: x509.GeneralName) -> ce
     builder = certificates._builder(subject, issuer.certificate.subject, key, issuer.key, 9)
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    found.key.write_bytes(certificates._key_bytes(key))
-    found.certificate.write_bytes(certificates._certificate_bytes(builder.sign(issuer.key, hashes.SHA256())))
+    certificates._write(found.key, key, found.certificate, builder.sign(issuer.key, hashes.SHA256()))
     return found
 
 
