@@ -134,7 +134,8 @@ class _AuditedServer(MCPServer[None]):
     """Records every call, including calls with invalid arguments and calls to unknown tools."""
 
     def __init__(self, audit: AuditLog) -> None:
-        super().__init__("relay-debug", instructions=INSTRUCTIONS, version=installed_version(), log_level="WARNING")
+        version = installed_version() or ""
+        super().__init__("relay-debug", instructions=INSTRUCTIONS, version=version, log_level="WARNING")
         self._audit = audit
 
     async def call_tool(
