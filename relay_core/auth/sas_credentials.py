@@ -29,20 +29,24 @@ class SasKeyCredential(_Fixed):
     Args:
         key_name: Name of the authorization rule.
         key: Its primary or secondary key.
+        lifetime: Seconds until a token expires.
         keys: By path, the keys of hybrid connections whose rule of that name has a different key.
     """
 
-    def __init__(self, key_name: str, key: str, *, keys: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, key_name: str, key: str, *, lifetime: int = TOKEN_LIFETIME, keys: Mapping[str, str] | None = None
+    ) -> None:
         self._key_name = key_name
         self._key = key
+        self._lifetime = lifetime
         self._keys = dict(keys or {})
 
     def __str__(self) -> str:
         return f"key of rule '{self._key_name}'"
 
     async def token(self, endpoint: Endpoint) -> Token:
-        """Return a token that expires in `TOKEN_LIFETIME` seconds."""
-        expires_at = int(time.time()) + TOKEN_LIFETIME
+        """Return a token that expires in `lifetime` seconds."""
+        expires_at = int(time.time()) + self._lifetime
         key = self._keys.get(endpoint.path, self._key)
         value = mint(endpoint.audience, key_name=self._key_name, key=key, expires_at=expires_at)
         return Token(value, float(expires_at))
