@@ -10,8 +10,8 @@ from typing import Protocol
 
 from relay_agent.agent.attachments import DebugStream
 from relay_agent.agent.layers import DebuggerWatch, EndObserver, GreetingGuard
+from relay_agent.agent.prefetch_layer import PrefetchLayer
 from relay_agent.agent.targets import Target, TargetGone
-from relay_agent.prefetch.layer import PrefetchLayer
 from relay_core.agent_api.metadata import StreamMetadata
 from relay_core.agent_api.requests import Ready
 from relay_core.compat import TIMEOUT_ERRORS, timeout

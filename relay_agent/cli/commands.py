@@ -98,7 +98,7 @@ def _run_env(arguments: argparse.Namespace) -> int:
     return 0
 
 
-# `relay-agent node-agent`: the agent process of a node; `relay_agent.node.in_job.connect` starts it from a job.
+# `relay-agent node-agent`: the agent process of a node; `relay_agent.node.in_job.reach_agent` starts it from a job.
 
 NODE_AGENT = "node-agent"
 _PATIENCE = 10.0

@@ -19,7 +19,7 @@ from types import FrameType, ModuleType
 from typing import Any, Protocol
 
 from relay_agent.debuggee import debugpy_start, detaching, gevent_support, pydevd_patches, stopping, tracing
-from relay_agent.debuggee.pydevd_patches import attached
+from relay_agent.debuggee.pydevd_patches import unreached_report
 from relay_agent.debugpy_internals.table import CHILDREN, FORKING, STATE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
 from relay_agent.job.stderr import failed_import, write_line
@@ -270,7 +270,7 @@ class Debugger:
             found = pydevd_debugger()
             if found is None:
                 return
-            attached.show(f"the debugger has ended: {reason}")
+            unreached_report.show(f"the debugger has ended: {reason}")
             if detaching.end_debugger(found, threads=True):
                 self._store_state()
                 if tracing.stop_tracing():

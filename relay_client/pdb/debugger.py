@@ -255,10 +255,10 @@ MAX_AGENT_STEPS = 8
 so one step should suffice."""
 
 _IS_IN_AGENT_CODE = (
-    "any('/relay_agent/' in file and '/pydevd_patches/' not in file and '/prefetch/' not in file for file in"
+    "any('/relay_agent/' in file and '/pydevd_patches/' not in file for file in"
     " (frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None)))"
 )
-"""Ignores frames of relay_agent's pydevd patches and of prefetching, which may be evaluating this expression."""
+"""Ignores frames of relay_agent's pydevd patches, which may be evaluating this expression."""
 _FIND_MODULE = (
     "next((m.__file__ for m in list(__import__('sys').modules.values())"
     " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"

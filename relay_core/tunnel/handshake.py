@@ -6,7 +6,7 @@
                                REFUSED -> NotAttached  (a final refusal ends the session; any other has no effect on it)
 
 A session keeps using its previous transport until the proof in RESUMED has been verified. The agent's side is in
-`sessions`.
+`session_table`.
 
 Why the first frame has a form of its own: its first byte must distinguish it from TLS, so that a missing tunnel key
 gets an error message instead of "wrong version number". Why an attempt is an object: attempts overlap (make before

@@ -24,7 +24,7 @@ from relay_core.tunnel.liveness import Liveness
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import Breach, Death, OverReason, ProtocolBreach, Refusal, Role
 from relay_core.tunnel.scheduler import Receipts, Scheduler
-from relay_core.tunnel.streams import Streams, StreamTable
+from relay_core.tunnel.stream_table import Streams, StreamTable
 
 
 class Session:

@@ -19,7 +19,7 @@ from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
 from relay_core.auth.sas_credentials import SasKeyCredential
 from relay_core.dap.framing import encode
-from relay_core.tunnel import sessions
+from relay_core.tunnel import session_table
 from tests.support.debuggers.debuggee import LINE, debuggee, stopped_at_breakpoint
 from tests.support.jobs.running import access, running_client
 from tests.support.machine import secrets
@@ -217,7 +217,7 @@ async def test_a_replaced_client_shows_its_editor_the_reason(
     relay: LocalRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If another client has taken its place, a returning client reports it and ends the debug session."""
-    monkeypatch.setattr(sessions, "REPLACE_IN_USE_AFTER", 0.0)
+    monkeypatch.setattr(session_table, "REPLACE_IN_USE_AFTER", 0.0)
     settings = replace(QUICK, max_sessions=1)
     async with (
         debuggee(tmp_path) as (_, target_port, script),

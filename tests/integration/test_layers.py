@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_agent.agent.layers import GreetingGuard
-from relay_agent.prefetch.layer import PrefetchLayer
+from relay_agent.agent.prefetch_layer import PrefetchLayer
 from relay_client.ports.layers import EarlyBytes
 from relay_client.prefetch import ResponseCache
 from relay_core.dap.framing import encode

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_agent.prefetch.layer import PrefetchLayer
+from relay_agent.agent.prefetch_layer import PrefetchLayer
 from relay_client.agents.tunnels import Tunnels
 from relay_client.ports.forwarder import Forwarder
 from relay_client.prefetch import ResponseCache

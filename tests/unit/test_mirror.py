@@ -79,7 +79,7 @@ OTHER_NAMES = {
     "tests/unit/relay_client/cli/test_main.py": "the package's __init__",
     "tests/unit/relay_core/agent_api/test_recorded.py": "the wire format of all records, as earlier versions sent them",
     "tests/unit/relay_core/auth/test_names.py": "one grammar of names, read by address and key_vault",
-    "tests/unit/relay_core/tunnel/streams/test_windows.py": "the windows; streams, stream and table each do a part",
+    "tests/unit/relay_core/tunnel/test_windows.py": "the windows; stream and stream_table each do a part",
 }
 """Test files that are not named after a source, with the reason."""
 

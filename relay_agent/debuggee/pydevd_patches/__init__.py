@@ -14,12 +14,12 @@ from pathlib import Path
 
 from relay_agent.debuggee.pydevd_patches import (
     adapter_user,
-    attached,
     child_processes,
     relay_debug_output,
     robustness,
     sending,
     stopped_threads,
+    unreached_report,
 )
 from relay_agent.job.gevent_originals import threading
 from relay_agent.job.paths import in_front
@@ -51,7 +51,7 @@ def install(*, values: bool = True, is_child: bool = False) -> None:
     stopped_threads.install()
     child_processes.install_child_wait()
     child_processes.install_following()
-    attached.install()
+    unreached_report.install()
     sending.install_rejection()
     relay_debug_output.install(is_child=is_child)
     if "relay_agent.push.sources" in sys.modules:  # code was replaced before debugpy was started

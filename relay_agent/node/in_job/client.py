@@ -38,8 +38,8 @@ from relay_agent.job.stderr import describe_exception, unexpected, write_line
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job import forked_imports
 from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
-from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.in_job.connection import AgentConnection, blocked_signals
+from relay_agent.node.in_job.reach_agent import connect_or_start
 from relay_agent.node.protocol import (
     Access,
     Ask,

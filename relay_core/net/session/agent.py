@@ -39,7 +39,7 @@ from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.handshake import Attached, NotAttached
 from relay_core.tunnel.limits import HANDSHAKE_TIMEOUT, Settings
 from relay_core.tunnel.session import Session
-from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTable
+from relay_core.tunnel.session_table import ENTROPY_SIZE, AgentHandshake, SessionTable
 
 FIRST_BYTES_TIMEOUT = 5.0
 """Timeout in seconds for a client's first bytes. They arrive one round trip after the client was accepted; a lost

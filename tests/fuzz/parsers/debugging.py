@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Callable
 
+from relay_agent.agent.prefetch_layer import PrefetchLayer
 from relay_agent.node import protocol as node
-from relay_agent.prefetch.layer import PrefetchLayer
 from relay_client.job_session.members import RankName
 from relay_client.job_session.session import JobSession
 from relay_client.job_session.wire import ToEditor

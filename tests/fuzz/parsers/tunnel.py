@@ -30,7 +30,7 @@ from relay_core.tunnel.limits import Limits, Settings
 from relay_core.tunnel.messages import Greeting
 from relay_core.tunnel.outcomes import ProtocolBreach, Role
 from relay_core.tunnel.session import Session
-from relay_core.tunnel.sessions import AgentHandshake, SessionTable
+from relay_core.tunnel.session_table import AgentHandshake, SessionTable
 from tests.fuzz.registry import NOW, as_json, as_text, documented, in_pieces, parser
 from tests.support.sessions.tunnel_link import ENTROPY
 

@@ -29,7 +29,7 @@ from relay_core.tunnel.handshake import Attached, ClientHandshake, HelloHandshak
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.outcomes import Death, ResetCode
 from relay_core.tunnel.session import Session
-from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTable
+from relay_core.tunnel.session_table import ENTROPY_SIZE, AgentHandshake, SessionTable
 
 ENTROPY = bytes(range(ENTROPY_SIZE))
 _POOL = random.Random(1).randbytes(1 << 20)

@@ -19,7 +19,7 @@ for name in sys.argv[2:]:
 sys.path.insert(0, sys.argv[1])
 from relay_agent.debuggee.answers import ANSWERS
 from relay_agent.node.in_job import client
-from relay_agent.node.in_job.connect import _require_descriptors
+from relay_agent.node.in_job.reach_agent import _require_descriptors
 process = SimpleNamespace(settings=SimpleNamespace(timeouts=None))
 ANSWERS["env"](process, {})
 ANSWERS["timeouts"](process, {"held": True})

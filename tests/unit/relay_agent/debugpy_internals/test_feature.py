@@ -22,7 +22,7 @@ CODE = """
     from tests.support.debuggers.renamed_debugpy import rename
     rename(*sys.argv[2].split())
     from relay_agent.debuggee.debugger import debugger
-    from relay_agent.node.in_job.connect import _unpatched_by_pydevd
+    from relay_agent.node.in_job.reach_agent import _unpatched_by_pydevd
     for _ in range(int(sys.argv[3])):
         print(debugger.arm(), flush=True)
         debugger.wait_for_attach(3600, threading.Event())

@@ -1,4 +1,4 @@
-"""Facts about trace functions of other tools; `test_attached` sets them in a job."""
+"""Facts about trace functions of other tools; `test_unreached_report` sets them in a job."""
 
 import bdb
 import functools

@@ -372,10 +372,10 @@ async def test_agent_of_a_job_that_ends_before_it_registers(relay, node):
     """The agent leaves with a job that was over before it could register; nothing keeps the job's stderr open."""
     code = """
         import os
-        from relay_agent.node.in_job import connect
+        from relay_agent.node.in_job import reach_agent
         from relay_agent.node.directory import NodeDirectory
         directory = NodeDirectory.of({})
-        connect._start(directory, directory.try_lock())
+        reach_agent._start(directory, directory.try_lock())
         os._exit(0)
     """
     await output_of(code, **patient(node.parent), **settings(relay, node))  # until its stderr has ended

@@ -53,11 +53,11 @@ os._exit(0)
 STARTING = """\
 import threading
 from relay_agent.node.in_job import client as module
-from relay_agent.node.in_job import connect
+from relay_agent.node.in_job import reach_agent
 module.START_TIME = 0
 sys.executable = "./python-slow"
-started, start = threading.Event(), connect.start_detached
-connect.start_detached = lambda *arguments: (start(*arguments), started.set())[0]
+started, start = threading.Event(), reach_agent.start_detached
+reach_agent.start_detached = lambda *arguments: (start(*arguments), started.set())[0]
 """
 CLOSES_DURING_START = """\
 started.wait(3600)

@@ -22,7 +22,7 @@ from relay_core.tunnel.handshake import HelloHandshake
 from relay_core.tunnel.limits import Settings
 from relay_core.tunnel.messages import Refused
 from relay_core.tunnel.outcomes import Refusal, Role
-from relay_core.tunnel.sessions import AgentHandshake, SessionTable
+from relay_core.tunnel.session_table import AgentHandshake, SessionTable
 from tests.support.sessions.tunnel_link import ENTROPY
 
 KEY = bytes(range(32))

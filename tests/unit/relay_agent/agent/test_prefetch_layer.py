@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from relay_agent.prefetch.layer import PrefetchLayer
+from relay_agent.agent.prefetch_layer import PrefetchLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from relay_core.layers.layer import EndLocal, EndPeer, ResetLocal, ToLocal, ToPeer

@@ -9,7 +9,7 @@ from relay_core.tunnel.handshake import Attached, NotAttached
 from relay_core.tunnel.limits import REPLACE_IN_USE_AFTER, UNCONFIRMED_GRACE, VERSION, Limits, Settings
 from relay_core.tunnel.messages import Greeting, Refused, Resume, Resumed
 from relay_core.tunnel.outcomes import Death, OverReason, Refusal
-from relay_core.tunnel.sessions import ENTROPY_SIZE, AgentHandshake, SessionTable
+from relay_core.tunnel.session_table import ENTROPY_SIZE, AgentHandshake, SessionTable
 from tests.support.sessions.tunnel_link import ENTROPY, Link, connected
 
 HELLO = Greeting(Limits()).encode()

@@ -2,7 +2,7 @@ import pytest
 
 from relay_core.tunnel.limits import MAX_STREAM_ID, OPEN_RATE, Limits, Settings
 from relay_core.tunnel.outcomes import Breach, ProtocolBreach, Role, StreamLimitReached
-from relay_core.tunnel.streams import StreamTable
+from relay_core.tunnel.stream_table import StreamTable
 
 
 def table(role: Role = Role.CLIENT, *, local: int = 3, peer: int = 2) -> StreamTable:

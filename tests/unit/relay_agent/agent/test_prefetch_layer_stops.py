@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from relay_agent.prefetch.layer import COSTLY_LIMIT, LARGE, SLOW, PrefetchLayer
+from relay_agent.agent.prefetch_layer import COSTLY_LIMIT, LARGE, SLOW, PrefetchLayer
 from relay_core.dap.framing import Message, MessageDecoder, encode
 from relay_core.dap.prefetch import PREFETCH_EVENT, PREFETCH_SET, RequestTemplate
 from relay_core.layers.piece import MAX_PARSED

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from relay_agent.node.directory import NodeDirectory
-from relay_agent.node.in_job.connect import connect_or_start
+from relay_agent.node.in_job.reach_agent import connect_or_start
 from relay_core.errors import ConfigurationError, RelayUnreachable
 from tests.support.machine.deadline import DEADLINE
 
@@ -30,7 +30,7 @@ class Gate:
 
 def test_nothing_is_started_past_a_gate(tmp_path, monkeypatch):
     """While another thread holds the gate, not even the directory is created."""
-    monkeypatch.setattr("relay_agent.node.in_job.connect.PATIENCE", 0.0)
+    monkeypatch.setattr("relay_agent.node.in_job.reach_agent.PATIENCE", 0.0)
     directory = NodeDirectory(tmp_path / "node", "name")
     gate = Gate()
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from relay_agent.debuggee.pydevd_patches import attached
+from relay_agent.debuggee.pydevd_patches import unreached_report
 from relay_client.compare.console import with_formats
 from relay_client.dap import DapClient
 from relay_core.dap.messages import Request, arguments_of
@@ -163,10 +163,10 @@ def connected_debugger(lines: list[str]) -> SimpleNamespace:
 def test_a_child_that_has_just_been_forked_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child is named if it is still not followed an interval later: pydevd's own start in it takes a moment."""
     found = iter([[1, 2], [2, 3]])
-    monkeypatch.setattr(attached.children, "unfollowed_children", lambda _port: next(found))
-    monkeypatch.setattr(attached.child_processes, "is_active", lambda: True)
+    monkeypatch.setattr(unreached_report.children, "unfollowed_children", lambda _port: next(found))
+    monkeypatch.setattr(unreached_report.child_processes, "is_active", lambda: True)
     lines: list[str] = []
-    assert [True] == list(attached._Examination(connected_debugger(lines), {})._children())
+    assert [True] == list(unreached_report._Examination(connected_debugger(lines), {})._children())
     (line,) = lines
     assert line.startswith("relay-agent: breakpoints are not hit in child process 2, which")
 
@@ -174,10 +174,10 @@ def test_a_child_that_has_just_been_forked_is_not_named(monkeypatch: pytest.Monk
 def test_children_that_end_at_once_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes for one short task each are reported once, with their number, although none is seen twice."""
     found = ([pid, pid + 1] for pid in itertools.count(0, 2))
-    monkeypatch.setattr(attached.children, "unfollowed_children", lambda _port: next(found))
-    monkeypatch.setattr(attached.child_processes, "is_active", lambda: False)
+    monkeypatch.setattr(unreached_report.children, "unfollowed_children", lambda _port: next(found))
+    monkeypatch.setattr(unreached_report.child_processes, "is_active", lambda: False)
     lines: list[str] = []
-    list(attached._Examination(connected_debugger(lines), {})._children())
+    list(unreached_report._Examination(connected_debugger(lines), {})._children())
     (line,) = lines
     assert "child processes that end within a second (6 seen), which are not followed" in line
 
