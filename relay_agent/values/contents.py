@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from relay_agent.job.gevent_originals import time
 from relay_agent.values import presentation
 from relay_agent.values.deadline import TooLate, call_within
+from relay_agent.values.elements import exact_text, has_memory, nested
 from relay_agent.values.presentation import MAX_ASKED, MAX_ITEMS, ShownText, describe, find_kind, has_few_elements
 from relay_agent.values.torch_state import NotRead
 from relay_core.agent_api import evaluation
@@ -176,11 +177,6 @@ def _sharded_by_fsdp1(module: Any) -> set[int]:
     return found
 
 
-def _text(element: object, item_size: int) -> str:
-    """Return an element as text; different elements have different texts."""
-    return f"{element:.9g}" if isinstance(element, float) and item_size <= 4 else repr(element)[:80]
-
-
 class _Flat:
     """Elements of something that is indexed like an array, read without copying all of it."""
 
@@ -204,7 +200,7 @@ class _Flat:
 
     def show(self, start: int, stop: int) -> list[str]:
         """Return elements as text."""
-        return [_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
+        return [exact_text(element, self.item_size) for element in self.flat(start, stop).tolist()]
 
 
 class _Array(_Flat):
@@ -368,7 +364,7 @@ class _InFull(presentation.ShortRepr):
         stop = min(data.size, self.left // data.item_size)
         self.left -= stop * data.item_size
         self.hashed.update(data.read(0, stop))
-        shown = presentation.nested(x.shape, iter(data.show(0, data.size))) if has_few_elements(x) else ""
+        shown = nested(x.shape, iter(data.show(0, data.size))) if has_few_elements(x) else ""
         return f"{shown} {presentation.describe_array(x)}".lstrip()
 
 
@@ -376,7 +372,7 @@ def _data_in_memory(value: Any) -> Data | None:
     """Return the elements of a tensor or array, if reading them waits for no device or its text reads them too."""
     found = find_kind(type(value))
     is_known = found in {("torch", "Tensor"), ("numpy", "ndarray")} and str(getattr(value, "device", "cpu")) == "cpu"
-    if found and (has_few_elements(value) or (is_known and presentation.has_memory(value))):
+    if found and (has_few_elements(value) or (is_known and has_memory(value))):
         leaves = list(itertools.islice(_of_library(value, "", *found), 2))
         return leaves[0].data if len(leaves) == 1 and not leaves[0].shard else None
     return None
