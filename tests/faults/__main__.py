@@ -29,7 +29,7 @@ ATTACKS = (
     "tests/integration/test_other_users.py",
     "tests/integration/test_other_users_of_children.py",
     "tests/unit/relay_agent/debuggee/test_debugger.py",
-    "tests/unit/relay_client/control/test_directory_peer_user.py",
+    "tests/unit/relay_client/control/test_server_peer_user.py",
 )
 SELECTION = "(descriptors or user or stranger or announcement) and not job_without"
 

@@ -35,7 +35,7 @@ COVERED_BY = {
     "tests/unit/relay_client/job_session/test_session.py": "relay_client/job_session/ translation stepping wire",
     "tests/integration/test_pdb.py": "relay_client/pdb/ prompt",
     "tests/e2e/test_running_clients.py": "relay_client/cli/ running",
-    "tests/integration/test_control.py": "relay_client/control/ client server service snapshot",
+    "tests/integration/test_control.py": "relay_client/control/ client service snapshot",
     "tests/integration/test_monitor.py": "relay_agent/monitor/ monitor",
     "tests/integration/test_page.py": "relay_client/page/ server",
     "tests/unit/relay_client/control/test_protocol.py": "relay_client/control/ messages",

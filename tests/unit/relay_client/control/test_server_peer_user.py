@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_client.control.directory import is_own_user
+from relay_client.control.server import is_own_user
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.other_user import OTHER_UID, needs_second_user
 
