@@ -23,7 +23,7 @@ from relay_core.net.loopback import PeerCheck, until_accepted
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
 from relay_core.net.streams.bridge import ByteStream, PeerStream, Traffic, carry_bytes
-from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from relay_core.net.streams.local_endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.local_server import listen_local
 from relay_core.net.tasks import TaskSet
 from relay_core.program.run import EXHAUSTED

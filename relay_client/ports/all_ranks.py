@@ -36,7 +36,7 @@ from relay_core.agent_api.questions import ReadStacks
 from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Request
 from relay_core.errors import ProtocolError, RelayDebugError
-from relay_core.net.streams.endpoint import LocalHandler, LocalSide
+from relay_core.net.streams.local_endpoint import LocalHandler, LocalSide
 from relay_core.net.tasks import DeadlineTimer, Deferred, TaskSet, first_completed
 
 logger = logging.getLogger(__name__)

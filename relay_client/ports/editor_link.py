@@ -37,7 +37,7 @@ from relay_core.layers.stack import LayerStack
 from relay_core.net.session.client import LinkState
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge
-from relay_core.net.streams.endpoint import LocalSide
+from relay_core.net.streams.local_endpoint import LocalSide
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse
 from relay_core.tunnel.limits import MAX_TARGET_NAME

@@ -33,7 +33,7 @@ from relay_client.ports.local_port import LocalPort, PortLock, PortLocked, PortO
 from relay_client.ports.waiting_connection import PortLog, WaitingConnection
 from relay_core.errors import LocalPortInUse, RelayDebugError, UsageError
 from relay_core.net.loopback import PeerCheck
-from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.streams.local_endpoint import LocalEndpoint
 from relay_core.net.streams.local_server import LocalServer, listen_local
 from relay_core.net.tasks import TaskSet
 from relay_core.socket_tables import ROOT, own_user, shared_tables

@@ -27,7 +27,7 @@ from relay_core.layers.stack import LayerStack
 from relay_core.net.loopback import until_accepted
 from relay_core.net.session.driver import SessionDriver
 from relay_core.net.session.stream import SessionStream
-from relay_core.net.streams.endpoint import connect_local
+from relay_core.net.streams.local_endpoint import connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse, parse_or_none
 from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables

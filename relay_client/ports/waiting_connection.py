@@ -56,7 +56,7 @@ from relay_core.layers.piece import MessageSplitter
 from relay_core.layers.stack import LayerStack
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.streams.bridge import Bridge, PeerHandler
-from relay_core.net.streams.endpoint import LocalSide
+from relay_core.net.streams.local_endpoint import LocalSide
 from relay_core.net.tasks import first_completed
 from relay_core.tunnel.outcomes import ResetCode
 

@@ -17,7 +17,7 @@ from relay_core.errors import RelayDebugError
 from relay_core.net import HybridConnectionListener, connect
 from relay_core.net.relay_tls import client_tls
 from relay_core.net.streams.bridge import carry_bytes
-from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from relay_core.net.streams.local_endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.local_server import listen_local
 from relay_core.net.tasks import TaskSet
 from relay_core.program.run import run_until_stopped

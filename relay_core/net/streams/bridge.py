@@ -31,7 +31,7 @@ from typing import Protocol
 from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Abort, EndLocal, EndPeer, Layer, Output, ResetLocal, ToLocal, ToPeer
 from relay_core.layers.stack import LayerStack
-from relay_core.net.streams.endpoint import LocalSide
+from relay_core.net.streams.local_endpoint import LocalSide
 from relay_core.net.tasks import DeadlineTimer
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.streams.local_endpoint import LocalEndpoint
 from relay_core.net.tasks import TaskSet
 
 BACKLOG = 100

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay_core.net.loopback import PeerCheck, until_accepted
-from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from relay_core.net.streams.local_endpoint import LocalEndpoint, connect_local
 from relay_core.net.streams.local_server import listen_local
 from relay_core.socket_tables import SocketTables
 from tests.support.machine.deadline import DEADLINE

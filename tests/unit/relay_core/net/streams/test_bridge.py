@@ -12,7 +12,7 @@ import pytest
 from relay_core.errors import ConnectionLost
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.net.streams.bridge import Traffic, carry_bytes
-from relay_core.net.streams.endpoint import LocalEndpoint, connect_local
+from relay_core.net.streams.local_endpoint import LocalEndpoint, connect_local
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.streams import echo, local_server, read_all, stream_pair
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay_core.net.streams.endpoint import LocalEndpoint
+from relay_core.net.streams.local_endpoint import LocalEndpoint
 from relay_core.net.streams.local_server import RETRY_DELAY, listen_local
 from relay_core.program import run
 from tests.support.machine.deadline import DEADLINE

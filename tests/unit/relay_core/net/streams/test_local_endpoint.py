@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from relay_core.net.streams.endpoint import UNREAD_LIMIT, LocalEndpoint
+from relay_core.net.streams.local_endpoint import UNREAD_LIMIT, LocalEndpoint
 from relay_core.net.streams.local_server import listen_local
 from tests.support.machine.deadline import DEADLINE
 
