@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.hyco.http import Request
-from relay_server.access import Authorizer, Grant
+from relay_server.access import Authorizer
 from relay_server.config.model import HybridConnection, RelayConfig, Right
 from relay_server.connection.request_reader import Handshake, HttpSender
 from relay_server.connection.tcp import Connection, Handler, source_of
@@ -226,25 +226,27 @@ class Gateway:
         else:
             await self._connect(request, handshake)
 
-    def _authorize(self, request: RelayRequest, handshake: Handshake, right: Right) -> tuple[HybridConnection, Grant]:
+    def _authorize(self, request: RelayRequest, handshake: Handshake, right: Right) -> tuple[HybridConnection, float]:
         """Check a request's token; its connection then no longer counts as unauthenticated."""
         found = self._check(request, right, request.token)
         handshake.connection.prove()
         return found
 
-    def _check(self, request: RelayRequest, right: Right, token: str | None) -> tuple[HybridConnection, Grant]:
+    def _check(self, request: RelayRequest, right: Right, token: str | None) -> tuple[HybridConnection, float]:
         """Check a token against the current rules, which may have changed since a listener connected."""
         connection = self.matchmaker.registry.find(request.segments)
-        grant = self._authorizer.check(token, right=right, path=request.path, connection=connection, now=time.time())
+        expires_at = self._authorizer.check(
+            token, right=right, path=request.path, connection=connection, now=time.time()
+        )
         # Only after the token check; see the module's docstring.
         if connection is None:
             raise not_found()
-        return connection, grant
+        return connection, expires_at
 
     # Listen:
 
     def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
-        hybrid_connection, grant = self._authorize(request, handshake, Right.LISTEN)
+        hybrid_connection, expires_at = self._authorize(request, handshake, Right.LISTEN)
         listener_id = guid_of(request.parameters.get("sb-hc-id")) or new_guid()
         replaced = self.matchmaker.registry.check_room(hybrid_connection, listener_id)
         connection = handshake.connection
@@ -257,7 +259,7 @@ class Gateway:
             connection,
             hybrid_connection=hybrid_connection,
             listener_id=listener_id,
-            grant=grant,
+            expires_at=expires_at,
             renew=lambda token: self._check(request, Right.LISTEN, token)[1],
             limits=self._config.limits,
             ended=self._listener_ended,
