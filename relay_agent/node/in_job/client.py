@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from relay_agent.job.gevent_originals import keep_thread, prepare_imports, threading, time
 from relay_agent.job.helper_thread import start_helper
-from relay_agent.job.stderr import describe_exception, unexpected, write_line
+from relay_agent.job.stderr import as_own_error, describe_exception, write_line
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job import forked_imports
 from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
@@ -222,10 +222,8 @@ class NodeClient:
                 # Without `random`: the job may have seeded its generator, or have a file of that name.
                 time.sleep(self._max_delay(short) * os.urandom(1)[0] / 255)
             self._give_up(RelayDebugError("the node's agent process exited repeatedly"))
-        except RelayDebugError as error:
-            self._give_up(error)
         except BaseException as error:  # noqa: BLE001 - also SystemExit of a module of the job that hides one of ours
-            self._give_up(unexpected(error))
+            self._give_up(as_own_error(error))
         finally:
             self._connected.set()
             self._done.set()
@@ -297,10 +295,8 @@ class NodeClient:
                 result(respond)
             else:
                 respond(result)
-        except RelayDebugError as error:
-            self._send({"answer": number, "error": error.sentence, "hint": error.hint})
         except BaseException as error:  # noqa: BLE001 - as in `_live`; the agent waits for an answer
-            failure = unexpected(error)
+            failure = as_own_error(error)
             self._send({"answer": number, "error": failure.sentence, "hint": failure.hint})
 
     def _respond(self, number: int, result: object) -> None:
