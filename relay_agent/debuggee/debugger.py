@@ -115,6 +115,9 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
         Event.RESUME: State.LISTENING,
         Event.GONE: State.CLEARED,
         Event.FORKED: State.CLEARED,
+UNKNOWN_PORT = ConfigurationError(
+    "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
+)
     },
     State.CLEARED: {
         Event.START: State.RESTARTING,
@@ -380,7 +383,5 @@ def pydevd_debugger() -> Any:
 def _foreign_port() -> int:
     port = debugpy_start.find_adapter_port()
     if port is None:
-        raise ConfigurationError(
-            "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
-        )
+        raise UNKNOWN_PORT
     return port
