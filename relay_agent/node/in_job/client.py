@@ -35,22 +35,12 @@ from collections.abc import Callable, Mapping, Sequence
 from relay_agent.job.gevent_originals import keep_thread, prepare_imports, threading, time
 from relay_agent.job.helper_thread import start_helper
 from relay_agent.job.stderr import as_own_error, describe_exception, write_line
+from relay_agent.node import protocol
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job import forked_imports
 from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
 from relay_agent.node.in_job.connect import connect_or_start
 from relay_agent.node.in_job.connection import AgentConnection, blocked_signals
-from relay_agent.node.protocol import (
-    Access,
-    Ask,
-    DumpRecord,
-    Message,
-    Registration,
-    StateChange,
-    TargetRecord,
-    decode,
-    encode,
-)
 from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, hint_for_job
 from relay_agent.stacks.in_process import register_dump
 from relay_core.errors import RelayDebugError
@@ -97,8 +87,8 @@ class NodeClient:
 
     def __init__(
         self,
-        access: Access,
-        target: TargetRecord,
+        access: protocol.Access,
+        target: protocol.TargetRecord,
         *,
         forwards: list[int],
         event_directories: Sequence[str] = (),
@@ -115,7 +105,7 @@ class NodeClient:
         """Number of agents to which this process has been connected; more than one only if some were killed."""
         self.was_refused = False
         """True if the agent has refused this process; its state is then HOPELESS."""
-        self._registration: Registration = {
+        self._registration: protocol.Registration = {
             "register": target.copy(),
             "access": access,
             "forwards": forwards,
@@ -181,8 +171,8 @@ class NodeClient:
         self, state: str, detail: str = "", until: float | None = None, place: str = ""
     ) -> Callable[[], None]:
         """Return a function that announces a state without executing code in which a debugger could stop."""
-        change: StateChange = {"state": state, "detail": detail, "place": place, "until": until}
-        line = encode(change)
+        change: protocol.StateChange = {"state": state, "detail": detail, "place": place, "until": until}
+        line = protocol.encode(change)
 
         def announce() -> None:
             self._registration["register"] = {**self._registration["register"], **change, "since": time.time()}
@@ -240,7 +230,7 @@ class NodeClient:
         with contextlib.closing(connect_or_start(directory, self._gate)) as connection:
             self._registration["dump"] = _register_dump(directory)
             with self._sending:  # the registration must be the first message
-                if not connection.send(encode(self._registration)):
+                if not connection.send(protocol.encode(self._registration)):
                     return False  # the agent was killed before it accepted the connection
                 self._connection = connection
                 self.connections += 1
@@ -248,7 +238,7 @@ class NodeClient:
             self._end_lost_debugging()
             try:
                 for line in connection.lines():
-                    message = decode(line)
+                    message = protocol.decode(line)
                     has_listened = has_listened or "listening" in message
                     self._receive(message)
             finally:
@@ -262,7 +252,7 @@ class NodeClient:
             self._answer({"ask": "release", "id": 0, "body": {}})
             self._answer({"ask": "timeouts", "id": 0, "body": {"held": False}})
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: protocol.Message) -> None:
         if "ask" in message:
             self._answer(message)
         elif "registered" in message:
@@ -283,7 +273,7 @@ class NodeClient:
         elif "done" in message:
             self._done.set()
 
-    def _answer(self, message: Ask) -> None:
+    def _answer(self, message: protocol.Ask) -> None:
         number, handle = message["id"], self._answers.get(message["ask"])
         respond = functools.partial(self._respond, number)
         try:
@@ -307,8 +297,8 @@ class NodeClient:
         self._on_failure(failure)
         self.attaching.report(State.HOPELESS, failure)
 
-    def _send(self, message: Message) -> bool:
-        return self._send_line(encode(message))
+    def _send(self, message: protocol.Message) -> bool:
+        return self._send_line(protocol.encode(message))
 
     def _send_line(self, line: bytes) -> bool:
         """Send a message if an agent is connected; a later agent receives the current state with the registration."""
@@ -323,7 +313,7 @@ class NodeClient:
             connection.close()
 
 
-def _error(sentence: str, message: Message) -> RelayDebugError:
+def _error(sentence: str, message: protocol.Message) -> RelayDebugError:
     return RelayDebugError(sentence, hint=hint_for_job(str(message.get("hint", "")), os.environ))
 
 
@@ -333,7 +323,7 @@ def _uncaught() -> str:
     return "" if error is None else describe_exception(error)
 
 
-def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
+def _register_dump(directory: NodeDirectory) -> protocol.DumpRecord | None:
     """Let the agent request this process's stacks by signal, even while C code holds the GIL; None if impossible."""
     path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
     try:
