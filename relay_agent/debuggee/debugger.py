@@ -102,28 +102,10 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
         Event.FAILED: State.ABSENT,
         Event.FORKED: State.ABSENT,
     },
-    State.LISTENING: {
-        Event.RELEASE: State.RELEASED,
-        Event.GONE: State.ABSENT,
-        Event.FORKED: State.ABSENT,
-    },
-    State.DIALLED: {
-        Event.GONE: State.ABSENT,
-        Event.FORKED: State.ABSENT,
-    },
-    State.RELEASED: {
-        Event.RESUME: State.LISTENING,
-        Event.GONE: State.CLEARED,
-        Event.FORKED: State.CLEARED,
-UNKNOWN_PORT = ConfigurationError(
-    "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
-)
-    },
-    State.CLEARED: {
-        Event.START: State.RESTARTING,
-        Event.FOUND: State.FOREIGN,
-        Event.FORKED: State.CLEARED,
-    },
+    State.LISTENING: {Event.RELEASE: State.RELEASED, Event.GONE: State.ABSENT, Event.FORKED: State.ABSENT},
+    State.DIALLED: {Event.GONE: State.ABSENT, Event.FORKED: State.ABSENT},
+    State.RELEASED: {Event.RESUME: State.LISTENING, Event.GONE: State.CLEARED, Event.FORKED: State.CLEARED},
+    State.CLEARED: {Event.START: State.RESTARTING, Event.FOUND: State.FOREIGN, Event.FORKED: State.CLEARED},
     State.RESTARTING: {
         Event.LISTENS: State.LISTENING,
         Event.CONNECTED: State.DIALLED,
@@ -133,6 +115,9 @@ UNKNOWN_PORT = ConfigurationError(
     State.FOREIGN: {},
 }
 
+UNKNOWN_PORT = ConfigurationError(
+    "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
+)
 DEBUGPY_MISSING = RelayDebugError("debugpy is not installed in the job's Python; install it there: pip install debugpy")
 POLL_INTERVAL = 0.05
 """Seconds between checks of debugpy, which has no callback for an attaching debugger."""

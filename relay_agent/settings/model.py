@@ -64,11 +64,7 @@ def parse_ranks(text: str = DEFAULT_RANKS) -> RankSelection:
     return RankSelection(tuple(merged))
 
 
-_WORDS = {
-    "all": RankSelection(every=True),
-    "master": RankSelection(((0, 0),)),
-    "none": RankSelection(),
-}
+_WORDS = {"all": RankSelection(every=True), "master": RankSelection(((0, 0),)), "none": RankSelection()}
 
 
 # Debug settings of a run, independent of their source: a function call, the command line or the environment.

@@ -18,11 +18,7 @@ from relay_core.value_parsers import format_ranges
 MAX_PLACES = 8
 """Maximum number of places in one sentence."""
 
-_ACTIVITIES = {
-    "running Python": "running Python",
-    "running": "running in C code",
-    "blocked": "blocked in a call",
-}
+_ACTIVITIES = {"running Python": "running Python", "running": "running in C code", "blocked": "blocked in a call"}
 """What the main thread of a rank is doing, by the word that the job sends."""
 
 

@@ -39,15 +39,8 @@ class RemoteEndpoint:
 
 HOP_BY_HOP = frozenset(
     {
-        "close",
-        "connection",
-        "content-length",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
+        *("close", "connection", "content-length", "keep-alive", "proxy-connection"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
     }
 )
 """Headers that concern one connection (RFC 9110, 7.6.1), or the length of a body, which each hop determines itself."""
