@@ -14,12 +14,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from relay_agent.job.paths import start_directory  # noqa: F401 - importing it records the directory
-from relay_agent.job.stderr import is_of_import, report_failure, unexpected, write_line
+from relay_agent.job.stderr import as_own_error, is_of_import, report_failure, write_line
 from relay_agent.settings.arguments import misspelt_arguments, misspelt_switch, parse_step_arguments
 from relay_agent.settings.model import DEFAULT_HOLD, DEFAULT_PORT, DEFAULT_WAIT, DebugSettings
 from relay_agent.settings.table import SETTINGS, as_text, read_settings
 from relay_core.access_settings import AccessSettings
-from relay_core.errors import RelayDebugError, TimedOut
+from relay_core.errors import TimedOut
 
 if TYPE_CHECKING:
     from relay_agent.debuggee.debugger import Debugger
@@ -80,10 +80,8 @@ def start_remote_debugging_from_args(argv: Sequence[str] | None = None, *, ignor
     """
     try:
         settings = _read_arguments(argv, ignore_debug_flag=ignore_debug_flag)
-    except RelayDebugError as error:
-        return _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as in `start_debugging`
-        return _continue_without_debugger(unexpected(error))
+        return _continue_without_debugger(error)
     return settings is not None and start_debugging(settings)
 
 
@@ -160,41 +158,18 @@ def start_remote_debugging(
             reads it; it is not loaded into this process.
         debugpy_connect_timeout: Older name for `wait`.
     """
-    access = AccessSettings(
-        hc=debug_relay_connection_name,
-        connection_string=connection_string,
-        connection_string_file=connection_string_file,
-        connection_string_secret=debug_relay_connection_string_secret,
-        key_vault=key_vault,
-        namespace=namespace,
-        identity=identity,
-        tunnel_key_file=tunnel_key_file,
-        tunnel_key_secret=tunnel_key_secret,
-        ca_file=ca_file,
-    )
-    given = {
-        "debug_port": debug_port,
-        "debug_ranks": debug_ranks,
+    given: dict[str, Any] = {
+        **locals(),
+        "hc": debug_relay_connection_name,
+        "connection_string_secret": debug_relay_connection_string_secret,
         "wait": wait if debugpy_connect_timeout is None else debugpy_connect_timeout,
-        "on_timeout": on_timeout,
-        "on_crash": on_crash,
-        "hold": hold,
-        "timeouts": timeouts,
-        "forward": forward,
-        "tensorboard": tensorboard,
-        "monitor": monitor,
-        "metrics": metrics,
-        "follow_children": follow_children,
-        "values": values,
-        "allow_edit": allow_edit,
     }
+    access = AccessSettings(**{field: given[field] for field in AccessSettings._fields})
     try:
         texts = {setting.field: as_text(given[setting.parameter]) for setting in SETTINGS}
         settings = DebugSettings(access, **read_settings(texts, lambda setting: setting.parameter))
-    except RelayDebugError as error:
-        return _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as in `start_debugging`
-        return _continue_without_debugger(unexpected(error))
+        return _continue_without_debugger(error)
     return start_debugging(settings, rank=rank)
 
 
@@ -232,15 +207,13 @@ def start_debugging(settings: DebugSettings, *, rank: int | None = None) -> bool
         waits = parse_ranks(settings.ranks).includes(process.identity)
         if process.wait_and_log(settings.wait if waits else 0):
             return True
-    except RelayDebugError as error:
-        return _continue_without_debugger(error)
     except KeyboardInterrupt:
         write_line("interrupted before a debugger was attached")
         raise KeyboardInterrupt from None  # without the frames of the wait, which are not the job's
     except (Exception, SystemExit) as error:  # no error in the debugger may stop the job
         if isinstance(error, SystemExit) and not is_of_import(error):
             raise
-        return _continue_without_debugger(unexpected(error))
+        return _continue_without_debugger(error)
     if waits and settings.abort_on_timeout and settings.wait > 0 and not process.node_client.was_refused:
         outcome = "exiting" if process.obstacle else "no debugger attached in time; exiting"
         process.log(f"{outcome} (--debug-on-timeout abort)")
@@ -279,10 +252,8 @@ def breakpoint(  # noqa: A001 - intended: a remote version of Python's breakpoin
             process.hold_at(frame, "breakpoint()", hold)
         elif (debugger := _following_debugger()) is not None:
             debugger.break_at(frame)
-    except RelayDebugError as error:
-        _continue_without_debugger(error)
     except Exception as error:  # noqa: BLE001 - as above
-        _continue_without_debugger(unexpected(error))
+        _continue_without_debugger(error)
 
 
 def present(kind: type | str, function: Callable[[Any], str]) -> None:
@@ -389,8 +360,8 @@ def _warn(text: str) -> None:
         write_line(f"warning: {text}")
 
 
-def _continue_without_debugger(error: RelayDebugError) -> bool:
-    report_failure(error)
+def _continue_without_debugger(error: BaseException) -> bool:
+    report_failure(as_own_error(error))
     with contextlib.suppress(Exception):
         from relay_agent.debuggee import breakpoint_hook  # noqa: PLC0415 - in debug runs only
 

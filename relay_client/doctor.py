@@ -12,19 +12,12 @@ from relay_client.agents.event_log import describe_agent
 from relay_client.agents.tunnels import Tunnels
 from relay_client.editor_setup.jsonc import parse
 from relay_client.ui.text import format_ports, format_ranks
+from relay_core import errors
 from relay_core.access_settings import AccessSettings
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.auth import Access
 from relay_core.diagnosis.checks import TOKEN, Examination, Skipped
 from relay_core.diagnosis.server import ANSWER, examine_relay
-from relay_core.errors import (
-    ConfigurationError,
-    HybridConnectionNotFound,
-    NoListener,
-    RelayDebugError,
-    RelayUnreachable,
-    Unauthorized,
-)
 from relay_core.net.session.secure_channel import NO_TUNNEL_KEY, TunnelKeyMissing, WrongTunnelKey
 
 FILE = Path(".vscode", "launch.json")
@@ -47,17 +40,17 @@ def check_launch_json(folder: Path, ports: Collection[int]) -> str:
     except FileNotFoundError:
         raise Skipped(f"no {FILE} in {folder}") from None
     except (OSError, UnicodeError) as error:
-        raise ConfigurationError(f"cannot read {FILE}: {type(error).__name__}") from None
+        raise errors.ConfigurationError(f"cannot read {FILE}: {type(error).__name__}") from None
     attaching = [each for each in _configurations(text) if each.get("request") == "attach"]
     if old := [str(each.get("name")) for each in attaching if each.get("type") == "python"]:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"{FILE}: '{old[0]}' has the deprecated type 'python'", hint=f"use 'debugpy', or {HINT}"
         )
     found = {port for each in attaching if (port := _port(each)) is not None}
     if missing := set(ports) - found:
-        raise ConfigurationError(f"{FILE}: no configuration attaches to {format_ports(missing)}", hint=HINT)
+        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to {format_ports(missing)}", hint=HINT)
     if not found:
-        raise ConfigurationError(f"{FILE}: no configuration attaches to a port", hint=HINT)
+        raise errors.ConfigurationError(f"{FILE}: no configuration attaches to a port", hint=HINT)
     return f"{FILE} attaches to {format_ports(found)}"
 
 
@@ -106,7 +99,7 @@ class AgentChecks:
         self._agents: list[AgentInfo] = []
         self._search_seconds = 0.0
         """From the first dial until all sessions with agents had begun."""
-        self._error: RelayDebugError | None = None
+        self._error: errors.RelayDebugError | None = None
         """Why the search found no usable agent."""
 
     async def run(self, examination: Examination, now: float) -> None:
@@ -121,9 +114,9 @@ class AgentChecks:
 
     async def _right(self) -> str:
         await self._search()
-        if isinstance(self._error, (Unauthorized, RelayUnreachable)):
+        if isinstance(self._error, (errors.Unauthorized, errors.RelayUnreachable)):
             raise self._error
-        if isinstance(self._error, HybridConnectionNotFound):
+        if isinstance(self._error, errors.HybridConnectionNotFound):
             raise Skipped("the relay did not check the token's rights")
         return "the relay accepts the token for sending"
 
@@ -133,7 +126,7 @@ class AgentChecks:
             started = time.monotonic()
             try:
                 await tunnels.discover_all(waits=False)
-            except RelayDebugError as error:
+            except errors.RelayDebugError as error:
                 self._error = error
             self._search_seconds = time.monotonic() - started
             self._agents = list(tunnels.roster)
@@ -143,12 +136,12 @@ class AgentChecks:
             self.targets = [claim.target for claim in tunnels.roster.targets(self._now)]
 
     async def _hybrid_connection(self) -> str:
-        if isinstance(self._error, HybridConnectionNotFound):
+        if isinstance(self._error, errors.HybridConnectionNotFound):
             raise self._error
         return f"'{self._access.endpoint.path}' exists"
 
     async def _listener(self) -> str:
-        if isinstance(self._error, NoListener):
+        if isinstance(self._error, errors.NoListener):
             raise self._error
         # Senders learn from the relay whether there is a listener, but not how many listeners there are.
         if not self._agents:
@@ -173,12 +166,12 @@ class AgentChecks:
         registered = {target.rank for target in self.targets}
         missing = [rank for rank in sorted(self._ranks or ()) if rank not in registered]
         if missing:
-            raise NoListener(
+            raise errors.NoListener(
                 f"{format_ranks(missing)} {'are' if len(missing) > 1 else 'is'} not registered",
                 hint="run 'relay-client targets' to see what is registered; the job may not have started all ranks yet",
             )
         if not self.targets:
-            raise NoListener(
+            raise errors.NoListener(
                 "no process is registered",
                 hint="make sure that the job was started in debug mode, and look for 'relay-agent:' lines in its log",
             )

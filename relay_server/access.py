@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jwt
@@ -13,7 +12,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from relay_core.errors import ConfigurationError, ProtocolError
-from relay_core.foreign import short_name
 from relay_core.hyco.sas import SasToken
 from relay_server.config.model import HybridConnection, JwtIssuer, Right, Rule
 from relay_server.protocol.refusals import Refusal, malformed_token, missing_right, missing_token, unauthorized
@@ -24,25 +22,9 @@ if TYPE_CHECKING:
 
 MAX_TOKEN_CHARS = 16 * 1024
 """Maximum size of a token, far above that of real tokens (JWTs: 2-8 KiB); limits the time for hashing a token."""
-MAX_SUBJECT = 64
-"""Maximum number of characters in a token's subject, for log lines."""
 _DECOY_KEY = "-"
 """Key for a token that names an unknown rule, so that the response takes as long as for a wrong signature."""
 _BEARER = "bearer "
-
-
-@dataclass(frozen=True)
-class Grant:
-    """The result of a successful token check."""
-
-    expires_at: float
-    """Unix seconds."""
-    rule: str
-    """Name of the rule, or the token's subject, for logs."""
-
-
-ANONYMOUS = Grant(expires_at=math.inf, rule="anonymous")
-"""The grant of a sender that needs no token."""
 
 
 class Authorizer:
@@ -64,8 +46,10 @@ class Authorizer:
 
     def check(
         self, token: str | None, *, right: Right, path: str, connection: HybridConnection | None, now: float
-    ) -> Grant:
-        """Check a request's token; a sender needs none if the hybrid connection does not require authorization.
+    ) -> float:
+        """Check a request's token, and return when it expires, in Unix seconds.
+
+        A sender needs no token if the hybrid connection does not require authorization; the result is then infinite.
 
         Args:
             token: Text from the client, or None.
@@ -79,7 +63,7 @@ class Authorizer:
         """
         # An unknown hybrid connection requires a token, so that clients without one cannot discover which ones exist.
         if right is Right.SEND and connection is not None and not connection.requires_client_authorization:
-            return ANONYMOUS
+            return math.inf
         if not token:
             raise missing_token()
         if len(token) > MAX_TOKEN_CHARS or not token.isascii():
@@ -94,7 +78,7 @@ class Authorizer:
 
     def _check_signature(
         self, token: str, right: Right, path: str, connection: HybridConnection | None, now: float
-    ) -> Grant:
+    ) -> float:
         """Check signature, expiry, audience and right, in this order; the first failure is reported."""
         try:
             parsed = SasToken.parse(token)
@@ -111,9 +95,9 @@ class Authorizer:
             raise _wrong_audience()
         if not rule.allows(right):
             raise missing_right(right.value)
-        return Grant(expires_at=float(parsed.expires_at), rule=rule.name)
+        return float(parsed.expires_at)
 
-    def _check_jwt(self, token: str, right: Right, now: float) -> Grant:
+    def _check_jwt(self, token: str, right: Right, now: float) -> float:
         """Check format, signature, issuer, audience, time and right, in this order; the first failure is reported.
 
         The right is valid for the whole namespace, because a JWT has roles for all of it.
@@ -127,7 +111,7 @@ class Authorizer:
         granted = {each for role in _texts(claims.get("roles")) for each in issuer.roles.get(role, ())}
         if not granted & {right, Right.MANAGE}:
             raise missing_right(right.value)
-        return Grant(expires_at=expires_at, rule=_subject(claims))
+        return expires_at
 
     def _verified(self, token: str) -> tuple[JwtIssuer, Mapping[str, Any]]:
         """Return the issuer whose key verifies the signature, and the claims."""
@@ -224,9 +208,3 @@ def _texts(value: object) -> list[str]:
     """Return the strings in a claim, which is a string or a list of strings."""
     found = value if isinstance(value, list) else [value]
     return [text for text in found if isinstance(text, str)]
-
-
-def _subject(claims: Mapping[str, Any]) -> str:
-    """Return the token's subject for log lines, without control characters."""
-    subject = next((claims[name] for name in ("oid", "sub") if isinstance(claims.get(name), str)), "nobody")
-    return short_name(str(subject), MAX_SUBJECT)

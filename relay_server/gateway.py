@@ -28,22 +28,14 @@ from collections.abc import Callable, Iterable
 
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.hyco.http import Request
-from relay_server.access import Authorizer, Grant
+from relay_server.access import Authorizer
 from relay_server.config.model import HybridConnection, RelayConfig, Right
 from relay_server.connection.request_reader import Handshake, HttpSender
 from relay_server.connection.tcp import Connection, Handler, source_of
 from relay_server.metrics import Counters, EntityCounters, EntityMetrics
+from relay_server.protocol import refusals
 from relay_server.protocol.http import RequestHead, error_answer, plain_answer, switching_protocols
-from relay_server.protocol.refusals import (
-    Refusal,
-    accept_timed_out,
-    bad_request,
-    internal_error,
-    no_listeners,
-    not_found,
-    response_timed_out,
-    shutting_down,
-)
+from relay_server.protocol.refusals import Refusal
 from relay_server.protocol.requests import (
     HttpRequest,
     HybridRequest,
@@ -56,13 +48,7 @@ from relay_server.protocol.requests import (
 from relay_server.relaying.control import ControlChannel
 from relay_server.relaying.http_exchange import HttpExchange, RequestMessages
 from relay_server.relaying.matchmaking import Matchmaker
-from relay_server.relaying.rendezvous import (
-    ControlResponse,
-    HttpRendezvous,
-    PendingSender,
-    Rejection,
-    RelayedPair,
-)
+from relay_server.relaying.rendezvous import ControlResponse, HttpRendezvous, PendingSender, Rejection, RelayedPair
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +97,7 @@ class Gateway:
     def drain(self) -> None:
         """Refuse waiting senders, and close connections that are waiting for another request."""
         self._draining = True
-        self.matchmaker.rendezvous.refuse_all(shutting_down())
+        self.matchmaker.rendezvous.refuse_all(refusals.shutting_down())
         for connection in list(self._idle):
             connection.close()
 
@@ -148,7 +134,7 @@ class Gateway:
             except Exception:
                 # Without an answer, the client would wait until its own time limit.
                 if current.is_unanswered:
-                    self.refuse(current.connection, internal_error())
+                    self.refuse(current.connection, refusals.internal_error())
                 else:
                     current.connection.abort()
                 raise  # logged where the task was started
@@ -226,25 +212,27 @@ class Gateway:
         else:
             await self._connect(request, handshake)
 
-    def _authorize(self, request: RelayRequest, handshake: Handshake, right: Right) -> tuple[HybridConnection, Grant]:
+    def _authorize(self, request: RelayRequest, handshake: Handshake, right: Right) -> tuple[HybridConnection, float]:
         """Check a request's token; its connection then no longer counts as unauthenticated."""
         found = self._check(request, right, request.token)
         handshake.connection.prove()
         return found
 
-    def _check(self, request: RelayRequest, right: Right, token: str | None) -> tuple[HybridConnection, Grant]:
+    def _check(self, request: RelayRequest, right: Right, token: str | None) -> tuple[HybridConnection, float]:
         """Check a token against the current rules, which may have changed since a listener connected."""
         connection = self.matchmaker.registry.find(request.segments)
-        grant = self._authorizer.check(token, right=right, path=request.path, connection=connection, now=time.time())
+        expires_at = self._authorizer.check(
+            token, right=right, path=request.path, connection=connection, now=time.time()
+        )
         # Only after the token check; see the module's docstring.
         if connection is None:
-            raise not_found()
-        return connection, grant
+            raise refusals.not_found()
+        return connection, expires_at
 
     # Listen:
 
     def _listen(self, request: HybridRequest, handshake: Handshake, accept: str) -> None:
-        hybrid_connection, grant = self._authorize(request, handshake, Right.LISTEN)
+        hybrid_connection, expires_at = self._authorize(request, handshake, Right.LISTEN)
         listener_id = guid_of(request.parameters.get("sb-hc-id")) or new_guid()
         replaced = self.matchmaker.registry.check_room(hybrid_connection, listener_id)
         connection = handshake.connection
@@ -257,7 +245,7 @@ class Gateway:
             connection,
             hybrid_connection=hybrid_connection,
             listener_id=listener_id,
-            grant=grant,
+            expires_at=expires_at,
             renew=lambda token: self._check(request, Right.LISTEN, token)[1],
             limits=self._config.limits,
             ended=self._listener_ended,
@@ -288,7 +276,7 @@ class Gateway:
                 secret=pending.secret,
                 remote=handshake.connection.remote,
             )
-            timed_out = accept_timed_out(limits.accept_timeout_status)
+            timed_out = refusals.accept_timed_out(limits.accept_timeout_status)
             outcome = await self.matchmaker.offer(candidates, message, pending, limits.accept_timeout, timed_out)
         if isinstance(outcome, Rejection):
             self._reject(hybrid_connection, pending, outcome)
@@ -307,10 +295,10 @@ class Gateway:
         rejection = request.rejection()
         pending = self.matchmaker.rendezvous.take(request.parameters.get("sb-hc-id"), request.secret)
         if pending is None or pending.outcome.done() or not pending.handshake.connection.is_open:
-            raise bad_request("The rendezvous is unknown, has ended, or was already used")
+            raise refusals.bad_request("The rendezvous is unknown, has ended, or was already used")
         is_http = isinstance(pending.request, HttpRequest)
         if is_http != (request.action == "request"):
-            raise bad_request("The sb-hc-action does not match the rendezvous")
+            raise refusals.bad_request("The sb-hc-action does not match the rendezvous")
         handshake.connection.prove()
         if rejection is not None:
             pending.outcome.set_result(Rejection(*rejection))
@@ -406,7 +394,7 @@ class Gateway:
                 exchange.bytes_to_listener += len(body or b"")
             try:
                 limit = limits.http_timeout if complete else limits.accept_timeout
-                outcome = await self.matchmaker.outcome(pending, limit, response_timed_out())
+                outcome = await self.matchmaker.outcome(pending, limit, refusals.response_timed_out())
             finally:
                 control.forget_request(pending)
         if isinstance(outcome, Rejection):
@@ -469,4 +457,4 @@ def _send_request(
         message = messages.full(bool(body)) if complete else messages.short
         if control.offer(message, (body or b"") if complete else b""):
             return control, complete
-    raise no_listeners()
+    raise refusals.no_listeners()

@@ -71,12 +71,7 @@ class Stops:
         if stop is None:
             return Attachment(user, since, is_stopped=False, resumed_since=self.resumed_since)
         return Attachment(
-            user,
-            since,
-            is_stopped=True,
-            stopped_at=stop.at,
-            uncaught=stop.observed.uncaught,
-            stopped_since=stop.since,
+            user, since, is_stopped=True, stopped_at=stop.at, uncaught=stop.observed.uncaught, stopped_since=stop.since
         )
 
 

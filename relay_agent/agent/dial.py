@@ -172,12 +172,7 @@ async def _connect(target: Target, host: str, port: int) -> LocalEndpoint:
 
 
 async def connect_to_editor(
-    target: Target,
-    driver: SessionDriver,
-    stream: SessionStream,
-    reports: DebugStream,
-    *,
-    prefetch: bool,
+    target: Target, driver: SessionDriver, stream: SessionStream, reports: DebugStream, *, prefetch: bool
 ) -> None:
     """Connect the job's debugger to the client's editor, and return when the client closes `stream`.
 

@@ -130,6 +130,9 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.FOREIGN: {},
 }
 
+UNKNOWN_PORT = ConfigurationError(
+    "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
+)
 DEBUGPY_MISSING = RelayDebugError("debugpy is not installed in the job's Python; install it there: pip install debugpy")
 POLL_INTERVAL = 0.05
 """Seconds between checks of debugpy, which has no callback for an attaching debugger."""
@@ -380,7 +383,5 @@ def pydevd_debugger() -> Any:
 def _foreign_port() -> int:
     port = debugpy_start.find_adapter_port()
     if port is None:
-        raise ConfigurationError(
-            "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
-        )
+        raise UNKNOWN_PORT
     return port

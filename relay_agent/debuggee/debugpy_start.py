@@ -18,15 +18,7 @@ from typing import Any
 
 from relay_agent.debuggee import gevent_support, pydevd_patches
 from relay_agent.debuggee.pydevd_patches import relay_debug_output
-from relay_agent.debugpy_internals.table import (
-    DIALLING,
-    JOB_LISTEN,
-    JOB_PORT,
-    RESTART,
-    STARTING,
-    STATE,
-    STOPPED_THREADS,
-)
+from relay_agent.debugpy_internals import table
 from relay_agent.job.gevent_originals import (
     is_patched_by_eventlet,
     is_patched_by_gevent,
@@ -132,14 +124,14 @@ def load(*, follow_children: bool, values: bool = True) -> ModuleType:
 
     with gevent_support.importing(), _own_breakpoint_hook(), _without_child():
         from debugpy.server import api  # noqa: PLC0415
-    if JOB_LISTEN.is_available() and not isinstance(api.listen, _Listen):
+    if table.JOB_LISTEN.is_available() and not isinstance(api.listen, _Listen):
         api.listen = _Listen(api.listen)
     gevent_support.install()
     _skip_description()
     debugpy.configure(subProcess=follow_children, python=find_python(), pythonEnv=_adapter_environment())
-    if STATE.is_available() and RESTART.is_available():
+    if table.STATE.is_available() and table.RESTART.is_available():
         # Reset the state left by an adapter that has exited or by the parent of a forked child:
-        with RESTART.guarded():
+        with table.RESTART.guarded():
             api.listen.called = False
             sys.modules["pydevd"].SetupHolder.setup = None  # imported by debugpy.server.api
     _resume_threads()
@@ -194,12 +186,12 @@ def _resume_threads() -> None:
     to Python 3.11, each thread also keeps the function that reports its uncaught exceptions, and the ended debugger
     with it.
     """
-    if not STOPPED_THREADS.is_available():
+    if not table.STOPPED_THREADS.is_available():
         return
     from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info  # noqa: PLC0415 - as above
     from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread  # noqa: PLC0415
 
-    with STOPPED_THREADS.guarded():
+    with table.STOPPED_THREADS.guarded():
         for thread in threading.enumerate():
             if (info := getattr(thread, "additional_info", None)) is not None:
                 internal_run_thread(thread, set_additional_thread_info)  # what pydevd does when a debugger detaches
@@ -227,7 +219,7 @@ def _skip_description() -> None:
 
     debugpy first reads the metadata of all installed packages: 95 ms for 117 packages, during which it holds the GIL.
     """
-    if not STARTING.is_available():
+    if not table.STARTING.is_available():
         return
     log: Any = sys.modules["debugpy.common.log"]
     if not isinstance(log.describe_environment, _Description):
@@ -252,7 +244,7 @@ def _without_pause() -> Iterator[None]:
 
     It would sleep for 0.1 s to "give threads time to start", although `Thread.start` has waited for that.
     """
-    if not STARTING.is_available():
+    if not table.STARTING.is_available():
         yield
         return
     pydevd: Any = sys.modules["pydevd"]
@@ -306,7 +298,7 @@ def connect(debugpy: ModuleType, port: int) -> None:
     """Call `debugpy.connect` without its wait for the editor's configurationDone, which has no time limit."""
     relay_debug_output.expect_receipts(expected=False)
     address = ("127.0.0.1", port)
-    if not DIALLING.is_available():
+    if not table.DIALLING.is_available():
         debugpy.connect(address)
         return
     api = sys.modules["debugpy.server.api"]
@@ -325,7 +317,7 @@ def find_adapter_port() -> int | None:
     unknown.
     """
     api = sys.modules.get("debugpy.server.api")
-    if api is None or not JOB_PORT.is_available():
+    if api is None or not table.JOB_PORT.is_available():
         return None
     command = list(getattr(api._adapter_process, "args", ()))  # noqa: SLF001 - nothing public has the port
     if "--port" not in command[:-1]:

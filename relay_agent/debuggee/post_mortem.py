@@ -106,9 +106,7 @@ def install(
 
     def thread_crashed(arguments: threading.ExceptHookArgs) -> None:
         _hold_and_call(
-            arguments.exc_value,
-            lambda: thread_hook(arguments),
-            prints_only=thread_hook is threading.__excepthook__,
+            arguments.exc_value, lambda: thread_hook(arguments), prints_only=thread_hook is threading.__excepthook__
         )
 
     sys.excepthook = crashed

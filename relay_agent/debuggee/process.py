@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from relay_agent.debuggee import pydevd_patches, sigtrap
 from relay_agent.debuggee.answers import ANSWERS
-from relay_agent.debuggee.debugger import DEBUGPY_MISSING, debugger
+from relay_agent.debuggee.debugger import DEBUGPY_MISSING, UNKNOWN_PORT, debugger
 from relay_agent.job.collective_timeouts import prepare_for_holds, raise_timeouts
 from relay_agent.job.paths import script_name, start_directory
 from relay_agent.job.stderr import report_failure, write_line
@@ -26,7 +26,7 @@ from relay_agent.node.in_job.attach_state import State
 from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, is_local, register_environment, run_name
 from relay_agent.settings.model import DebugSettings
 from relay_agent.settings.ranks import ProcessIdentity, identify, logical_port
-from relay_core.errors import ConfigurationError, RelayDebugError
+from relay_core.errors import RelayDebugError
 
 if TYPE_CHECKING:
     from relay_agent.node.in_job.client import NodeClient
@@ -327,6 +327,4 @@ def _leave_values_to_debugpy() -> None:
 def _require_known_port() -> None:
     """Raise ConfigurationError if the job has started debugpy itself on an unknown port."""
     if debugger.is_armed() and debugger.find_port() is None:
-        raise ConfigurationError(
-            "debugpy is already in use, on an unknown port", hint="remove the job's own call to debugpy.listen()"
-        )
+        raise UNKNOWN_PORT

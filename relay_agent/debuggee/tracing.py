@@ -46,7 +46,7 @@ from relay_agent.debuggee import gevent_support
 from relay_agent.debuggee.unreached.breakpoints import tracer_name
 from relay_agent.debugpy_internals.table import INTERRUPTED, REACHING, RELEASE, UNCAUGHT
 from relay_agent.job.gevent_originals import threading, time
-from relay_agent.job.helper_thread import start_helper
+from relay_agent.job.helper_thread import add_pending_call, start_helper
 from relay_agent.job.own_settrace import settrace
 from relay_agent.job.stderr import write_line
 from relay_agent.stacks.in_process import with_callers
@@ -67,8 +67,6 @@ RETRACE_INTERVAL = 0.01
 
 _unreached: list[threading.Thread] = []
 """Running threads that could not be traced."""
-_callbacks: list[object] = []
-"""C callbacks, which must outlive their call."""
 
 
 def stop_tracing() -> bool:
@@ -174,7 +172,7 @@ def _reach_threads() -> None:
     from _pydevd_bundle.pydevd_constants import PYDEVD_USE_SYS_MONITORING, get_global_debugger  # noqa: PLC0415
 
     if gevent_support.in_use() and threading.current_thread() is not threading.main_thread():
-        _call_in_main_thread(gevent_support.trace_main_thread)
+        add_pending_call(gevent_support.trace_main_thread)
     if PYDEVD_USE_SYS_MONITORING or pydevd_tracing._load_python_helper_lib() is not None:  # noqa: SLF001 - None if missing
         return
     debugger = get_global_debugger()
@@ -182,7 +180,7 @@ def _reach_threads() -> None:
         threading.settrace_all_threads(debugger.trace_dispatch)
     else:
         if threading.current_thread() is not threading.main_thread():
-            _call_in_main_thread(debugger.enable_tracing)
+            add_pending_call(debugger.enable_tracing)
         reached = (threading.main_thread(), threading.current_thread())
         others = (thread for thread in threading.enumerate() if not hasattr(thread, "is_pydev_daemon_thread"))
         _unreached[:] = [thread for thread in others if thread not in reached]
@@ -247,7 +245,7 @@ class _Retracer:
         """Try again as long as the trace function is running."""
         for _ in range(RETRACE_ATTEMPTS):
             attempted = threading.Event()
-            _call_in_main_thread(lambda attempted=attempted: self._attempt(attempted))  # type: ignore[misc]
+            add_pending_call(lambda attempted=attempted: self._attempt(attempted))  # type: ignore[misc]
             attempted.wait(RETRACE_LIMIT)  # the main thread may be in C code, or in another handler that raises
             if self._is_over:
                 return
@@ -264,19 +262,6 @@ class _Retracer:
                 debugger.enable_tracing()
                 debugger.set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())  # noqa: SLF001
         attempted.set()
-
-
-def _call_in_main_thread(call: Callable[[], object]) -> None:
-    """Schedule a call in the main thread, between two bytecode instructions (Py_AddPendingCall)."""
-    import ctypes  # noqa: PLC0415 - in debug runs only
-
-    def pending(_argument: object) -> int:
-        call()
-        return 0
-
-    callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(pending)
-    _callbacks.append(callback)
-    ctypes.pythonapi.Py_AddPendingCall(callback, None)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from relay_agent.debugpy_internals.feature import Feature, Internal
 
-# Functions that several features use.
+# Modules and classes with many of the functions.
 
 COMM = "_pydevd_bundle.pydevd_comm"
-MESSAGE = Internal("_pydevd_bundle.pydevd_net_command:NetCommand", "called", "creates a message for the adapter")
+CONSTANTS = "_pydevd_bundle.pydevd_constants"
+REASONS = "_pydevd_bundle.pydevd_comm_constants"
+LIFECYCLE = "_pydevd_bundle.pydevd_thread_lifecycle"
+EXTENSION = "_pydevd_bundle.pydevd_extension_api"
+REDIRECTS = "_pydevd_bundle.pydevd_io"
+MONKEY = "_pydev_bundle.pydev_monkey"
+COMMAND = "_pydevd_bundle.pydevd_net_command:NetCommand"
+FACTORY = "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson"
+PROCESSOR = "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor"
+THREAD_INFO = "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo"
+DAEMON = "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread"
+STOPS = "pydevd:ThreadsSuspendedSingleNotification"
+NUMBERS = "pydevd:AbstractSingleNotificationBehavior"
+
+
+# Functions that several features use.
+
+MESSAGE = Internal(COMMAND, "called", "creates a message for the adapter")
 DEBUGGER = Internal("pydevd:get_global_debugger", "called", "finds the debugger of the process")
 WRITER = Internal("pydevd:PyDB.writer", "read", "the connection to the adapter", True)
 LOCK = Internal("pydevd:PyDB._main_lock", "called", "held while pydevd processes a request", True)
+MONITORING = Internal(f"{CONSTANTS}:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use")
+TRACER = Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True)
 ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")
 
 
@@ -18,33 +37,21 @@ ENABLE = Internal("pydevd:PyDB.enable_tracing", "called", "traces a thread")
 
 SENDING = Feature(
     "each response takes up to 40 ms longer, and a response of 16 MiB or more makes the session hang",
-    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.send", "replaced", "sets TCP_NODELAY and limits the size"),
+    Internal(f"{COMMAND}.send", "replaced", "sets TCP_NODELAY and limits the size"),
     MESSAGE,
-    Internal("_pydevd_bundle.pydevd_net_command:NetCommand._as_bytes", "read", "the size of a message", True),
-    Internal("_pydevd_bundle.pydevd_net_command:NetCommand.as_dict", "read", "the content of a message"),
+    Internal(f"{COMMAND}._as_bytes", "read", "the size of a message", True),
+    Internal(f"{COMMAND}.as_dict", "read", "the content of a message"),
 )
 FLOODS = Feature(
     "with `redirectOutput`, a job that prints without pause gets no response to the editor's requests, and its memory "
     "grows",
-    Internal(
-        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_io_message",
-        "replaced",
-        "limits how much output waits to be sent",
-    ),
-    Internal(
-        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",
-        "called",
-        "reports how much output was left out",
-    ),
+    Internal(f"{FACTORY}.make_io_message", "replaced", "limits how much output waits to be sent"),
+    Internal(f"{FACTORY}.make_console_message", "called", "reports how much output was left out"),
     Internal(f"{COMM}:WriterThread.add_command", "replaced", "limits how much output waits to be sent"),
     Internal(f"{COMM}:WriterThread._cmd_queue", "called", "keeps output in order with other messages", True),
     Internal(f"{COMM}:CMD_EXIT", "read", "the last message of a connection"),
     Internal("pydevd:PyDB.dispose_and_kill_all_pydevd_threads", "replaced", "sends the last output first"),
-    Internal(
-        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
-        "replaced",
-        "receives the adapter's receipts for output",
-    ),
+    Internal(f"{PROCESSOR}.process_net_command_json", "replaced", "receives the adapter's receipts for output"),
     Internal("_pydevd_bundle.pydevd_dont_trace_files:DONT_TRACE", "set", "keeps threads from stopping in relay_agent"),
     Internal("_pydevd_bundle.pydevd_dont_trace_files:PYDEV_FILE", "read", "marks a file that is not traced"),
     WRITER,
@@ -53,9 +60,7 @@ FLOODS = Feature(
 UNSUPPORTED = Feature(
     "after a request that debugpy does not support, such as `cancel`, the debugger responds to nothing",
     Internal(
-        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor.process_net_command_json",
-        "replaced",
-        "rejects requests without a function `on_..._request`",
+        f"{PROCESSOR}.process_net_command_json", "replaced", "rejects requests without a function `on_..._request`"
     ),
     WRITER,
     MESSAGE,
@@ -68,12 +73,7 @@ UNTRACED = (
     ENABLE,
     Internal("pydevd:PyDB.set_additional_thread_info", "called", "pydevd's state of the thread", True),
     Internal("pydevd:PyDB.disable_tracing", "called", "keeps the debugger from stopping in relay_agent"),
-    Internal(
-        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.is_tracing",
-        "set",
-        "keeps the debugger from stopping in relay_agent",
-        True,
-    ),
+    Internal(f"{THREAD_INFO}.is_tracing", "set", "keeps the debugger from stopping in relay_agent", True),
 )
 
 BREAK_HERE = Feature(
@@ -85,7 +85,7 @@ COMPILED_CALLER = Feature(
     DEBUGGER,
     Internal("pydevd:PyDB.set_suspend", "called", "marks the thread as stopped"),
     Internal("pydevd:PyDB.do_wait_suspend", "called", "stops the thread in a given frame"),
-    Internal("_pydevd_bundle.pydevd_comm_constants:CMD_SET_BREAK", "read", "the reason of the stop"),
+    Internal(f"{REASONS}:CMD_SET_BREAK", "read", "the reason of the stop"),
     *UNTRACED,
 )
 POST_MORTEM = Feature(
@@ -95,24 +95,17 @@ POST_MORTEM = Feature(
         "pydevd:PyDB.break_on_uncaught_exceptions", "read", "shows whether the debugger has already stopped", True
     ),
     Internal("pydevd:PyDB.do_stop_on_unhandled_exception", "called", "stops at the exception (before 1.8.22)"),
-    Internal(
-        "_pydevd_bundle.pydevd_comm_constants:CMD_ADD_EXCEPTION_BREAK", "read", "shows whether a debugger has stopped"
-    ),
+    Internal(f"{REASONS}:CMD_ADD_EXCEPTION_BREAK", "read", "shows whether a debugger has stopped"),
     Internal("threading:Thread.stop_reason", "read", "shows whether a debugger has stopped", True),
     *UNTRACED,
 )
 THREAD_STATE = Feature(
     "`relay-client hang` does not show that a rank is stopped, and `relay-client eval` sees only the program's globals",
-    Internal(
-        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.pydev_state",
-        "read",
-        "whether a thread is stopped",
-        True,
-    ),
-    Internal("_pydevd_bundle.pydevd_constants:STATE_SUSPEND", "read", "the state value of a stopped thread"),
+    Internal(f"{THREAD_INFO}.pydev_state", "read", "whether a thread is stopped", True),
+    Internal(f"{CONSTANTS}:STATE_SUSPEND", "read", "the state value of a stopped thread"),
     Internal("threading:Thread.stop_reason", "read", "why a thread is stopped", True),
     Internal(
-        "_pydevd_bundle.pydevd_comm_constants:CMD_THREAD_SUSPEND",
+        f"{REASONS}:CMD_THREAD_SUSPEND",
         "read",
         "the reason of a thread that is stopped along with another one, or by `pause`",
     ),
@@ -136,58 +129,34 @@ CLOSED_DESCRIPTORS = Feature(
 )
 WAKING = Feature(
     "a step in a job with several threads may take 0.2 s longer",
-    Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "replaced", "wakes the resumed thread"),
+    Internal(f"{LIFECYCLE}:internal_run_thread", "replaced", "wakes the resumed thread"),
     Internal(f"{COMM}:InternalThreadCommand.do_it", "replaced", "makes a thread read its next command immediately"),
     Internal(f"{COMM}:InternalThreadCommand.thread_id", "read", "the thread that executes a command", True),
     Internal("pydevd:PyDB.get_internal_queue_and_event", "called", "finds the event that a stopped thread waits for"),
-    Internal("_pydevd_bundle.pydevd_constants:get_thread_id", "called", "pydevd's id for a thread"),
-    Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
+    Internal(f"{CONSTANTS}:get_thread_id", "called", "pydevd's id for a thread"),
+    Internal(f"{CONSTANTS}:get_global_debugger", "called", "finds the debugger of the process"),
 )
 CONTINUING = Feature(
     "pressing Continue twice can make the debugger stop responding until the job ends (microsoft/debugpy#2048)",
     Internal(
-        "pydevd:ThreadsSuspendedSingleNotification.add_on_resumed_callback",
-        "replaced",
-        "responds to `continue` immediately if nothing is stopped",
+        f"{STOPS}.add_on_resumed_callback", "replaced", "responds to `continue` immediately if nothing is stopped"
     ),
     Internal(
-        "pydevd:ThreadsSuspendedSingleNotification.send_suspend_notification",
-        "replaced",
-        "responds to `continue` before the next stop is reported",
+        f"{STOPS}.send_suspend_notification", "replaced", "responds to `continue` before the next stop is reported"
     ),
-    Internal(
-        "pydevd:ThreadsSuspendedSingleNotification._callbacks",
-        "set",
-        "the callbacks that wait for the threads to resume",
-    ),
-    Internal(
-        "pydevd:ThreadsSuspendedSingleNotification._callbacks_lock",
-        "called",
-        "protects the callbacks that wait for the threads to resume",
-    ),
-    Internal(
-        "pydevd:AbstractSingleNotificationBehavior._lock",
-        "called",
-        "protects the numbers of the last resume and the last stop",
-    ),
-    Internal(
-        "pydevd:AbstractSingleNotificationBehavior._last_resume_notification_time",
-        "read",
-        "the number of the last resume",
-    ),
-    Internal(
-        "pydevd:AbstractSingleNotificationBehavior._last_suspend_notification_time",
-        "read",
-        "the number of the last stop",
-    ),
+    Internal(f"{STOPS}._callbacks", "set", "the callbacks that wait for the threads to resume"),
+    Internal(f"{STOPS}._callbacks_lock", "called", "protects the callbacks that wait for the threads to resume"),
+    Internal(f"{NUMBERS}._lock", "called", "protects the numbers of the last resume and the last stop"),
+    Internal(f"{NUMBERS}._last_resume_notification_time", "read", "the number of the last resume"),
+    Internal(f"{NUMBERS}._last_suspend_notification_time", "read", "the number of the last stop"),
 )
 INTERRUPTED = Feature(
     "after a signal handler of the job has raised an exception at a breakpoint, other threads stay stopped, and up to "
     "Python 3.11 the main thread no longer stops",
     Internal("pydevd:PyDB.do_wait_suspend", "replaced", "resumes all threads if an exception ends the stop"),
-    Internal("_pydevd_bundle.pydevd_thread_lifecycle:resume_threads", "called", "marks the threads as running"),
+    Internal(f"{LIFECYCLE}:resume_threads", "called", "marks the threads as running"),
     Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    MONITORING,
     DEBUGGER,
     ENABLE,
 )
@@ -200,7 +169,7 @@ SHOWING = Feature(
         "replaced",
         "passes on the context in which a value is shown (such as repl or clipboard)",
     ),
-    Internal("_pydevd_bundle.pydevd_extension_api:StrPresentationProvider", "read", "the kind of extension"),
+    Internal(f"{EXTENSION}:StrPresentationProvider", "read", "the kind of extension"),
     Internal(
         "_pydevd_bundle.pydevd_extension_utils:extensions_of_type", "called", "adds an extension that describes values"
     ),
@@ -226,9 +195,9 @@ STOPPED_THREADS = Feature(
     "after debugpy's adapter is killed and another debugger attaches, threads that had been stopped or were being "
     "stepped stop again without a `stopped` event, and uncaught exceptions in existing threads are ignored",
     Internal("_pydevd_bundle.pydevd_additional_thread_info:set_additional_thread_info", "called", "state of a thread"),
-    Internal("_pydevd_bundle.pydevd_thread_lifecycle:internal_run_thread", "called", "marks the thread as running"),
+    Internal(f"{LIFECYCLE}:internal_run_thread", "called", "marks the thread as running"),
     Internal(
-        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo.top_level_thread_tracer_unhandled",
+        f"{THREAD_INFO}.top_level_thread_tracer_unhandled",
         "set",
         "removes the function that reports uncaught exceptions to the ended debugger",
     ),
@@ -269,12 +238,10 @@ STATE = Feature(
     DEBUGGER,
 )
 REDIRECTION = (
-    Internal(
-        "_pydevd_bundle.pydevd_io:stop_redirect_stream_to_pydb_io_messages", "called", "puts back the job's stream"
-    ),
-    Internal("_pydevd_bundle.pydevd_io:_RedirectionsHolder._pydevd_stdout_redirect_", "read", "the redirected stdout"),
-    Internal("_pydevd_bundle.pydevd_io:_RedirectionsHolder._pydevd_stderr_redirect_", "read", "the redirected stderr"),
-    Internal("_pydevd_bundle.pydevd_io:IORedirector._redirect_to", "set", "sends no more output to the editor", True),
+    Internal(f"{REDIRECTS}:stop_redirect_stream_to_pydb_io_messages", "called", "puts back the job's stream"),
+    Internal(f"{REDIRECTS}:_RedirectionsHolder._pydevd_stdout_redirect_", "read", "the redirected stdout"),
+    Internal(f"{REDIRECTS}:_RedirectionsHolder._pydevd_stderr_redirect_", "read", "the redirected stderr"),
+    Internal(f"{REDIRECTS}:IORedirector._redirect_to", "set", "sends no more output to the editor", True),
 )
 RELEASE = Feature(
     "the job stays slow after the debugger has detached",
@@ -283,17 +250,11 @@ RELEASE = Feature(
     ENABLE,
     Internal("pydevd:PyDB.patch_threads", "called", "traces threads that start later"),
     Internal("pydevd:PyDB.set_tracing_for_untraced_contexts", "called", "traces the other running threads"),
-    Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
-    Internal(
-        "_pydev_bundle.pydev_monkey:disable_trace_thread_modules", "called", "stops tracing threads that start later"
-    ),
-    Internal(
-        "_pydev_bundle.pydev_monkey:enable_trace_thread_modules",
-        "called",
-        "resumes the tracing of threads that start later",
-    ),
+    TRACER,
+    Internal(f"{MONKEY}:disable_trace_thread_modules", "called", "stops tracing threads that start later"),
+    Internal(f"{MONKEY}:enable_trace_thread_modules", "called", "resumes the tracing of threads that start later"),
     Internal("pydevd_tracing:set_trace_to_threads", "called", "replaces the trace function of other threads"),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    MONITORING,
     Internal("_pydevd_frame_eval.pydevd_frame_eval_main:stop_frame_eval", "called", "stops the compiled tracing"),
     *REDIRECTION,
 )
@@ -301,22 +262,22 @@ REACHING = Feature(
     "on processors other than x86, threads that were running before the debugger attached do not stop",
     DEBUGGER,
     ENABLE,
-    Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
+    TRACER,
     Internal("pydevd_tracing:_load_python_helper_lib", "called", "shows whether pydevd reaches other threads itself"),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    MONITORING,
 )
 UNCAUGHT = Feature(
     "up to Python 3.11, a job that has waited for a debugger under `relay-agent run` does not stop at uncaught "
     "exceptions",
-    Internal("_pydevd_bundle.pydevd_constants:get_global_debugger", "called", "finds the debugger of the process"),
-    Internal("pydevd:PyDB.trace_dispatch", "read", "the trace function", True),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    Internal(f"{CONSTANTS}:get_global_debugger", "called", "finds the debugger of the process"),
+    TRACER,
+    MONITORING,
 )
 GEVENT = Feature(
     "a job that uses gevent cannot be debugged, or its breakpoints are not hit",
     Internal("_pydev_bundle._pydev_saved_modules:ThreadingEvent", "set", "blocks threads rather than greenlets"),
     Internal("debugpy.common.sockets:create_server", "called", "is made to use a `socket` module that blocks threads"),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    MONITORING,
     Internal("pydevd:pydevd_gevent_integration", "read", "its `greenlet_events` is replaced to trace all greenlets"),
     Internal("pydevd:CheckAliveThread", "replaced", "makes the thread a daemon; the job would wait for it at the exit"),
     Internal("pydevd:PyDB.set_trace_for_frame_and_parents", "called", "traces functions that are already running"),
@@ -342,12 +303,8 @@ EXITING = Feature(
 )
 FORKING = Feature(
     "a forked child keeps its parent's debugger, and can wait for that debugger at a breakpoint",
-    Internal(
-        "_pydevd_bundle.pydevd_constants:GlobalDebuggerHolder.global_dbg",
-        "set",
-        "removes the reference to the debugger",
-    ),
-    Internal("_pydevd_bundle.pydevd_constants:after_fork", "called", "replaces locks that another thread held"),
+    Internal(f"{CONSTANTS}:GlobalDebuggerHolder.global_dbg", "set", "removes the reference to the debugger"),
+    Internal(f"{CONSTANTS}:after_fork", "called", "replaces locks that another thread held"),
     Internal("threading:Thread.additional_info", "set", "removes pydevd's state of the thread", True),
     *REDIRECTION,
 )
@@ -359,30 +316,24 @@ REMOVED_DIRECTORY = Feature(
 )
 FOLLOWING = Feature(
     "an editor that attaches cannot follow child processes unless the job has `--debug-follow-children`",
-    Internal(
-        "_pydevd_bundle.pydevd_process_net_command_json:PyDevJsonCommandProcessor._set_debug_options",
-        "replaced",
-        "reads `subProcess` in `attach`",
-    ),
-    Internal(
-        "_pydev_bundle.pydev_monkey:_get_apply_arg_patching", "replaced", "decides whether a new process is followed"
-    ),
-    Internal("_pydev_bundle.pydev_monkey:patch_new_process_functions", "called", "detects processes that are started"),
+    Internal(f"{PROCESSOR}._set_debug_options", "replaced", "reads `subProcess` in `attach`"),
+    Internal(f"{MONKEY}:_get_apply_arg_patching", "replaced", "decides whether a new process is followed"),
+    Internal(f"{MONKEY}:patch_new_process_functions", "called", "detects processes that are started"),
     Internal("pydevd:SetupHolder.setup", "set", "lets children follow their own children"),
     DEBUGGER,
 )
 CHILDREN = Feature(
     "child processes that the debugger follows are debugged without relay-debug's improvements to debugpy",
-    Internal("_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler", "called", "base class of the extension"),
+    Internal(f"{EXTENSION}:DebuggerEventHandler", "called", "base class of the extension"),
     Internal(
-        "_pydevd_bundle.pydevd_extension_api:DebuggerEventHandler.on_debugger_modules_loaded",
+        f"{EXTENSION}:DebuggerEventHandler.on_debugger_modules_loaded",
         "replaced",
         "prepares pydevd in each child process",
     ),
 )
 UNATTACHED_AGENT = Feature(
     "an agent that is started while a debugger is attached appears in the editor as a child process",
-    Internal("_pydev_bundle.pydev_monkey:skip_subprocess_arg_patch", "called", "starts the agent without a debugger"),
+    Internal(f"{MONKEY}:skip_subprocess_arg_patch", "called", "starts the agent without a debugger"),
 )
 UNREACHED = Feature(
     "no line reports that breakpoints are not hit because of another tool, in child processes that are not followed, "
@@ -398,33 +349,21 @@ UNREACHED = Feature(
     Internal("pydevd:PyDB.handle_breakpoint_expression", "replaced", "reports a log message that raises"),
     Internal("pydevd:PyDB.file_to_id_to_line_breakpoint", "read", "the lines of the breakpoints", True),
     Internal("pydevd:PyDB.cmd_factory", "read", "creates the message for the editor", True),
-    Internal(
-        "_pydevd_bundle.pydevd_net_command_factory_json:NetCommandFactoryJson.make_console_message",
-        "called",
-        "creates a line for the debug console",
-    ),
+    Internal(f"{FACTORY}.make_console_message", "called", "creates a line for the debug console"),
     Internal("pydevd:SetupHolder.setup", "read", "whether child processes are followed"),
     Internal("pydevd_tracing:TracingFunctionHolder._warnings_shown", "set", "the calls of `sys.settrace` by the job"),
-    Internal("_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING", "read", "which kind of tracing is in use"),
+    MONITORING,
     WRITER,
 )
 OUTPUT = Feature(
     "a developer can step into debugpy's code when relay-agent logs a line",
-    Internal("_pydevd_bundle.pydevd_io:IORedirector._redirect_to", "read", "the job's own stderr", True),
+    Internal(f"{REDIRECTS}:IORedirector._redirect_to", "read", "the job's own stderr", True),
 )
 HIDDEN_THREADS = Feature(
     "relay-agent's thread is listed in the editor and is paused whenever the job is paused",
+    Internal(f"{DAEMON}.is_pydev_daemon_thread", "set", "hides relay-agent's threads from pydevd", True),
     Internal(
-        "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread.is_pydev_daemon_thread",
-        "set",
-        "hides relay-agent's threads from pydevd",
-        True,
-    ),
-    Internal(
-        "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread.pydev_do_not_trace",
-        "set",
-        "keeps relay-agent's threads running while the job is stopped",
-        True,
+        f"{DAEMON}.pydev_do_not_trace", "set", "keeps relay-agent's threads running while the job is stopped", True
     ),
 )
 RECOVERY = Feature(
@@ -436,44 +375,5 @@ RECOVERY = Feature(
     Internal("pydevd:PyDB.created_pydb_daemon_threads", "read", "the debugger's threads", True),
 )
 
-FEATURES = (
-    ADAPTER_USER,
-    CLOSED_DESCRIPTORS,
-    SENDING,
-    FLOODS,
-    UNSUPPORTED,
-    WAKING,
-    CONTINUING,
-    INTERRUPTED,
-    SHOWING,
-    PUSHED_LINES,
-    RELEASE,
-    REACHING,
-    RESTART,
-    STOPPED_THREADS,
-    THREAD_STATE,
-    TORCH_STATES,
-    STATE,
-    DIALLING,
-    JOB_LISTEN,
-    JOB_PORT,
-    STARTING,
-    BREAK_HERE,
-    COMPILED_CALLER,
-    UNCAUGHT,
-    CHILD_WAIT,
-    EXITING,
-    FORKING,
-    GEVENT,
-    GEVENT_HINT,
-    FOLLOWING,
-    REMOVED_DIRECTORY,
-    CHILDREN,
-    POST_MORTEM,
-    RECOVERY,
-    UNATTACHED_AGENT,
-    UNREACHED,
-    OUTPUT,
-    HIDDEN_THREADS,
-)
-"""All features, in the order of the documentation."""
+FEATURES = tuple(each for each in list(globals().values()) if isinstance(each, Feature))
+"""All of them, in this order, which is that of the documentation."""

@@ -108,8 +108,10 @@ def describe_exception(error: BaseException) -> str:
     return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 
-def unexpected(error: BaseException) -> RelayDebugError:
-    """Return an exception that relay-debug did not expect as its own error."""
+def as_own_error(error: BaseException) -> RelayDebugError:
+    """Return an exception as an error of relay-debug, which it may be already."""
+    if isinstance(error, RelayDebugError):
+        return error
     return failed_import(error) or RelayDebugError(f"{type(error).__name__}: {error}")
 
 

@@ -6,18 +6,15 @@ is held and while the code is swapped.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, ModuleType
-from typing import Any
 
 from relay_agent.collectives.flight_recorder import begun_collectives
 from relay_agent.job.gevent_originals import threading, time
-from relay_agent.job.helper_thread import start_helper
+from relay_agent.job.helper_thread import add_pending_call, start_helper
 from relay_agent.job.own_settrace import settrace
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
@@ -38,28 +35,19 @@ from relay_core.errors import ConfigurationError
 # call sets a profile function, which Python then calls at each function call in the main thread. It is removed at the
 # end of the push. Neither needs a signal handler, and debuggers use a different mechanism.
 
-_FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-
 
 def call_in_main_thread(function: Callable[[], None]) -> None:
     """Have the main thread call a function as soon as it executes Python code; the function must not raise."""
 
-    def call(_argument: object) -> int:
+    def call() -> None:
         # Untraced: Python 3.11 enters a traced function again and again as long as another pending call is waiting.
         trace = sys.gettrace()
         settrace(None)
         function()
         if sys.gettrace() is None:
             settrace(trace)
-        return 0
 
-    scheduled = _FUNCTION(call)
-    _scheduled.append(scheduled)
-    ctypes.pythonapi.Py_AddPendingCall(scheduled, None)
-
-
-_scheduled: deque[Any] = deque(maxlen=32)
-"""The functions that were most recently passed to Python; kept here, because Python does not keep them alive."""
+    add_pending_call(call)
 
 
 class Hold:

@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import (
-    CLOSING_PORTS,
-    Commands,
-    add_command,
-    add_quiet,
-    add_timeout,
-    run_controlled,
-    run_with_tunnels,
-)
+from relay_client.cli import common
 from relay_client.tensorboard.selection import DEFAULT_FILTERS, Selection
 from relay_core.errors import RelayDebugError, TimedOut
 from relay_core.foreign import printable
@@ -33,9 +25,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_parser(commands: common.Commands[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = add_command(
+    parser = common.add_command(
         commands,
         "tensorboard",
         run,
@@ -57,10 +49,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     text = "port to open; with --runs or --experiment, the port of the local TensorBoard (default: %(default)s)"
     parser.add_argument("--port", default="6006", metavar="[NODE/]PORT[:LOCAL]", help=text)
-    add_quiet(parser)
+    common.add_quiet(parser)
     parser.set_defaults(keeps_running=True)
     text = "time to wait for an agent that forwards the port, such as 90s, 10m or 2h (default: %(default)s)"
-    add_timeout(parser, text)
+    common.add_timeout(parser, text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -72,8 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     with named("--port"):
         (local,) = parse_forwards([arguments.port])
 
-    return run_with_tunnels(
-        arguments, lambda tunnels: _forward_and_print_url(tunnels, local, arguments.timeout), closing=CLOSING_PORTS
+    return common.run_with_tunnels(
+        arguments,
+        lambda tunnels: _forward_and_print_url(tunnels, local, arguments.timeout),
+        closing=common.CLOSING_PORTS,
     )
 
 
@@ -86,7 +80,7 @@ def _show_runs(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as at_end:
         folder = arguments.logdir or at_end.enter_context(tempfile.TemporaryDirectory(prefix="relay-tensorboard-"))
         runs = _Runs(selection, Path(folder).absolute(), port)
-        return run_with_tunnels(arguments, runs.show, closing="closing the tunnels and stopping TensorBoard")
+        return common.run_with_tunnels(arguments, runs.show, closing="closing the tunnels and stopping TensorBoard")
 
 
 @dataclass(frozen=True)
@@ -179,7 +173,7 @@ async def _forward_and_print_url(tunnels: Tunnels, local: LocalPort, within: flo
             print(f"http://{LOCAL_HOST}:{local.port}/", flush=True)
             await asyncio.Event().wait()
 
-    await run_controlled("tensorboard", tunnels, forwarder, print_url())
+    await common.run_controlled("tensorboard", tunnels, forwarder, print_url())
 
 
 def _timed_out(wanted: Destination, within: float, reason: RelayDebugError | None) -> TimedOut:

@@ -166,9 +166,7 @@ async def _wait_for_ranks(arguments: argparse.Namespace, ranks: Sequence[int], s
 
 
 async def _wait_in(
-    client: ControlClient,
-    is_reached: Callable[[Iterable[Target]], bool],
-    describe: Callable[[RelayDebugError], str],
+    client: ControlClient, is_reached: Callable[[Iterable[Target]], bool], describe: Callable[[RelayDebugError], str]
 ) -> None:
     """Wait until a running relay-client has the targets; log what is awaited each time that its description changes.
 

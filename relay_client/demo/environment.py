@@ -294,11 +294,7 @@ class DemoEnvironment:
 
     async def _run(self, name: str, arguments: list[str], *, cwd: Path, **variables: str) -> Child:
         child = await Child.start(
-            name,
-            [sys.executable, *arguments],
-            logs=self._directory,
-            cwd=cwd,
-            environment=self._variables | variables,
+            name, [sys.executable, *arguments], logs=self._directory, cwd=cwd, environment=self._variables | variables
         )
         self.children.append(child)
         return child

@@ -206,12 +206,7 @@ STEPS: tuple[Callable[[Context], Awaitable[str]], ...] = (
 
 
 async def run_walkthrough(
-    port: int,
-    sample: Sample,
-    job: Child,
-    report: Callable[[str], None],
-    *,
-    cut: Callable[[], int] | None = None,
+    port: int, sample: Sample, job: Child, report: Callable[[str], None], *, cut: Callable[[], int] | None = None
 ) -> None:
     """Debug the job behind 127.0.0.1:`port`, and report each step.
 

@@ -25,16 +25,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from relay_core import foreign
 from relay_core.dap.messages import Body, Event, Response
-from relay_core.foreign import (
-    MAX_FAILURE,
-    MAX_TEXT,
-    console_output,
-    failure,
-    is_remote_path,
-    message_format,
-    notification,
-)
 
 _DROPPED = object()
 Rule = Callable[[object], object]
@@ -66,7 +58,7 @@ def _filtered(body: Mapping[str, object], fields: Mapping[str, Rule]) -> Body:
 
 
 def _path(value: object) -> object:
-    return _DROPPED if isinstance(value, dict) or is_remote_path(value) else value
+    return _DROPPED if isinstance(value, dict) or foreign.is_remote_path(value) else value
 
 
 _SOURCE = _object(_fields("name sourceReference presentationHint origin", path=_path))
@@ -75,9 +67,9 @@ _BREAKPOINT = _object({**_fields("id verified message reason"), **_PLACE})
 _MODULE = _object(
     _fields("id name path isOptimized isUserCode version symbolStatus symbolFilePath dateTimeStamp addressRange")
 )
-_OUTPUT = {"output": _text(console_output), "source": _SOURCE, "data": _object(_fields("packageVersion"))}
+_OUTPUT = {"output": _text(foreign.console_output), "source": _SOURCE, "data": _object(_fields("packageVersion"))}
 """`data` is that of debugpy's telemetry."""
-_NOTIFIED = _text(notification)
+_NOTIFIED = _text(foreign.notification)
 
 EVENTS: Mapping[str, Mapping[str, Rule]] = {
     "initialized": {},
@@ -139,10 +131,10 @@ def allowed_failure(response: Response) -> Response:
     made: Response = {"seq": _number(response.get("seq")), "type": "response", "request_seq": response["request_seq"]}
     made |= {"success": False, "command": str(response.get("command"))[:60]}
     if isinstance(message := response.get("message"), str):
-        made["message"] = failure(message)
+        made["message"] = foreign.failure(message)
     match response.get("body"):
         case {"error": {"format": str(text), **error}}:
-            reason = message_format(_filled(text, error.get("variables")))
+            reason = foreign.message_format(_filled(text, error.get("variables")))
             made["body"] = {"error": {"id": _number(error.get("id")), "format": reason}}
     return made
 
@@ -153,9 +145,9 @@ def _filled(text: str, variables: object) -> str:
 
     def value(found: re.Match[str]) -> str:
         named = known.get(found[1])
-        return named[:MAX_TEXT] if isinstance(named, str) else found[0]
+        return named[: foreign.MAX_TEXT] if isinstance(named, str) else found[0]
 
-    return _PLACEHOLDER.sub(value, text[:MAX_FAILURE])
+    return _PLACEHOLDER.sub(value, text[: foreign.MAX_FAILURE])
 
 
 # A successful response, recognized by its bytes: the first fields, in any order, without another `success`, and without

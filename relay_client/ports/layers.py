@@ -28,9 +28,7 @@ class EarlyBytes(Layer):
     """
 
     def __init__(
-        self,
-        on_committed: Callable[[], None] = lambda: None,
-        on_first: Callable[[bytes], None] = lambda _data: None,
+        self, on_committed: Callable[[], None] = lambda: None, on_first: Callable[[bytes], None] = lambda _data: None
     ) -> None:
         self.has_stream = False
         """False while the bytes have to wait for a stream, for example for the first one. In this state, the buffer is

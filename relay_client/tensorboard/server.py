@@ -188,8 +188,7 @@ def _get_run(client: Any, run: str) -> Any:
 def _client() -> Any:
     if importlib.util.find_spec("mlflow") is None:
         raise ConfigurationError(
-            "mlflow is not installed",
-            hint="run: pip install mlflow (for Azure ML, also azureml-mlflow)",
+            "mlflow is not installed", hint="run: pip install mlflow (for Azure ML, also azureml-mlflow)"
         )
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     from mlflow import MlflowClient  # noqa: PLC0415 - takes seconds, and only runs that have ended need it

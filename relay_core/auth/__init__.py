@@ -9,10 +9,4 @@ from relay_core.auth.find_access import Access, find_access
 from relay_core.auth.sas_credentials import credential_from_connection_string
 from relay_core.auth.sources import find_connection_string
 
-__all__ = [
-    "Access",
-    "EntraCredential",
-    "credential_from_connection_string",
-    "find_access",
-    "find_connection_string",
-]
+__all__ = ["Access", "EntraCredential", "credential_from_connection_string", "find_access", "find_connection_string"]

@@ -58,11 +58,7 @@ class TokenSource:
     """
 
     def __init__(
-        self,
-        identities: Sequence[Identity],
-        *,
-        tls: ssl.SSLContext | None = None,
-        deadline: float = DEADLINE,
+        self, identities: Sequence[Identity], *, tls: ssl.SSLContext | None = None, deadline: float = DEADLINE
     ) -> None:
         self._identities = tuple(identities)
         self._tls = tls

@@ -9,17 +9,7 @@ from __future__ import annotations
 
 import re
 
-from relay_core.errors import (
-    ConnectionLost,
-    HybridConnectionNotFound,
-    NoListener,
-    ProtocolError,
-    Rejected,
-    RelayDebugError,
-    RelayUnreachable,
-    TooManyListeners,
-    Unauthorized,
-)
+from relay_core import errors
 from relay_core.hyco.address import Endpoint
 
 MIN_REFUSAL = 400
@@ -30,7 +20,7 @@ _TRACKING = re.compile(r"\s*TrackingId:.*", re.IGNORECASE | re.DOTALL)
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\uffff]+")
 
 
-def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugError:  # noqa: PLR0911 - one row each
+def refused_connect(status: int, reason: str, endpoint: Endpoint) -> errors.RelayDebugError:  # noqa: PLR0911 - one row each
     """Return the error for a sender whose handshake was answered with a status other than 101."""
     text = _clean(reason)
     from_relay = "trackingid:" in reason.lower()
@@ -38,7 +28,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
     if status in {401, 403} and (from_relay or status == 401):
         return _unauthorized(status, text, endpoint, "Send")
     if status == 404 and _NO_LISTENERS.search(reason):
-        return NoListener(
+        return errors.NoListener(
             f"no agent is listening on '{endpoint.name}' (namespace {endpoint.host})",
             hint="start the job with --is-debug true or relay-agent run; if it is running, look for 'relay-agent:' "
             "lines in its log",
@@ -48,7 +38,7 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
     if status == 404 and (from_relay or text.lower() in {"", "not found"}):
         return _not_found(endpoint)
     if status in {408, 504} and (from_relay or status == 408):
-        return Rejected(
+        return errors.Rejected(
             f"the agent on '{endpoint.name}' did not answer within the relay's time limit (HTTP status {status})",
             hint="retry: the job may have just ended, or its network may be slow",
             status=status,
@@ -58,8 +48,10 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
     if status in {429, 500, 502, 503} and (from_relay or not text or text[0].isupper()):
         return _unavailable(status, text, endpoint)
     if status == 400 and from_relay:
-        return ProtocolError(f"the relay {endpoint.host} rejected the connect request as malformed: {text or status}")
-    return Rejected(
+        return errors.ProtocolError(
+            f"the relay {endpoint.host} rejected the connect request as malformed: {text or status}"
+        )
+    return errors.Rejected(
         f"the agent on '{endpoint.name}' refused the connection ({status}): {text or 'no reason given'}",
         status=status,
         reason=text,
@@ -67,12 +59,12 @@ def refused_connect(status: int, reason: str, endpoint: Endpoint) -> RelayDebugE
     )
 
 
-def refused_listen(status: int, reason: str, endpoint: Endpoint) -> RelayDebugError:
+def refused_listen(status: int, reason: str, endpoint: Endpoint) -> errors.RelayDebugError:
     """Return the error for a listener whose handshake was answered with a status other than 101."""
     text = _clean(reason)
     # Checked before the status, because the status that the service sends for its limit is not documented.
     if _LISTENER_LIMIT.search(reason):
-        return TooManyListeners(
+        return errors.TooManyListeners(
             f"'{endpoint.name}' already has as many listeners as the relay allows (25 in Azure)",
             hint="stop jobs that no longer need debugging, or use another hybrid connection for this job",
         )
@@ -82,13 +74,13 @@ def refused_listen(status: int, reason: str, endpoint: Endpoint) -> RelayDebugEr
         return _not_found(endpoint)
     if status in {408, 429} or status >= 500:
         return _unavailable(status, text, endpoint)
-    return ProtocolError(
+    return errors.ProtocolError(
         f"the relay {endpoint.host} answered the listen request with status {status}: {text or 'no reason given'}",
         elsewhere=status < MIN_REFUSAL,
     )
 
 
-def closed_error(code: int, reason: str, endpoint: Endpoint, *, closed_here: bool = False) -> RelayDebugError:
+def closed_error(code: int, reason: str, endpoint: Endpoint, *, closed_here: bool = False) -> errors.RelayDebugError:
     """Return the error for a close code (RFC 6455, 7.4) on an established connection; not for 1000, a normal end.
 
     Args:
@@ -101,10 +93,10 @@ def closed_error(code: int, reason: str, endpoint: Endpoint, *, closed_here: boo
     suffix = f": {text}" if text else ""
     if closed_here:
         what = "the relay did not answer in time" if code == 1011 else "the relay violated the protocol or a limit"
-        return ConnectionLost(f"{what}{suffix}", code=code, reason=text, closed_here=True)
+        return errors.ConnectionLost(f"{what}{suffix}", code=code, reason=text, closed_here=True)
     # The only code that concerns the credential; all others are reported as a lost connection, which is retried.
     if code == 1008:
-        return Unauthorized(
+        return errors.Unauthorized(
             f"the relay closed the connection to '{endpoint.name}' because the token expired or was refused{suffix}",
             hint="check this machine's clock, and check whether the key or role still exists",
         )
@@ -113,12 +105,12 @@ def closed_error(code: int, reason: str, endpoint: Endpoint, *, closed_here: boo
         1006: "the connection to the relay closed unexpectedly",  # no Close frame was received
         1011: "the relay recycled the connection, as it does every 24 hours and after faults",
     }.get(code, f"the relay closed the connection with code {code}")
-    return ConnectionLost(f"{what}{suffix}", code=code, reason=text)
+    return errors.ConnectionLost(f"{what}{suffix}", code=code, reason=text)
 
 
-def _unauthorized(status: int, text: str, endpoint: Endpoint, right: str) -> Unauthorized:
+def _unauthorized(status: int, text: str, endpoint: Endpoint, right: str) -> errors.Unauthorized:
     expired = "expired" in text.lower()
-    return Unauthorized(
+    return errors.Unauthorized(
         f"the relay {endpoint.host} refused the credentials for '{endpoint.name}' ({status}): "
         f"{text or 'no reason given'}",
         hint=(
@@ -132,16 +124,16 @@ def _unauthorized(status: int, text: str, endpoint: Endpoint, right: str) -> Una
     )
 
 
-def _not_found(endpoint: Endpoint) -> HybridConnectionNotFound:
-    return HybridConnectionNotFound(
+def _not_found(endpoint: Endpoint) -> errors.HybridConnectionNotFound:
+    return errors.HybridConnectionNotFound(
         f"the namespace {endpoint.host} has no hybrid connection '{endpoint.name}'",
         hint="check the spelling of --hc, or create it: az relay hyco create --namespace-name "
         f"{endpoint.host.split('.')[0]} --name {endpoint.name} --resource-group <group>",
     )
 
 
-def _unavailable(status: int, text: str, endpoint: Endpoint) -> RelayUnreachable:
-    return RelayUnreachable(
+def _unavailable(status: int, text: str, endpoint: Endpoint) -> errors.RelayUnreachable:
+    return errors.RelayUnreachable(
         f"the relay {endpoint.host} is temporarily unavailable ({status}): {text or 'no reason given'}",
         hint="if this persists, check the namespace's health in the Azure portal",
         costly=True,

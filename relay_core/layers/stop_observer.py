@@ -17,16 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from relay_core.dap import prefetch
-from relay_core.dap.messages import (
-    Event,
-    Request,
-    Response,
-    arguments_of,
-    exception_of,
-    is_message,
-    stops_only_at_uncaught,
-)
+from relay_core.dap import messages, prefetch
 from relay_core.dap.prefetch import RESUMING
 from relay_core.layers.layer import Layer, Output, ToLocal, ToPeer
 from relay_core.layers.piece import MAX_PARSED, Piece
@@ -85,9 +76,9 @@ class ObservedStop:
         """Take the place from the process itself, if no editor has requested it."""
         self._place = self.place or place
 
-    def requested(self, request: Request) -> None:
+    def requested(self, request: messages.Request) -> None:
         """Note a request for the stack of the stopped thread, from its top."""
-        match arguments_of(request):
+        match messages.arguments_of(request):
             case {"threadId": int(thread), **rest} if thread == self._thread and not rest.get("startFrame"):
                 self._pending.add(request["seq"])
 
@@ -106,13 +97,13 @@ class ObservedStop:
         match body:
             case {"requested": list(requests), "responses": list(responses)}:
                 for request in requests:
-                    if is_message(request, "request") and request["command"] == "stackTrace":
+                    if messages.is_message(request, "request") and request["command"] == "stackTrace":
                         self.requested(request)
                 for response in responses:
-                    if is_message(response, "response"):
+                    if messages.is_message(response, "response"):
                         self._answered(response)
 
-    def _answered(self, response: Response) -> None:
+    def _answered(self, response: messages.Response) -> None:
         if response["request_seq"] not in self._pending:
             return
         self._pending.discard(response["request_seq"])
@@ -161,19 +152,19 @@ class StopObserver(Layer):
         elif self._stop is not None:
             self._debugger_sent(self._stop, piece)
 
-    def _editor_sent(self, request: Request) -> None:
+    def _editor_sent(self, request: messages.Request) -> None:
         if request["command"] == _FILTERS:
-            self._stops_only_at_uncaught = stops_only_at_uncaught(arguments_of(request))
+            self._stops_only_at_uncaught = messages.stops_only_at_uncaught(messages.arguments_of(request))
         elif request["command"] in RESUMING:
             self._set(None)
         elif request["command"] == "stackTrace" and self._stop is not None:
             self._stop.requested(request)
 
-    def _stopped(self, event: Event) -> None:
+    def _stopped(self, event: messages.Event) -> None:
         match event:
             case {"body": {"reason": str(reason), **rest}}:
                 thread = rest.get("threadId")
-                found = exception_of(event["body"]) if self._stops_only_at_uncaught else None
+                found = messages.exception_of(event["body"]) if self._stops_only_at_uncaught else None
                 uncaught = str(found)[:MAX_EXCEPTION] if found else ""
                 self._set(ObservedStop(reason, thread if isinstance(thread, int) else None, uncaught=uncaught))
 

@@ -58,16 +58,7 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from relay_core.errors import ConfigurationError
 from relay_core.value_parsers import closest
-from relay_server.config.model import (
-    HybridConnection,
-    JwtIssuer,
-    Limits,
-    ManagementSettings,
-    RelayConfig,
-    Right,
-    Rule,
-    TlsSettings,
-)
+from relay_server.config import model
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -79,7 +70,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def load(path: Path) -> RelayConfig:
+def load(path: Path) -> model.RelayConfig:
     """Read a configuration file.
 
     Raises:
@@ -101,7 +92,7 @@ def load(path: Path) -> RelayConfig:
         raise ConfigurationError(f"{path}: {error.sentence}", hint=error.hint) from error
 
 
-def parse(text: str, *, directory: Path) -> RelayConfig:
+def parse(text: str, *, directory: Path) -> model.RelayConfig:
     """Parse the text of a configuration file.
 
     Args:
@@ -126,30 +117,32 @@ def parse(text: str, *, directory: Path) -> RelayConfig:
         "hybrid_connections": tuple(_connection(table) for table in root.tables("hybrid_connection")),
         "rules": _rules(root),
         "jwt_issuers": tuple(_issuer(table) for table in root.tables("jwt_issuer")),
-        "management": management.read(ManagementSettings) if management.values else None,
+        "management": management.read(model.ManagementSettings) if management.values else None,
     }
     root.check_known()
-    return relay.read(RelayConfig, tls=tls.read(TlsSettings), limits=limits.read(Limits), **given)
+    return relay.read(model.RelayConfig, tls=tls.read(model.TlsSettings), limits=limits.read(model.Limits), **given)
 
 
-def _connection(table: _Table) -> HybridConnection:
-    return table.read(HybridConnection, rules=_rules(table))
+def _connection(table: _Table) -> model.HybridConnection:
+    return table.read(model.HybridConnection, rules=_rules(table))
 
 
-def _rules(table: _Table) -> tuple[Rule, ...]:
+def _rules(table: _Table) -> tuple[model.Rule, ...]:
     rules = table.tables("rule")
     for rule in rules:
         rule.values.setdefault("rights", [])  # `Rule` explains what is missing
-    return tuple(rule.read(Rule) for rule in rules)
+    return tuple(rule.read(model.Rule) for rule in rules)
 
 
-def _issuer(table: _Table) -> JwtIssuer:
+def _issuer(table: _Table) -> model.JwtIssuer:
     roles = table.table("roles")
-    given = {"roles": {name: roles.value(name, frozenset[Right]) for name in roles.values}} if roles.values else {}
+    given = (
+        {"roles": {name: roles.value(name, frozenset[model.Right]) for name in roles.values}} if roles.values else {}
+    )
     for name, empty in (("roles", {}), ("audiences", [])):  # then the defaults apply
         if table.values.get(name) == empty:
             del table.values[name]
-    return table.read(JwtIssuer, **given)
+    return table.read(model.JwtIssuer, **given)
 
 
 _FORMS: Mapping[Any, tuple[type | tuple[type, ...], str]] = {
@@ -159,7 +152,7 @@ _FORMS: Mapping[Any, tuple[type | tuple[type, ...], str]] = {
     int: (int, "a whole number"),
     float: ((int, float), "a number"),
     tuple[str, ...]: (list, "a list of strings"),
-    frozenset[Right]: (list, "a list of strings"),
+    frozenset[model.Right]: (list, "a list of strings"),
 }
 """For each type of a field: its types in TOML, and what it is called in an error."""
 
@@ -224,7 +217,7 @@ class _Table:
             raise self._wrong(field, what)
         if form is Path:
             return self._directory / value
-        if form == frozenset[Right]:
+        if form == frozenset[model.Right]:
             return self._rights(field, value)
         return form(value) if is_number else tuple(value) if kinds is list else value
 
@@ -238,8 +231,8 @@ class _Table:
                     hint=f"did you mean '{close}'?" if close else f"use one of: {', '.join(sorted(self._known))}",
                 )
 
-    def _rights(self, field: str, names: list[str]) -> frozenset[Right]:
-        known = {right.value.lower(): right for right in Right}
+    def _rights(self, field: str, names: list[str]) -> frozenset[model.Right]:
+        known = {right.value.lower(): right for right in model.Right}
         if unknown := [name for name in names if name.lower() not in known]:
             raise ConfigurationError(
                 f"{self._name}: '{field}' has unknown values ({len(unknown)} of {len(names)})",

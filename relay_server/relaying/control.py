@@ -18,7 +18,6 @@ from relay_core.errors import ProtocolError
 from relay_core.hyco.http import MAX_CONTROL_BODY, Response
 from relay_core.hyco.messages import MAX_CONTROL_BYTES, RenewToken, parse_listener_message
 from relay_core.ws.frames import BINARY, CONTINUATION, TEXT, Chunk, close_payload
-from relay_server.access import Grant
 from relay_server.config.model import HybridConnection, Limits
 from relay_server.connection.tcp import Connection
 from relay_server.connection.websocket import Owner, WebSocket
@@ -43,8 +42,8 @@ class ControlChannel(Owner):
         connection: The connection, after the 101 response.
         hybrid_connection: The hybrid connection that it listens on.
         listener_id: The GUID by which senders can select it.
-        grant: The result of its token check.
-        renew: Checks a new token; raises Refusal.
+        expires_at: When its token expires, in Unix seconds.
+        renew: Checks a new token, and returns when it expires; raises Refusal.
         limits: Timers.
         ended: Called once, when the listener can no longer receive offers.
     """
@@ -55,8 +54,8 @@ class ControlChannel(Owner):
         *,
         hybrid_connection: HybridConnection,
         listener_id: str,
-        grant: Grant,
-        renew: Callable[[str], Grant],
+        expires_at: float,
+        renew: Callable[[str], float],
         limits: Limits,
         ended: Callable[[ControlChannel], None],
     ) -> None:
@@ -77,7 +76,7 @@ class ControlChannel(Owner):
         self._message: bytearray | None = None  # the message that is arriving
         self._message_opcode = TEXT
         self._response: Response | None = None  # its body is the next message
-        self._expires_at = grant.expires_at
+        self._expires_at = expires_at
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self, early: bytes) -> None:
@@ -188,7 +187,7 @@ class ControlChannel(Owner):
 
     def _replace_token(self, token: str) -> None:
         try:
-            self._expires_at = self._renew(token).expires_at
+            self._expires_at = self._renew(token)
         except Refusal as refusal:
             logger.info(
                 "disconnecting listener %s on '%s': its new token was refused", self.id, self.hybrid_connection.path

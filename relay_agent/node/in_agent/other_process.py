@@ -9,7 +9,6 @@ import platform
 import struct
 import sys
 from pathlib import Path
-from types import TracebackType
 
 from relay_agent.inject._relay_debug_programs import is_python, what_runs
 
@@ -169,9 +168,7 @@ class ProcessExit:
     def __enter__(self) -> ProcessExit:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc_info: object) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
 

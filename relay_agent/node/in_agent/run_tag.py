@@ -88,10 +88,7 @@ class RunTag:
 
     async def _write(self, text: str) -> None:
         process = await asyncio.create_subprocess_exec(
-            *self._arguments(text),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            *self._arguments(text), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         output = b""
         try:

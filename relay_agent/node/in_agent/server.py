@@ -14,7 +14,6 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 from relay_agent.agent.agent import ANNOUNCEMENT_INTERVAL, Agent
@@ -269,7 +268,7 @@ class _NodeServer:
                 self._processes.ended(process, status)
 
     async def _listen(self, process: RegisteredProcess, reader: asyncio.StreamReader) -> None:
-        async for message in _messages(reader):
+        while message := await _next_message(reader):
             if "answer" in message:
                 if process.answer_received(message):
                     self._processes.on_change()
@@ -292,11 +291,6 @@ class _NodeServer:
         if self.agent is not None:
             await self.agent.drain(process, within=DRAIN_TIMEOUT)
         process.send({"done": True})
-
-
-async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
-    while message := await _next_message(reader):
-        yield message
 
 
 async def _next_message(reader: asyncio.StreamReader) -> Message | None:

@@ -34,23 +34,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from relay_agent.job.gevent_originals import keep_thread, prepare_imports, threading, time
 from relay_agent.job.helper_thread import start_helper
-from relay_agent.job.stderr import describe_exception, unexpected, write_line
+from relay_agent.job.stderr import as_own_error, describe_exception, write_line
+from relay_agent.node import protocol
 from relay_agent.node.directory import NodeDirectory
 from relay_agent.node.in_job import forked_imports
 from relay_agent.node.in_job.attach_state import POLL_INTERVAL, AttachState, State
 from relay_agent.node.in_job.connection import AgentConnection, blocked_signals
 from relay_agent.node.in_job.reach_agent import connect_or_start
-from relay_agent.node.protocol import (
-    Access,
-    Ask,
-    DumpRecord,
-    Message,
-    Registration,
-    StateChange,
-    TargetRecord,
-    decode,
-    encode,
-)
 from relay_agent.settings.environment import LOCAL_RUN, NO_RELAY, hint_for_job
 from relay_agent.stacks.in_process import register_dump
 from relay_core.errors import RelayDebugError
@@ -97,8 +87,8 @@ class NodeClient:
 
     def __init__(
         self,
-        access: Access,
-        target: TargetRecord,
+        access: protocol.Access,
+        target: protocol.TargetRecord,
         *,
         forwards: list[int],
         event_directories: Sequence[str] = (),
@@ -115,7 +105,7 @@ class NodeClient:
         """Number of agents to which this process has been connected; more than one only if some were killed."""
         self.was_refused = False
         """True if the agent has refused this process; its state is then HOPELESS."""
-        self._registration: Registration = {
+        self._registration: protocol.Registration = {
             "register": target.copy(),
             "access": access,
             "forwards": forwards,
@@ -181,8 +171,8 @@ class NodeClient:
         self, state: str, detail: str = "", until: float | None = None, place: str = ""
     ) -> Callable[[], None]:
         """Return a function that announces a state without executing code in which a debugger could stop."""
-        change: StateChange = {"state": state, "detail": detail, "place": place, "until": until}
-        line = encode(change)
+        change: protocol.StateChange = {"state": state, "detail": detail, "place": place, "until": until}
+        line = protocol.encode(change)
 
         def announce() -> None:
             self._registration["register"] = {**self._registration["register"], **change, "since": time.time()}
@@ -222,10 +212,8 @@ class NodeClient:
                 # Without `random`: the job may have seeded its generator, or have a file of that name.
                 time.sleep(self._max_delay(short) * os.urandom(1)[0] / 255)
             self._give_up(RelayDebugError("the node's agent process exited repeatedly"))
-        except RelayDebugError as error:
-            self._give_up(error)
         except BaseException as error:  # noqa: BLE001 - also SystemExit of a module of the job that hides one of ours
-            self._give_up(unexpected(error))
+            self._give_up(as_own_error(error))
         finally:
             self._connected.set()
             self._done.set()
@@ -242,7 +230,7 @@ class NodeClient:
         with contextlib.closing(connect_or_start(directory, self._gate)) as connection:
             self._registration["dump"] = _register_dump(directory)
             with self._sending:  # the registration must be the first message
-                if not connection.send(encode(self._registration)):
+                if not connection.send(protocol.encode(self._registration)):
                     return False  # the agent was killed before it accepted the connection
                 self._connection = connection
                 self.connections += 1
@@ -250,7 +238,7 @@ class NodeClient:
             self._end_lost_debugging()
             try:
                 for line in connection.lines():
-                    message = decode(line)
+                    message = protocol.decode(line)
                     has_listened = has_listened or "listening" in message
                     self._receive(message)
             finally:
@@ -264,7 +252,7 @@ class NodeClient:
             self._answer({"ask": "release", "id": 0, "body": {}})
             self._answer({"ask": "timeouts", "id": 0, "body": {"held": False}})
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: protocol.Message) -> None:
         if "ask" in message:
             self._answer(message)
         elif "registered" in message:
@@ -285,7 +273,7 @@ class NodeClient:
         elif "done" in message:
             self._done.set()
 
-    def _answer(self, message: Ask) -> None:
+    def _answer(self, message: protocol.Ask) -> None:
         number, handle = message["id"], self._answers.get(message["ask"])
         respond = functools.partial(self._respond, number)
         try:
@@ -297,10 +285,8 @@ class NodeClient:
                 result(respond)
             else:
                 respond(result)
-        except RelayDebugError as error:
-            self._send({"answer": number, "error": error.sentence, "hint": error.hint})
         except BaseException as error:  # noqa: BLE001 - as in `_live`; the agent waits for an answer
-            failure = unexpected(error)
+            failure = as_own_error(error)
             self._send({"answer": number, "error": failure.sentence, "hint": failure.hint})
 
     def _respond(self, number: int, result: object) -> None:
@@ -311,8 +297,8 @@ class NodeClient:
         self._on_failure(failure)
         self.attaching.report(State.HOPELESS, failure)
 
-    def _send(self, message: Message) -> bool:
-        return self._send_line(encode(message))
+    def _send(self, message: protocol.Message) -> bool:
+        return self._send_line(protocol.encode(message))
 
     def _send_line(self, line: bytes) -> bool:
         """Send a message if an agent is connected; a later agent receives the current state with the registration."""
@@ -327,7 +313,7 @@ class NodeClient:
             connection.close()
 
 
-def _error(sentence: str, message: Message) -> RelayDebugError:
+def _error(sentence: str, message: protocol.Message) -> RelayDebugError:
     return RelayDebugError(sentence, hint=hint_for_job(str(message.get("hint", "")), os.environ))
 
 
@@ -337,7 +323,7 @@ def _uncaught() -> str:
     return "" if error is None else describe_exception(error)
 
 
-def _register_dump(directory: NodeDirectory) -> DumpRecord | None:
+def _register_dump(directory: NodeDirectory) -> protocol.DumpRecord | None:
     """Let the agent request this process's stacks by signal, even while C code holds the GIL; None if impossible."""
     path = directory.root / f"{directory.name}-{os.getpid()}.stacks"
     try:

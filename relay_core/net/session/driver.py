@@ -29,18 +29,7 @@ from relay_core.net.memory import keep_freed_memory
 from relay_core.net.session.stream import SessionStream, StreamBroken
 from relay_core.net.session.transport import Transport
 from relay_core.net.tasks import DeadlineTimer, run_together
-from relay_core.tunnel.events import (
-    DataReceived,
-    EofReceived,
-    Event,
-    RoundTrip,
-    SessionOver,
-    StatusReceived,
-    StreamOpened,
-    StreamReset,
-    StreamWritable,
-    TransportDead,
-)
+from relay_core.tunnel import events
 from relay_core.tunnel.frames import Target
 from relay_core.tunnel.outcomes import OverReason, ResetCode
 from relay_core.tunnel.session import Session
@@ -66,7 +55,7 @@ class SessionDriver:
         self,
         session: Session,
         *,
-        on_open: Callable[[SessionStream, StreamOpened], None] | None = None,
+        on_open: Callable[[SessionStream, events.StreamOpened], None] | None = None,
         on_status: Callable[[Mapping[str, object]], None] = lambda _status: None,
         on_round_trip: Callable[[float], None] = lambda _seconds: None,
         on_streams: Callable[[], None] = lambda: None,
@@ -284,8 +273,8 @@ class SessionDriver:
             return
         self._dispatching = True
         try:
-            while events := self.session.events():
-                for event in events:
+            while found := self.session.events():
+                for event in found:
                     self._handle(event)
         finally:
             self._dispatching = False
@@ -305,29 +294,33 @@ class SessionDriver:
             self._idle = None
         self._work.set()
 
-    def _handle(self, event: Event) -> None:
-        if isinstance(event, (DataReceived, StreamWritable, EofReceived, StreamReset)):
+    def _handle(self, event: events.Event) -> None:
+        if isinstance(event, (events.DataReceived, events.StreamWritable, events.EofReceived, events.StreamReset)):
             if stream := self._streams.get(event.stream):  # else it is closed here
                 self._pass_on(event, stream)
-        elif isinstance(event, StreamOpened):
+        elif isinstance(event, events.StreamOpened):
             self._opened(event)
-        elif isinstance(event, StatusReceived):
+        elif isinstance(event, events.StatusReceived):
             self._on_status(event.status)
-        elif isinstance(event, RoundTrip):
+        elif isinstance(event, events.RoundTrip):
             self._on_round_trip(event.seconds)
-        elif isinstance(event, TransportDead):
+        elif isinstance(event, events.TransportDead):
             if transport := self._transports.get(event.epoch):
                 self._deaths[event.epoch] = f"{event.death.value}{f' ({event.text})' if event.text else ''}"
                 transport.abort()  # an orderly close would wait for a peer that may not answer
-        elif isinstance(event, SessionOver):
+        elif isinstance(event, events.SessionOver):
             self._finish(event)
 
-    def _pass_on(self, event: DataReceived | EofReceived | StreamReset | StreamWritable, stream: SessionStream) -> None:
-        if isinstance(event, DataReceived):
+    def _pass_on(
+        self,
+        event: events.DataReceived | events.EofReceived | events.StreamReset | events.StreamWritable,
+        stream: SessionStream,
+    ) -> None:
+        if isinstance(event, events.DataReceived):
             stream.deliver(event.data)
-        elif isinstance(event, StreamWritable):
+        elif isinstance(event, events.StreamWritable):
             stream.deliver_room()
-        elif isinstance(event, EofReceived):
+        elif isinstance(event, events.EofReceived):
             stream.deliver_eof()
         else:
             self.forget(event.stream)
@@ -339,14 +332,14 @@ class SessionDriver:
         self._on_streams()
         return stream
 
-    def _opened(self, event: StreamOpened) -> None:
+    def _opened(self, event: events.StreamOpened) -> None:
         stream = self._add(event.stream)
         if self._on_open is None:
             self.refuse(stream, ResetCode.NOT_ALLOWED, "streams are not accepted here")
         else:
             self._on_open(stream, event)
 
-    def _finish(self, event: SessionOver) -> None:
+    def _finish(self, event: events.SessionOver) -> None:
         orderly = event.reason in {OverReason.CLOSED, OverReason.PEER_CLOSED}
         reason = event.text or event.reason.value
         error = ConnectionLost(f"the tunnel session has ended: {reason}", code=1000 if orderly else 1006, reason=reason)

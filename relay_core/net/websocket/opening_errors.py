@@ -19,15 +19,7 @@ from ipaddress import ip_address, ip_network
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from websockets.exceptions import (
-    InvalidHandshake,
-    InvalidMessage,
-    InvalidProxy,
-    InvalidProxyStatus,
-    InvalidStatus,
-    InvalidURI,
-    ProxyError,
-)
+from websockets import exceptions
 from websockets.http11 import Response
 from websockets.uri import WebSocketURI, parse_uri
 
@@ -138,7 +130,7 @@ def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
     # The order matters: certificate, TLS, time-out and name errors are all subclasses of OSError.
     try:
         yield
-    except InvalidStatus as error:
+    except exceptions.InvalidStatus as error:
         response = error.response
         raise HandshakeRefused(response.status_code, response.reason_phrase, response.headers.get("Date")) from None
     except ssl.SSLCertVerificationError as error:
@@ -169,17 +161,17 @@ def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
         raise RelayUnreachable(
             f"the name {host} cannot be resolved", hint="check the spelling of the namespace and this machine's DNS"
         ) from None
-    except InvalidProxyStatus as error:
+    except exceptions.InvalidProxyStatus as error:
         raise _refused_by_proxy(host, error.response) from None
-    except ProxyError as error:
+    except exceptions.ProxyError as error:
         raise ProxyRefused(
             f"the proxy did not connect to {host}: {error}", hint="check HTTPS_PROXY and NO_PROXY"
         ) from None
-    except (InvalidProxy, InvalidURI) as error:
+    except (exceptions.InvalidProxy, exceptions.InvalidURI) as error:
         raise ConfigurationError(
-            "HTTPS_PROXY is unusable" if isinstance(error, InvalidProxy) else f"invalid address: {host}",
+            "HTTPS_PROXY is unusable" if isinstance(error, exceptions.InvalidProxy) else f"invalid address: {host}",
             hint="specify the proxy as a URL, such as http://proxy.example:3128"
-            if isinstance(error, InvalidProxy)
+            if isinstance(error, exceptions.InvalidProxy)
             else "use a relay address such as contoso.servicebus.windows.net",
         ) from None
     except UnicodeError:  # a name is encoded as IDNA before it is resolved, which checks the length of its labels
@@ -205,7 +197,7 @@ def opening_mapped(  # noqa: C901, PLR0912 - a table of foreign errors
             f"cannot connect to {host}{proxy}: {_os_reason(error)}",
             hint="check HTTPS_PROXY and NO_PROXY, and make sure that the proxy is running" if proxy else check_relay,
         ) from None
-    except (InvalidMessage, InvalidHandshake, EOFError) as error:
+    except (exceptions.InvalidMessage, exceptions.InvalidHandshake, EOFError) as error:
         if isinstance(error, EOFError) or isinstance(error.__cause__, (EOFError, ConnectionError)):
             raise RelayUnreachable(
                 f"{host} closed the connection before answering",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relay_core.errors import ConfigurationError
 from relay_core.hyco.sas import mint
-from relay_server.access import Authorizer, Grant
+from relay_server.access import Authorizer
 from relay_server.config.file import parse
 from relay_server.config.model import HybridConnection, JwtIssuer, Right, Rule
 from relay_server.protocol.refusals import Refusal
@@ -39,7 +39,7 @@ def token(**claims: object) -> str:
     return ISSUER.token(**{"exp": NOW + 60, "nbf": NOW, "roles": [LISTENER], **claims})
 
 
-def check(authorizer: Authorizer, text: str, right: Right = Right.LISTEN) -> Grant:
+def check(authorizer: Authorizer, text: str, right: Right = Right.LISTEN) -> float:
     return authorizer.check(text, right=right, path="myhc", connection=HC, now=NOW)
 
 
@@ -58,8 +58,8 @@ def check(authorizer: Authorizer, text: str, right: Right = Right.LISTEN) -> Gra
 )
 def test_good_tokens(authorizer: Authorizer, claims: dict[str, object]) -> None:
     """Both audiences, one or several roles, and a clock that is a little ahead are fine; `Bearer` may stand before."""
-    assert Grant(NOW + 60, "an-object-id") == check(authorizer, token(**claims))
-    assert NOW + 60 == check(authorizer, f"Bearer {token(**claims)}").expires_at
+    assert NOW + 60 == check(authorizer, token(**claims))
+    assert NOW + 60 == check(authorizer, f"Bearer {token(**claims)}")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_keys_can_be_changed(tmp_path: Path) -> None:
     old = tmp_path / "old.pem"
     old.write_bytes(_pem(other.public_key()))
     both = trusting(JwtIssuer(ISSUER.name, old), ISSUER.settings(tmp_path))
-    assert "an-object-id" == check(both, token()).rule
+    assert NOW + 60 == check(both, token())
     with pytest.raises(Refusal, match="invalid signature"):
         check(trusting(JwtIssuer(ISSUER.name, old)), token())
 
@@ -127,7 +127,7 @@ def test_without_issuers_no_jwt_is_a_token() -> None:
 def test_signatures_of_keys_still_count(authorizer: Authorizer) -> None:
     """A shared access signature is checked with the rules."""
     signed = mint("http://localhost/myhc", key_name="listen", key="signing-key", expires_at=NOW + 60)
-    assert Grant(NOW + 60, "listen") == check(authorizer, signed)
+    assert NOW + 60 == check(authorizer, signed)
 
 
 @pytest.mark.parametrize("content", [b"", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from relay_agent.job.stderr import MAX_LENGTH, describe_exception, unexpected
+from relay_agent.job.stderr import MAX_LENGTH, as_own_error, describe_exception
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "model.py", line 3, in f\n    return x[7]\n'
 CELL = f"""\
@@ -68,9 +68,9 @@ def test_a_long_text_is_cut() -> None:
 def test_only_missing_directories_of_python_explain_an_import(monkeypatch: pytest.MonkeyPatch, removed: str | None):
     """A program may remove the directory of its script."""
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path[1:] if not (removed and removed in entry)])
-    error = unexpected(ModuleNotFoundError("No module named 'x'", name="x"))
+    error = as_own_error(ModuleNotFoundError("No module named 'x'", name="x"))
     assert ("cannot import 'x', because" in error.sentence) is (removed is not None)
-    assert "ValueError: y" == unexpected(ValueError("y")).sentence
+    assert "ValueError: y" == as_own_error(ValueError("y")).sentence
 
 
 def test_paths_of_other_types_in_the_path_of_python() -> None:
