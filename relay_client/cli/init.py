@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from relay_client.cli.common import PROGRAM, Commands, add_command, add_flag, add_folder, add_verbose
+from relay_client.cli.common import PORTS, PROGRAM, Commands, add_command, add_flag, add_folder, add_verbose
 from relay_client.cli.forward import add_options
 from relay_client.cli.inspection.asking import perform_once
 from relay_client.cli.running import add_client
@@ -45,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "Comments and other entries are kept. For other editors, prints what to paste.",
     )
     parser.add_argument("editor", choices=EDITORS, help="your editor")
-    parser.add_argument("--ports", metavar="LIST", help="local ports for the ranks (default: 5678 plus the rank)")
+    parser.add_argument(*PORTS, metavar="LIST", help="local ports for the ranks (default: 5678 plus the rank)")
     text = "global ranks, such as 3 or 0-7 (default: one rank for each port, starting at 0)"
     parser.add_argument("--ranks", default=None, metavar="LIST", help=text)
     parser.add_argument(
