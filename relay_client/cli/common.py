@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PROGRAM = "relay-client"
 CLOSING_PORTS = "closing the local ports and the tunnels"
 """What a command that forwards ports does when it is interrupted."""
+PORTS = ("--ports", "--port")
+"""The spellings of the option for several ports."""
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from relay_client.cli.common import Commands, add_command, add_folder, add_json, add_ranks
+from relay_client.cli.common import PORTS, Commands, add_command, add_folder, add_json, add_ranks
 from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings
 from relay_core.value_parsers import named
@@ -25,7 +25,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_json(parser)
     add_ranks(parser)
     text = "local ports that launch.json must contain (default: those of the registered processes)"
-    parser.add_argument("--ports", default=None, metavar="LIST", help=text)
+    parser.add_argument(*PORTS, default=None, metavar="LIST", help=text)
     add_folder(parser)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import CLOSING_PORTS, PROGRAM, add_port_options, run_controlled, run_with_tunnels
+from relay_client.cli.common import CLOSING_PORTS, PORTS, PROGRAM, add_port_options, run_controlled, run_with_tunnels
 from relay_client.cli.running import print_own_events
 from relay_client.ui.text import CHECK_PORTS, format_ports
 from relay_client.verbs.targets import table_rows
@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser, *, lists_all: bool = False) -> 
         parser: The main parser.
         lists_all: Whether the parser's help also lists the many options that few users need.
     """
-    parser.add_argument("--ports", metavar="LIST", help="local ports, such as 5678-5680,5690 (default: 5678)")
+    parser.add_argument(*PORTS, metavar="LIST", help="local ports, such as 5678-5680,5690 (default: 5678)")
     text = "local port for debugging all ranks in one session"
     parser.add_argument("--all-ranks", type=argument_type(parse_port), metavar="PORT", help=text)
     text = "forward a port on a node, such as 6006; repeatable"

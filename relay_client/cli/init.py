@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from relay_client.cli.common import PROGRAM, Commands, add_command, add_flag, add_folder, add_verbose
+from relay_client.cli.common import PORTS, PROGRAM, Commands, add_command, add_flag, add_folder, add_verbose
 from relay_client.cli.forward import add_options
 from relay_client.cli.inspection.asking import perform_once
 from relay_client.cli.running import add_client
@@ -45,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "Comments and other entries are kept. For other editors, prints what to paste.",
     )
     parser.add_argument("editor", choices=EDITORS, help="your editor")
-    parser.add_argument("--ports", metavar="LIST", help="local ports for the ranks (default: 5678 plus the rank)")
+    parser.add_argument(*PORTS, metavar="LIST", help="local ports for the ranks (default: 5678 plus the rank)")
     text = "global ranks, such as 3 or 0-7 (default: one rank for each port, starting at 0)"
     parser.add_argument("--ranks", default=None, metavar="LIST", help=text)
     parser.add_argument(
@@ -59,7 +59,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_client(parser)
     add_folder(parser)
     add_flag(parser, "--write", "write the changes to VS Code's files")
-    add_flag(parser, "--remove", "remove what --write has added to VS Code's files")
+    add_flag(parser, "--remove", "show how to remove what init has added to VS Code's files; with --write, remove it")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -148,7 +148,7 @@ class _File(NamedTuple):
 
 
 def _change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folder: Path) -> None:
-    """Show the changes to launch.json and tasks.json; write the files if the command line has `--write` or `--remove`.
+    """Show the changes to launch.json and tasks.json; write the files if the command line has `--write`.
 
     Args:
         arguments: The command line, whose options the task gets.
@@ -171,13 +171,13 @@ def _change_files(arguments: argparse.Namespace, entries: Sequence[Entry], folde
     files = [_File(launch, old_launch, new_launch), _File(tasks, old_tasks, new_tasks)]
     changed = [file for file in files if file.after != file.before]
     _show(changed, folder)
-    for file in changed if arguments.write or arguments.remove else []:
+    for file in changed if arguments.write else []:
         _write(file)
         logger.info("%s %s", "wrote" if file.after else "removed", file.path)
     if not changed:
         state = "contain nothing to remove" if arguments.remove else "are up to date"
         logger.info("%s and %s %s", launch, tasks, state)
-    elif not (arguments.write or arguments.remove):
+    elif not arguments.write:
         logger.info("no file was changed; add --write to apply these changes")
 
 

@@ -100,6 +100,7 @@ async def _session(arguments: argparse.Namespace, wanted: _Wanted) -> AsyncItera
     from relay_client.dap import DapClient
     from relay_client.pdb import DebugConnection
     from relay_client.ports.rank_port import single_claim
+    from relay_client.ranks.view import replaced_text
     from relay_core.agent_api.announcement import State
     from relay_core.foreign import escape_controls
 
@@ -112,9 +113,7 @@ async def _session(arguments: argparse.Namespace, wanted: _Wanted) -> AsyncItera
             return DapClient(await tunnels.open(Destination(target.port)))
 
         async with await connect() as client:
-            if (replaced := target.attachment) is not None and replaced.is_stopped:
-                line = f"{target.label} was stopped{f' at {replaced.stopped_at}' * bool(replaced.stopped_at)} by "
-                line += f"{replaced.user}, whose connection was lost; that debugger was replaced, and the job continued"
+            if line := replaced_text(target):
                 print(escape_controls(line), file=sys.stderr, flush=True)
             is_crashed = target.state is State.CRASHED
             how_ended = functools.partial(how_process_ended, tunnels, (claim.agent.id, target.port, target.pid))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relay_client.control.state import Port, Status
 from relay_client.ports.connection_state import Connection
-from relay_client.ranks.record import Node, Target
+from relay_client.ranks.record import Ended, Node, Target
 from relay_client.ranks.view import Kind
 from relay_client.ui.target_table import run_lines
-from relay_client.ui.text import clock, duration, format_ports, in_plural
+from relay_client.ui.text import clock, duration, format_ports, format_ranks, in_plural
 
 
 def status_text(status: Status) -> str:
@@ -61,12 +63,19 @@ def _node(node: Node, now: float) -> str:
 
 
 def _endings(node: Node) -> list[str]:
-    """Return how processes have ended whose ports are not in use again: `ports 5679-5680 ended with status 1`."""
-    ports: dict[str, list[int]] = {}
+    """Return how processes have ended whose ports are not in use again: `rank 1, port 5679, ended with status 1`."""
+    found: dict[tuple[str, bool], list[Ended]] = {}
     for ended in node.ended:
         if all(ended.port != target.port for target in node.targets):
-            ports.setdefault(ended.how, []).append(ended.port)
-    return [f"{format_ports(found)} {how if len(found) == 1 else in_plural(how)}" for how, found in ports.items()]
+            found.setdefault((ended.how, ended.rank is None), []).append(ended)
+    return [_ending(how, alike) for (how, _), alike in found.items()]
+
+
+def _ending(how: str, alike: Sequence[Ended]) -> str:
+    name = format_ports(one.port for one in alike)
+    if ranks := [one.rank for one in alike if one.rank is not None]:
+        name = f"{format_ranks(ranks)}, {name},"
+    return f"{name} {how if len(alike) == 1 else in_plural(how)}"
 
 
 def _target(target: Target, now: float) -> str:

@@ -133,9 +133,12 @@ class Attaching:
     def responded(self, response: Response, view: JobView) -> bool:
         """Show what a response from the debugger means; return True if the editor receives a different response."""
         request = self._request
-        if request is not None and response["request_seq"] == request["seq"] and _is_refusal(response):
+        is_attach = request is not None and response["request_seq"] == request["seq"]
+        if request is not None and is_attach and _is_refusal(response):
             self._outbox.fail(request, f"{view.name} is {view.holder or 'held by another debugger'}")
             return True
+        if is_attach and response.get("success") is True and view.replaced and not self.is_child:
+            self._outbox.show(view.replaced)
         self._show_unset(response, view)
         return False
 

@@ -47,6 +47,8 @@ class JobView:
     """Seconds for which other ranks wait for a stopped target; None if they wait long enough, or if it is unknown."""
     pushes: int = 0
     """Number of times that the target's code has been replaced."""
+    replaced: str = ""
+    """A sentence about the stop of the debugger that this connection replaces if it can attach; "" if it had none."""
 
     @property
     def name(self) -> str:

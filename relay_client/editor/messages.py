@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from relay_client.editor.job_view import JobView
@@ -21,16 +22,16 @@ PREFIX = "relay-client: "
 """A prefix that distinguishes relay-client's lines from the output of the job."""
 
 
-class EditorMessages:
+class EditorMessages(ABC):
     """Sends messages to one editor; subclasses number them and pass them on."""
 
+    @abstractmethod
     def _next_seq(self) -> int:
         """Return the `seq` of the next message."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send(self, message: Message) -> None:
         """Send a message."""
-        raise NotImplementedError
 
     def event(self, name: str, body: Mapping[str, object] | None = None) -> None:
         """Send an event."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from relay_client.editor.job_view import JobView
@@ -26,7 +27,7 @@ Notice = tuple[str, str]
 """Text and category of an output event."""
 
 
-class Notices:
+class Notices(ABC):
     """Lines that depend on the time."""
 
     next_deadline: float | None = None
@@ -36,9 +37,9 @@ class Notices:
         """Return the line that is due now, if any."""
         return [] if self.next_deadline is None or now < self.next_deadline else self._lines(view, now)
 
+    @abstractmethod
     def _lines(self, view: JobView, now: float) -> list[Notice]:
         """Return the line, and set the next deadline."""
-        raise NotImplementedError
 
 
 class WaitingNotices(Notices):

@@ -381,6 +381,13 @@ class Document:
             unwanted = [entry for entry in node.entries if entry.key is None and is_unwanted(entry.node.data)]
             self._edits += self._without(node, unwanted)
 
+    def remove_empty(self, array: str) -> None:
+        """Remove an array in the root that contains neither an element nor a comment."""
+        if self._root is not None:
+            named = [entry for entry in self._root.entries if (entry.key, entry.node.data) == (array, [])]
+            blank = [each for each in named if not self._text[each.node.start + 1 : each.node.end - 1].strip()]
+            self._edits += self._without(self._root, blank)
+
     def _merge(self, node: Node, wanted: Any, name: str) -> None:
         """Change a value to the wanted one; other members of objects are kept."""
         if node.is_container and not isinstance(wanted, type(node.data)):

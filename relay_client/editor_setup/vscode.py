@@ -221,8 +221,11 @@ def without_ours(text: str, name: str) -> str:
     document = Document(text, name)
     for array in ("configurations", "compounds", "tasks"):
         document.remove(array, _is_added)
-    after = document.text()
-    is_empty = after != text and not any(value for key, value in Document(after, name).data.items() if key != "version")
+    remaining = Document(document.text(), name)
+    if document.data.get("compounds"):  # otherwise, the user had an empty list
+        remaining.remove_empty("compounds")
+    after = remaining.text()
+    is_empty = after != text and not any(value for key, value in remaining.data.items() if key != "version")
     return "" if is_empty and "//" not in after and "/*" not in after else after
 
 

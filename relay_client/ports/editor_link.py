@@ -26,6 +26,7 @@ from relay_client.compare.console import Command
 from relay_client.editor.job_view import JobView
 from relay_client.editor.session import EditorSession
 from relay_client.ports.connection_records import ConnectionRecord, Connections
+from relay_client.ranks.view import replaced_text
 from relay_client.ui.text import since_text
 from relay_client.verbs.console import answer_as_text
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
@@ -67,6 +68,11 @@ class JobViews:
         self._pid: int | None = None
         """The process that the stream leads to; it stays the same if another process takes the port later."""
         self._view = JobView(destination.port, tunnels.endpoint.path)
+
+    def opened(self) -> None:
+        """Record, before this is announced, whose stop the stream replaces that has just been opened."""
+        if claim := self._owner():
+            self._view = replace(self._view, replaced=replaced_text(claim.target))
 
     def connected(self) -> None:
         """Record that a stream to the owner of the port has just been opened."""

@@ -202,7 +202,9 @@ class WaitingConnection(EditorLink):
                 first = b""
             if not first.startswith(HEADER_START):
                 raise ProtocolError(NOT_DAP)
-        return await self._tunnels.open_for(destination)
+        opened = await self._tunnels.open_for(destination)
+        self._views.opened()
+        return opened
 
     def _discard(self, opened: object) -> None:
         if isinstance(opened, tuple):  # by `_open`, in the moment in which this connection was cancelled

@@ -80,6 +80,7 @@ class Ended:
     pid: int | None = None
     is_final: bool = True
     """False while the process is still exiting; how it has ended may follow."""
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def node_record(agent: AgentInfo, targets: Iterable[Target] = ()) -> Node:
         usage=agent.usage,
         targets=tuple(targets),
         forwards=agent.forwards,
-        ended=tuple(Ended(one.port, how_ended(one), one.pid, one.is_final) for one in agent.endings or ()),
+        ended=tuple(Ended(one.port, how_ended(one), one.pid, one.is_final, one.rank) for one in agent.endings or ()),
     )
 
 

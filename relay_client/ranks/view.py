@@ -148,3 +148,13 @@ def rank_view(target: TargetInfo, stop: StopReport | None = None, *, waits: str 
     if attached is not None or target.state is State.RUNNING:
         return RankView(Kind.RUNNING, waits or "running", "", None if waits else since)
     return RankView(Kind.UNKNOWN, "", "", since)
+
+
+def replaced_text(target: TargetInfo) -> str:
+    """Return what a debugger that was replaced because its connection was lost had done; "" if it had no stop."""
+    held = target.attachment
+    if held is None or not held.is_stopped:
+        return ""
+    at = f" at {held.stopped_at}" if held.stopped_at else ""
+    text = f"{target.label} was stopped{at} by {held.user}, whose connection was lost"
+    return f"{text}; that debugger was replaced, and the job continued"

@@ -39,6 +39,7 @@ class Ending:
     """The program with which the process has replaced itself (exec), if it has not ended but did that."""
     is_final: bool = True
     """False while the process is still exiting; its status may follow."""
+    rank: int | None = None
 
 
 # Shrinks an announcement until it fits into a frame, so that a node can have thousands of targets.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from relay_client.agents.tunnels import user_name
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from tests.support.debuggers.debuggee import LINE
@@ -25,14 +26,15 @@ for number in itertools.count():
     square = number * number
     time.sleep(0.02)
 """
+TAKEN_OVER = f"rank 0 was stopped at train.py:4 by {user_name()}, whose connection was lost; that debugger was "
+TAKEN_OVER += "replaced, and the job continued\n"
 
 
 @contextlib.asynccontextmanager
-async def stopped_rank(relay: LocalRelay, directory: Path) -> AsyncIterator[Program]:
-    """A relay-client whose editor has stopped a rank; yields the relay-client."""
-    script = directory / "train.py"
+async def stopped_rank(relay: LocalRelay, directory: Path, port: int = 0) -> AsyncIterator[Program]:
+    """A relay-client whose editor has stopped a rank, by default on a free port; yields the relay-client."""
+    script, port = directory / "train.py", port or free_port()
     script.write_text(SCRIPT)
-    port = free_port()
     async with (
         running_job(relay, script, "--port", str(port), "--wait", "0", RELAY_RANK="0", RELAY_WORLD_SIZE="1"),
         running_client(relay, directory, "--ports", str(port)) as client,
@@ -93,6 +95,19 @@ async def test_its_user_comes_back(relay: LocalRelay, tmp_path: Path) -> None:
         await client.finish()
         done = await run("relay_client", "--hc", HC, "pdb", "0", env=env, stdin=b"q\n")
         assert 0 == done.status, done.stderr
-        assert "rank 0 was stopped at train.py:" in done.stderr
-        assert "whose connection was lost; that debugger was replaced, and the job continued\n" in done.stderr
+        assert TAKEN_OVER in done.stderr
         await until_free(env)
+
+
+async def test_its_editor_comes_back(relay: LocalRelay, tmp_path: Path) -> None:
+    """The debug console of the next session, through a new relay-client, shows the same sentence."""
+    port = free_port()
+    async with stopped_rank(relay, tmp_path, port) as client:
+        client.process.kill()
+        await client.finish()
+        async with (
+            running_client(relay, tmp_path, "--ports", str(port)),
+            await DapClient.connect("127.0.0.1", port, within=DEADLINE) as editor,
+        ):
+            await editor.attach({}, within=DEADLINE)
+            await editor.wait_for_event("output", matching=lambda body: TAKEN_OVER in body["output"], within=DEADLINE)

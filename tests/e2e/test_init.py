@@ -65,12 +65,23 @@ async def test_write(tmp_path: Path) -> None:
     assert written == files_of(tmp_path)
 
 
+async def test_a_diff_of_the_removal(tmp_path: Path) -> None:
+    """--remove without --write shows the changes and writes nothing."""
+    command = ["init", "vscode", "--folder", str(tmp_path)]
+    await run("relay_client", *command, "--write")
+    before = files_of(tmp_path)
+    shown = await run("relay_client", *command, "--remove")
+    assert (0, before) == (shown.status, files_of(tmp_path))
+    assert '-            "name": "Relay: rank 0",' in shown.stdout.splitlines()
+    assert "relay-client: no file was changed; add --write to apply these changes\n" == shown.stderr
+
+
 async def test_remove(tmp_path: Path) -> None:
-    """--remove removes files that --write has created, and only our entries from others; then nothing is left to do."""
+    """--remove --write removes files that init has created, and our entries from others; then nothing is left to do."""
     command = ["init", "vscode", "--folder", str(tmp_path)]
     folder = tmp_path / ".vscode"
     await run("relay_client", *command, "--write")
-    removed = await run("relay_client", *command, "--remove")
+    removed = await run("relay_client", *command, "--remove", "--write")
     assert (0, True) == (removed.status, f"relay-client: removed {folder / 'tasks.json'}\n" in removed.stderr)
     assert is_empty(tmp_path)
     folder.mkdir()
@@ -79,9 +90,9 @@ async def test_remove(tmp_path: Path) -> None:
     )
     (folder / "launch.json").write_text(before)
     await run("relay_client", *command, "--write")
-    assert 0 == (await run("relay_client", *command, "--remove")).status
+    assert 0 == (await run("relay_client", *command, "--remove", "--write")).status
     assert {"launch.json": before.encode()} == files_of(tmp_path)
-    again = await run("relay_client", *command, "--remove")
+    again = await run("relay_client", *command, "--remove", "--write")
     assert (0, "") == (again.status, again.stdout)
     assert again.stderr.endswith(" contain nothing to remove\n")
 

@@ -88,6 +88,7 @@ export interface Ended {
   how: string;
   pid?: number;
   is_final: boolean;
+  rank?: number;
 }
 
 export interface Node {

@@ -153,8 +153,10 @@ function rankRow(row: Item & { kind: 'rank' }): vscode.TreeItem {
 }
 
 function endedRow(row: Item & { kind: 'ended' }): vscode.TreeItem {
-  const ports = ended(row.node).filter(({ how }) => how === row.how).map(({ port }) => port).sort((one, other) => one - other);
-  const name = `port${ports.length > 1 ? 's' : ''} ${ports.join(', ')}`;
+  const alike = ended(row.node).filter(({ how }) => how === row.how).sort((one, other) => one.port - other.port);
+  const ranks = alike.flatMap(({ rank }) => rank ?? []);
+  const isRanks = ranks.length === alike.length;
+  const name = `${isRanks ? 'rank' : 'port'}${alike.length > 1 ? 's' : ''} ${(isRanks ? ranks : alike.map(({ port }) => port)).join(', ')}`;
   return treeItem({
     id: idOf(row),
     label: name,

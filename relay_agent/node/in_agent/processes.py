@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from relay_agent.agent.port_targets import PortTarget
 from relay_agent.monitor.readings import AllocatorReading
@@ -95,7 +96,7 @@ def find_run_url(environ: Mapping[str, str]) -> str:
 # How the processes of the node ended, for the announcement: the last ending of each port.
 
 MAX_ENDINGS = 64
-"""Maximum number of announced endings, each about 60 bytes long; an editor needs the ending of its process within a
+"""Maximum number of announced endings, each about 70 bytes long; an editor needs the ending of its process within a
 second."""
 
 
@@ -119,21 +120,21 @@ class Endings:
 
     def exiting(self, process: RegisteredProcess, error: str) -> None:
         """Store that a process is about to exit, with its uncaught exception."""
-        self._put(process, Ending(process.logical_port, process.pid, error=error, is_final=False))
+        self._put(process, error=error, is_final=False)
 
     def ended(self, process: RegisteredProcess, status: int) -> None:
         """Store the wait status of a process; if it has failed, with the exception stored by `exiting`."""
-        port, code = process.logical_port, os.waitstatus_to_exitcode(status)
+        code = os.waitstatus_to_exitcode(status)
         if code < 0:
-            self._put(process, Ending(port, process.pid, signal=-code))
+            self._put(process, signal=-code)
         else:
             before = self.find(process)
             error = before.error if before is not None and code > 0 else ""
-            self._put(process, Ending(port, process.pid, status=code, error=error))
+            self._put(process, status=code, error=error)
 
     def replaced(self, process: RegisteredProcess, program: str) -> None:
         """Store that a process has replaced itself with another program (exec)."""
-        self._put(process, Ending(process.logical_port, process.pid, replaced_by=program))
+        self._put(process, replaced_by=program)
 
     def registered(self, process: RegisteredProcess) -> None:
         """Remove the ending of a process if the program with which it has replaced itself has registered."""
@@ -145,9 +146,10 @@ class Endings:
         _, ending = self._endings.get(process.logical_port, (False, None))
         return ending if ending is not None and ending.pid == process.pid else None
 
-    def _put(self, process: RegisteredProcess, ending: Ending) -> None:
-        self._endings.pop(ending.port, None)
-        self._endings[ending.port] = process.was_debugged, ending
+    def _put(self, process: RegisteredProcess, **how: Any) -> None:
+        port = process.logical_port
+        self._endings.pop(port, None)
+        self._endings[port] = process.was_debugged, Ending(port, process.pid, rank=process.info.rank, **how)
         if len(self._endings) > MAX_ENDINGS:  # the oldest one that no editor needs
             del self._endings[min(self._endings, key=lambda port: self._endings[port][0])]
 

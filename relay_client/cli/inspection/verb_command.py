@@ -9,15 +9,15 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from relay_client.cli.common import Commands, add_command, add_json, add_ranks
+from relay_client.cli.common import PORTS, Commands, add_command, add_json, add_ranks
 from relay_client.cli.inspection.asking import ask
 from relay_client.cli.running import add_client
 from relay_client.verbs.verb import Verb
 from relay_core.value_parsers import named, parse_duration
 
-OPTIONS = {"ports": ("--ports", "--port"), "seconds": ("--timeout",)}
+OPTIONS = {"ports": PORTS, "seconds": ("--timeout",)}
 """The options of fields that have another name on the command line, or several."""
-PORTS = "logical ports, such as 5678 or 5678-5685, to choose one of several jobs (default: all)"
+PORTS_HELP = "logical ports, such as 5678 or 5678-5685, to choose one of several jobs (default: all)"
 
 
 class VerbCommand:
@@ -78,7 +78,7 @@ class VerbCommand:
 
     def _shown(self) -> Iterator[tuple[dataclasses.Field[object], str]]:
         """Yield each field that is an argument of the command, with its help."""
-        texts = {"ranks": "", "ports": PORTS, **self._verb.command.arguments}
+        texts = {"ranks": "", "ports": PORTS_HELP, **self._verb.command.arguments}
         for field in dataclasses.fields(self._verb):
             if field.name in texts:
                 yield field, texts[field.name]

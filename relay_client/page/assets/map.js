@@ -1,7 +1,7 @@
 // The map of the job: a count for each state, a card for each node with a tile for each rank, and strips of folded nodes.
 
 import { make, plural, ranges, show, showItems } from './elements.js';
-import { STATES, at, describe, keyOf, kindOf, labelOf, labelOfKey, nameOf, ranks, view } from './view.js';
+import { STATES, at, describe, keyOf, kindOf, labelOf, nameOf, ranks, view } from './view.js';
 
 const MANY_RANKS = 64;
 const MANY_NODES = 8; // a job with more nodes does not fit a window
@@ -52,7 +52,7 @@ function nodeCard(node) {
     node.run ? make('p', {}, 'run ', runLink(node)) : '',
     isAway && node.link_reason ? make('p', { class: 'away-text' }, node.link_reason) : '',
     make('div', { class: 'tiles' }, ...node.targets.map((target) => tile(node, target))),
-    ...(node.ended ?? []).slice(-3).map((ended) => make('p', {}, `${labelOfKey(keyOf(node, ended))} ${ended.how}`)),
+    ...(node.ended ?? []).slice(-3).map((ended) => make('p', {}, `${labelOf(ended)} ${ended.how}`)),
   );
 }
 

@@ -106,7 +106,7 @@ class Job:
     def end(self, rank: int, status: int) -> None:
         """Let a rank leave with an exit status."""
         node = self.nodes[rank // self.per_node]
-        node.fields["endings"] = (Ending(BASE_PORT + rank, 4000 + rank, status),)
+        node.fields["endings"] = (Ending(BASE_PORT + rank, 4000 + rank, status, rank=rank),)
         node.remove(BASE_PORT + rank)
 
 

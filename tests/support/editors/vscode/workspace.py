@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from relay_client.editor_setup.vscode import attach_configuration
+
 __all__ = ["BREAKPOINT", "PROGRAM", "SCRIPT", "Workspace", "attach"]
 
 SCRIPT = "train.py"
@@ -71,13 +73,5 @@ class Workspace:
 
 
 def attach(name: str, port: int, **more: Any) -> dict[str, Any]:
-    """Return a launch configuration as docs/guides/vscode.md shows it."""
-    return {
-        "name": name,
-        "type": "debugpy",
-        "request": "attach",
-        "connect": {"host": "127.0.0.1", "port": port},
-        "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
-        "justMyCode": False,
-        **more,
-    }
+    """Return a launch configuration as `init vscode` writes it and docs/guides/vscode.md shows it, without a task."""
+    return {**attach_configuration(name, port), **more}

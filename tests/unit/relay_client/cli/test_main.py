@@ -35,3 +35,10 @@ def test_the_rank_of_pdb(argv, rank):
     """It is given with or without an option, which has two names; the default is rank 0."""
     arguments = make_parser().parse_args(["pdb", *argv])
     assert rank == (arguments.rank if arguments.number is None else arguments.number)
+
+
+@pytest.mark.parametrize("command", [[], ["init", "vscode"], ["doctor"], ["env", "0"], ["hang"]])
+def test_ports_has_two_names(command):
+    """Each command for several ports accepts --port, the option of those for one port, as another name of --ports."""
+    for option in ("--ports", "--port"):
+        assert "5678-5679" == make_parser().parse_args([*command, option, "5678-5679"]).ports

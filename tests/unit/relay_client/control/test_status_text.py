@@ -46,13 +46,16 @@ def test_editors_that_listen() -> None:
 
 
 def test_how_processes_have_ended() -> None:
-    """Endings of a port that leads to another process now are not shown; equal ones are in one line."""
+    """An ended rank keeps its name; equal endings are in one line, and a port of another process now has none."""
     how = "was killed by SIGKILL (the usual cause is lack of memory)"
-    ended = (Ended(5678, "ended with status 1"), *(Ended(port, how) for port in (5679, 5680)), Ended(5690, how))
+    ranks = (Ended(5678 + rank, how, rank=rank) for rank in (1, 2))
+    ended = (Ended(5678, "has ended", rank=0), *ranks, Ended(5690, how, rank=12), Ended(5700, how))
     node = Node("a", "node-0", "connected", NOW, targets=(Target(5690, kind="running", text="running"),), ended=ended)
-    *_, first, second = status_text(Status(CLIENT, NOW, (node,))).splitlines()
-    assert "    port 5678 ended with status 1" == first
-    assert "    ports 5679-5680 were killed by SIGKILL (the usual cause is lack of memory)" == second
+    assert [
+        "    rank 0, port 5678, has ended",
+        "    ranks 1-2, ports 5679-5680, were killed by SIGKILL (the usual cause is lack of memory)",
+        "    port 5700 was killed by SIGKILL (the usual cause is lack of memory)",
+    ] == status_text(Status(CLIENT, NOW, (node,))).splitlines()[-3:]
 
 
 def test_nodes_and_ranks() -> None:

@@ -1,5 +1,6 @@
 """Facts about how an editor attaches; the whole layer is tested in test_session.py."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,6 +57,21 @@ def test_an_editor_that_cannot_follow_children_is_shown_so(arguments, initialize
     outbox = Outbox()
     request = {"seq": 2, "type": "request", "command": "attach", "arguments": arguments}
     Attaching(outbox, lambda _folder, _script: "", lambda _local, _remote: None).requested(request, initialize, JOB)
+    assert expected == [message.event()["body"]["output"] for message in outbox.take()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "success", "expected"),
+    [({}, True, ["relay-client: rank 0 was stopped\n"]), ({"subProcessId": 7}, True, []), ({}, False, [])],
+)
+def test_the_stop_of_a_replaced_debugger_is_shown(arguments, success, expected) -> None:
+    """It is shown once the new debugger has attached to the target, and not to one of its children."""
+    outbox, view = Outbox(), replace(JOB, replaced="rank 0 was stopped")
+    attach = Attaching(outbox, lambda _folder, _script: "", lambda _local, _remote: None)
+    request = {"seq": 2, "type": "request", "command": "attach", "arguments": {"subProcess": False, **arguments}}
+    attach.requested(request, {}, view)
+    response = {"seq": 1, "type": "response", "command": "attach", "request_seq": 2, "success": success}
+    assert not attach.responded(response, view)
     assert expected == [message.event()["body"]["output"] for message in outbox.take()]
 
 

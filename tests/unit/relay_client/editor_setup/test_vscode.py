@@ -203,6 +203,22 @@ def test_removing_what_was_added() -> None:
         assert before == without_ours(added, "file") == without_ours(before, "file")
 
 
+@pytest.mark.parametrize("end", ["", ",", " // mine"])
+def test_a_list_that_was_added(end: str) -> None:
+    """A launch.json that had no list of compounds has the same text again, except for a comma after its last member."""
+    text = f'{{\n    "version": "0.2.0",\n    "configurations": [ {{ "name": "mine" }} ]{end}\n}}\n'
+    assert text.replace("],", "]") == without_ours(launch(text), "launch.json")
+
+
+@pytest.mark.parametrize(
+    ("compounds", "entries"), [("[]", RANKS[:1]), ("[ /* mine */ ]", RANKS), ('[{ "name": "mine" }]', RANKS)]
+)
+def test_lists_of_the_user(compounds: str, entries: list[Entry]) -> None:
+    """A list of compounds stays if it was empty before, or if there is a comment or another compound in it."""
+    text = f'{{ "version": "0.2.0", "configurations": [{{ "name": "mine" }}], "compounds": {compounds} }}'
+    assert f'"compounds": {compounds[:-1].rstrip()}' in without_ours(launch(text, entries), "launch.json")
+
+
 def test_entries_before_those_of_the_user() -> None:
     """What the user has added after ours stays, with its comment; the file stays valid."""
     mine = '    // mine\n    { "name": "mine" }\n'

@@ -37,9 +37,9 @@ def test_a_rank_whose_port_leads_elsewhere() -> None:
 
 def test_an_agent_without_a_tunnel() -> None:
     """Its session is over; how its processes have ended is text."""
-    agent = AgentInfo("1a2b3c4d", "box", forwards=(6006,), endings=(Ending(5678, 44, status=1),))
+    agent = AgentInfo("1a2b3c4d", "box", forwards=(6006,), endings=(Ending(5678, 44, status=1, rank=0),))
     node = node_record(agent, ())
-    assert ("box", "lost", (6006,), (Ended(5678, "ended with status 1", 44),)) == (
+    assert ("box", "lost", (6006,), (Ended(5678, "ended with status 1", 44, rank=0),)) == (
         *(node.label, node.link, node.forwards, node.ended),
     )
 

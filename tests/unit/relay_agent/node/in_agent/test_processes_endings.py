@@ -1,6 +1,7 @@
 """Facts about the endings that an agent announces."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,14 @@ async def test_only_a_failure_has_an_exception(process: RegisteredProcess, statu
     assert (Ending(5678, 1, error="ValueError", is_final=False),) == endings.announced()
     endings.ended(process, status)
     assert (expected,) == endings.announced()
+
+
+async def test_the_name_of_a_rank(process: RegisteredProcess) -> None:
+    """The announcement names the rank that has ended, because only its agent knows it then."""
+    process.info = replace(process.info, rank=3)
+    endings = Endings()
+    endings.ended(process, KILLED)
+    assert (Ending(5678, 1, signal=9, rank=3),) == endings.announced()
 
 
 async def test_an_exception_belongs_to_one_process(process: RegisteredProcess) -> None:
