@@ -40,7 +40,7 @@ def as_object(outcome: Outcome) -> dict[str, object]:
     return {
         "same_step": outcome.is_same_step,
         "function": outcome.place,
-        "stopped": outcome.is_stopped,
+        "stopped": bool(outcome.halted),
         "processes": [
             {
                 "ranks": [member.rank for member in result.members if member.rank is not None],
@@ -68,8 +68,8 @@ def _where(outcome: Outcome) -> str:
         step = "at the same step" if outcome.is_same_step else f"while all were held, {_perhaps(outcome)}"
         call = "at the next" if any(map(_has_code, outcome.results)) else "in the current"
         return f"replaced in {ranks} {step}; takes effect {call} call to {outcome.place}"
-    if outcome.is_stopped:
-        return f"replaced in {ranks} immediately, because a debugger has stopped a rank"
+    if outcome.halted:
+        return f"replaced in {ranks} immediately, because {outcome.halted}"
     return f"replaced in {ranks} immediately, not at the same step"
 
 
