@@ -27,21 +27,12 @@ import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
-from typing import NamedTuple
 
 from relay_agent.job.paths import start_directory
 from relay_agent.push.new_file import qualified_codes
 from relay_agent.stacks.in_process import with_callers
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
-
-
-class Running(NamedTuple):
-    """A frame, or a suspended generator or coroutine, that executes a code object."""
-
-    code: CodeType
-    where: str
-    """For display: `is running at train.py:41 in MainThread`."""
 
 
 def find_modules(file: str, paths: Iterable[str] = ()) -> list[ModuleType]:
@@ -135,8 +126,8 @@ def _qualified_names(functions: list[FunctionType]) -> dict[int, str]:
 
 def running_codes(
     codes: Container[int], threads: Mapping[int | None, str], without: FrameType | None = None
-) -> list[Running]:
-    """Return where some code objects are being executed.
+) -> list[tuple[int, str]]:
+    """Return where code is being executed, with the id of the code object: `is running at train.py:41 in MainThread`.
 
     Args:
         codes: The ids of the code objects.
@@ -148,11 +139,11 @@ def running_codes(
         for frame in with_callers(top):
             if id(frame.f_code) in codes and frame is not without:
                 where = f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"
-                found.append(Running(frame.f_code, where))
+                found.append((id(frame.f_code), where))
     for each in gc.get_objects():
         suspended = _suspended(each)
         if suspended is not None and id(suspended.f_code) in codes:
-            found.append(Running(suspended.f_code, f"is suspended at {_place(suspended)}"))
+            found.append((id(suspended.f_code), f"is suspended at {_place(suspended)}"))
     return found
 
 

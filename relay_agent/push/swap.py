@@ -113,9 +113,8 @@ class Swap:
         for change in changes:
             change.apply()
         outdated = {id(code): name for (name, _), code in _replaced.items() if self._is_outdated(name, code)}
-        for found in running_codes(outdated, threads, held):
-            name = outdated[id(found.code)]
-            self._kept_as_is([f"{name}() {found.where}: this call executes the old code until it returns"])
+        for code, where in running_codes(outdated, threads, held):
+            self._kept_as_is([f"{outdated[code]}() {where}: this call executes the old code until it returns"])
 
     def _is_outdated(self, name: str, code: CodeType) -> bool:
         """Return whether a function that is in the file has other code there."""

@@ -113,9 +113,8 @@ def _choosing_others(chosen: Chosen, without: Collection[int]) -> str:
 
 def _sentences(clauses: Iterable[tuple[tuple[Member, ...], str]]) -> str:
     """Return processes and what is true of them as text, each fact once: `rank 0 is stopped, ranks 1-2 are running`."""
-    groups = grouped(Pushed(members, error=clause) for members, clause in clauses)
-    ends = [in_plural(group.error) if len(group.members) > 1 else group.error for group in groups]
-    return ", ".join(f"{label(group.members)} {end}" for group, end in zip(groups, ends, strict=True))
+    groups = [(group.members, group.error) for group in grouped(Pushed(of, error=end) for of, end in clauses)]
+    return ", ".join(f"{label(of)} {in_plural(end) if len(of) > 1 else end}" for of, end in groups)
 
 
 def _calls(names: Iterable[str]) -> str:
@@ -208,9 +207,9 @@ async def push_file(
         raise
     with delivery.explaining(Phase.COMMIT):
         committed = await delivery.commit()
-    rounds = delivery.rounds
-    held_at = (rounds.place, rounds.same_step) if rounds.is_aligned else ("", ())
-    return Outcome(committed, *held_at, halted)
+    if not (rounds := delivery.rounds).is_aligned:
+        return Outcome(committed, halted=halted)
+    return Outcome(committed, rounds.place, rounds.same_step)
 
 
 def read_source(path: Path, shown: str = "") -> str:
@@ -275,18 +274,9 @@ class _Delivery:
         """
         loop, rounds, halted = asyncio.get_running_loop(), self.rounds, ""
         while not halted and (seconds := rounds.next()) is not None:
-            hold = replace(
-                self._push,
-                phase=Phase.HOLD,
-                source="",
-                seconds=seconds,
-                function=rounds.place,
-                again=rounds.again,
-                nested=rounds.nested,
-                targets=rounds.targets,
-            )
+            where = replace(self._push, function=rounds.place, nested=rounds.nested, targets=rounds.targets)
             started = loop.time()
-            results = await self.send(hold)
+            results = await self.send(replace(where, phase=Phase.HOLD, source="", seconds=seconds, again=rounds.again))
             rounds.received(results, loop.time() - started)
             halted = "" if rounds.is_aligned else self.halted(results)
         if rounds.failed is not None:
@@ -302,16 +292,12 @@ class _Delivery:
 
     def halted(self, results: Iterable[Pushed]) -> str:
         """Return which ranks cannot call a function, because a debugger has stopped them or they wait for one."""
-        targets = {target.port: target for _, target in _chosen(self._tunnels.roster, self._push)}
-        views = [
-            ((member,), result.state is State.STOPPED, rank_view(targets.get(member.port, TargetInfo(member.port))))
-            for result in results
-            for member in result.members
-        ]
+        stopped = {member.port: result.state is State.STOPPED for result in results for member in result.members}
+        targets = [target for _, target in _chosen(self._tunnels.roster, self._push) if target.port in stopped]
         return _sentences(
-            (members, "is stopped" if view.kind in {Kind.RUNNING, Kind.UNKNOWN} else view.clause)
-            for members, is_stopped, view in views
-            if is_stopped or view.kind in {Kind.WAITING, Kind.CRASHED}
+            ((Member(target.port, target.rank),), "is stopped" if view.kind is Kind.RUNNING else view.clause)
+            for target, view in zip(targets, map(rank_view, targets), strict=True)
+            if stopped[target.port] or view.kind in {Kind.WAITING, Kind.CRASHED}
         )
 
     @contextlib.contextmanager
@@ -319,10 +305,9 @@ class _Delivery:
         """Log what a phase is waiting for, if the block takes long."""
 
         def explain() -> None:
-            left, what = PREPARE_SECONDS - QUIET_SECONDS, f"all ranks: {ACTIVITIES[phase]}"
-            if phase is Phase.HOLD:
-                left, what = self.rounds.left, f"the same call in all ranks{self._late()}"
-            logger.warning("waiting up to %.0f s more for %s", left, what)
+            late = (self.rounds.left, f"the same call in all ranks{self._late()}")
+            others = (PREPARE_SECONDS - QUIET_SECONDS, f"all ranks: {ACTIVITIES[phase]}")
+            logger.warning("waiting up to %.0f s more for %s", *(late if phase is Phase.HOLD else others))
 
         timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, explain)
         try:

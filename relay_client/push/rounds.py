@@ -161,6 +161,8 @@ class Rounds:
         """The ranks that are then known to be at the same step; only one group if all are."""
         self.late: Sequence[Pushed] = ()
         """The ranks that the last round has not held."""
+        self.is_stuck = False
+        """True if one of them is executing all changed functions, and no loop calls them again."""
         self.failed: Pushed | None = None
         """The first rank that has failed."""
         self.left = limit
@@ -195,6 +197,7 @@ class Rounds:
         self.nested = self._elapsed >= NESTED_AFTER
         self.failed = next((result for result in results if result.state is State.FAILED), None)
         self.late = [result for result in results if result.state is State.RUNNING]
+        self.is_stuck = any(result.running and not result.functions for result in self.late)
         held = [result for result in results if result.state is State.HELD]
         places = Counter[str]()
         for result in held:
@@ -223,8 +226,3 @@ class Rounds:
         self._goal = next_counts(held) if len(self.same_step) > 1 and self._elapsed < self._may_prove else {}
         self.targets = {**self.targets, **self._goal}
         self.is_aligned = not self._goal
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether a rank is executing all changed functions, and no loop calls them again."""
-        return any(result.running and not result.functions for result in self.late)
