@@ -18,11 +18,11 @@ from relay_agent.job.helper_thread import add_pending_call, start_helper
 from relay_agent.job.own_settrace import settrace
 from relay_agent.job.stderr import describe_exception
 from relay_agent.job.torch_compiler import has_compiled_code
-from relay_agent.push.loaded_code import filename_of, find_modules, functions_of
+from relay_agent.push.loaded_code import calls_outside_loops, filename_of, find_modules, functions_of
 from relay_agent.push.new_file import NewFile
 from relay_agent.push.old_file import OldFile
 from relay_agent.push.sources import pushed_source, replace_source
-from relay_agent.push.swap import Swap
+from relay_agent.push.swap import Swap, replaced_codes
 from relay_agent.stacks.in_process import with_callers
 from relay_agent.stacks.stopped import stopped_threads
 from relay_core.agent_api.push import LEASE, Phase, Push, Pushed, State
@@ -72,9 +72,11 @@ class Hold:
         self.before: Mapping[str, int] = {}
         """The same at the call before that one, or at the beginning of the hold."""
         self._functions = functions
-        self._wanted = ""
-        self._targets: Mapping[str, int] = {}
-        self._is_nested = False
+        self._affected = {**functions, **replaced_codes(functions.values())}
+        """The names of the functions by the id of their code, and of code of theirs that calls may still execute."""
+        self._unrepeated: set[int] = set()
+        """The ids of the code that was being executed at the beginning of the hold, in calls that no loop repeats."""
+        self._request = Push()
         self._until = until
         self._changed = threading.Condition()
         self._is_passing = False
@@ -89,9 +91,8 @@ class Hold:
         """
         ends = time.monotonic() + request.seconds
         with self._changed:
-            self._wanted, self._is_nested, self._until = request.function, request.nested, until
-            self._targets = request.targets
-            is_elsewhere = request.again or self._wanted not in {"", self.place} or self._is_behind()
+            self._request, self._until = request, until
+            is_elsewhere = request.again or request.function not in {"", self.place} or self._is_behind()
             self._is_passing = bool(self.place) and is_elsewhere
             self._changed.notify_all()
             while (not self.place or self._is_passing) and not self.is_over and time.monotonic() < ends:
@@ -99,6 +100,18 @@ class Hold:
                 if _is_stopped():
                     return State.STOPPED
             return State.HELD if self.place and not self._is_passing else State.RUNNING
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The names of the functions that the main thread is executing, the outermost first."""
+        stack = [*with_callers(sys._current_frames().get(threading.main_thread().ident or 0))]  # noqa: SLF001 - its documented name
+        codes = (id(frame.f_code) for frame in reversed(stack))
+        return tuple(dict.fromkeys(self._affected[code] for code in codes if code in self._affected))
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The names of the functions at whose next call the main thread can be held."""
+        return tuple(sorted({*self._functions.values()} - {self._affected[code] for code in self._unrepeated}))
 
     def end(self, action: Callable[[FrameType | None], None] = lambda _frame: None) -> bool:
         """Execute an action while the main thread is held, if it is held, and then let it continue.
@@ -124,6 +137,7 @@ class Hold:
             self.obstacle, self.is_over = "the job has set a profile function", True
             return
         self.counts = begun_collectives()
+        self._unrepeated = {*map(id, calls_outside_loops(sys._getframe()))} & self._affected.keys()  # noqa: SLF001 - as above
         sys.setprofile(self._called)
 
     def _called(self, frame: FrameType, event: str, _argument: object) -> None:
@@ -136,14 +150,15 @@ class Hold:
                 self._hold(frame, name)
 
     def _is_behind(self) -> bool:
-        return any(number < self._targets.get(name, 0) for name, number in self.counts.items())
+        return any(number < self._request.targets.get(name, 0) for name, number in self.counts.items())
 
     def _accepts(self, frame: FrameType, name: str) -> bool:
-        return self._wanted in {"", name} and (self._is_nested or not self._is_inside(frame.f_back))
+        return self._request.function in {"", name} and (self._request.nested or not self._is_inside(frame.f_back))
 
     def _is_inside(self, frame: FrameType | None) -> bool:
-        """Return whether one of the functions is already being executed: its old code would call new code."""
-        return any(id(each.f_code) in self._functions for each in with_callers(frame))
+        """Return whether a call that may be repeated is executing one of the functions: old code would call new."""
+        codes = (id(each.f_code) for each in with_callers(frame))
+        return any(code in self._affected and code not in self._unrepeated for code in codes)
 
     def _hold(self, frame: FrameType, name: str) -> None:
         with self._changed:
@@ -255,7 +270,7 @@ class _Pushing:
             return Pushed(error=f"the main thread cannot be held: {hold.obstacle}")
         if state is State.HELD:
             return Pushed(state=state, place=hold.place, counts=hold.counts, before=hold.before)
-        return Pushed(state=state, counts=begun_collectives())
+        return Pushed(state=state, counts=begun_collectives(), functions=hold.awaited, running=hold.running)
 
 
 _pushing = _Pushing()

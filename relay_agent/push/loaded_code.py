@@ -20,27 +20,19 @@ another name is not found; `--as` names it.
 
 from __future__ import annotations
 
+import dis
 import gc
 import os
 import sys
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, ModuleType
-from typing import NamedTuple
 
 from relay_agent.job.paths import start_directory
 from relay_agent.push.new_file import qualified_codes
 from relay_agent.stacks.in_process import with_callers
 from relay_core.agent_api.stacks import is_library
 from relay_core.errors import ConfigurationError
-
-
-class Running(NamedTuple):
-    """A frame, or a suspended generator or coroutine, that executes a code object."""
-
-    code: CodeType
-    where: str
-    """For display: `is running at train.py:41 in MainThread`."""
 
 
 def find_modules(file: str, paths: Iterable[str] = ()) -> list[ModuleType]:
@@ -133,27 +125,49 @@ def _qualified_names(functions: list[FunctionType]) -> dict[int, str]:
 
 
 def running_codes(
-    codes: Collection[CodeType], threads: Mapping[int | None, str], without: FrameType | None = None
-) -> list[Running]:
-    """Return where some code objects are being executed.
+    codes: Container[int], threads: Mapping[int | None, str], without: FrameType | None = None
+) -> list[tuple[int, str]]:
+    """Return where code is being executed, with the id of the code object: `is running at train.py:41 in MainThread`.
 
     Args:
-        codes: The code objects, compared by identity.
+        codes: The ids of the code objects.
         threads: The names of the threads by their idents.
         without: A frame to omit.
     """
-    wanted = {id(code) for code in codes}
     found = []
     for ident, top in sys._current_frames().items():  # noqa: SLF001 - its documented name
         for frame in with_callers(top):
-            if id(frame.f_code) in wanted and frame is not without:
+            if id(frame.f_code) in codes and frame is not without:
                 where = f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"
-                found.append(Running(frame.f_code, where))
+                found.append((id(frame.f_code), where))
     for each in gc.get_objects():
         suspended = _suspended(each)
-        if suspended is not None and id(suspended.f_code) in wanted:
-            found.append(Running(suspended.f_code, f"is suspended at {_place(suspended)}"))
+        if suspended is not None and id(suspended.f_code) in codes:
+            found.append((id(suspended.f_code), f"is suspended at {_place(suspended)}"))
     return found
+
+
+def calls_outside_loops(frame: FrameType) -> list[CodeType]:
+    """Return the code of the calls on a stack, the outermost first, up to the first one that is in a loop.
+
+    The loop may repeat the calls that it contains; the calls that are returned are not repeated by their callers, as
+    far as these are Python code.
+    """
+    found = []
+    for each in [*with_callers(frame)][::-1]:
+        found.append(each.f_code)
+        if _is_in_loop(each):
+            break
+    return found
+
+
+_JUMPS = {*dis.hasjrel, *dis.hasjabs} - {dis.opmap.get("JUMP_BACKWARD_NO_INTERRUPT")}
+"""The instructions that end loops, and other jumps; the excluded one is that of an `await`."""
+
+
+def _is_in_loop(frame: FrameType) -> bool:
+    jumps = (each for each in dis.get_instructions(frame.f_code) if each.opcode in _JUMPS)
+    return any(jump.argval <= frame.f_lasti <= jump.offset for jump in jumps)
 
 
 def _suspended(value: object) -> FrameType | None:

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import dis
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from relay_agent.job.stderr import describe_exception
 from relay_agent.push.loaded_code import functions_beside_users, functions_of, running_codes
@@ -27,6 +28,14 @@ from relay_agent.push.new_file import NewFile, NewFunction
 from relay_agent.push.old_file import Change, OldFile, change_of, has_same_lines, is_equivalent, pair
 from relay_agent.push.scopes import Scope
 from relay_core.errors import ConfigurationError
+
+_replaced: WeakValueDictionary[tuple[str, int], CodeType] = WeakValueDictionary()
+"""Code that pushes have replaced, by qualified name and id; Python keeps it as long as a call is executing it."""
+
+
+def replaced_codes(names: Collection[str]) -> dict[int, str]:
+    """Return the names of functions, by the id of their code that earlier pushes have replaced and a call executes."""
+    return {number: name for name, number in list(_replaced) if name in names}
 
 
 class Swap:
@@ -96,16 +105,21 @@ class Swap:
             held: The frame in which the main thread is held, at the first line of a function that changes.
         """
         live = functions_of(self._new.filename, self._modules)
-        old = {id(code): (name, code) for name, code in self._functions}
-        running = running_codes([code for _, code in old.values()], threads, held)
         changes = self._changes(live)
+        for name, functions in live.items():
+            _replaced.update({(name, id(code)): code for code in _codes(functions)})
         for scope in self._scopes:
             scope.commit()
         for change in changes:
             change.apply()
-        for found in running:
-            name = old[id(found.code)][0]
-            self._kept_as_is([f"{name}() {found.where}: this call executes the old code until it returns"])
+        outdated = {id(code): name for (name, _), code in _replaced.items() if self._is_outdated(name, code)}
+        for code, where in running_codes(outdated, threads, held):
+            self._kept_as_is([f"{outdated[code]}() {where}: this call executes the old code until it returns"])
+
+    def _is_outdated(self, name: str, code: CodeType) -> bool:
+        """Return whether a function that is in the file has other code there."""
+        new = self._new.functions.get(name, []) if code.co_filename == self._new.filename else []
+        return bool(new) and not any(is_equivalent(code, each.code) for each in new)
 
     def _check_uses(self, missing: set[str]) -> None:
         names = {name if "." not in name else f".{name.rpartition('.')[2]}": name for name in sorted(missing)}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from relay_client.agents.tunnels import Tunnels
 from relay_client.compare.groups import label
 from relay_client.editor.job_view import remote_path
 from relay_client.push.rounds import Rounds
-from relay_client.ui.text import LISTING, format_ranks, parse_chosen_ranks
+from relay_client.ranks.view import Kind, rank_view
+from relay_client.ui.text import LISTING, format_ranks, in_plural, parse_chosen_ranks
 from relay_core.agent_api.announcement import AgentInfo, TargetInfo
 from relay_core.agent_api.members import Member, grouped
-from relay_core.agent_api.push import Phase, Push, Pushed, State
+from relay_core.agent_api.push import ACTIVITIES, Phase, Push, Pushed, State
 from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.foreign import escape_controls
 from relay_core.net.tasks import TaskSet, first_completed
@@ -101,7 +103,7 @@ def _are_of_one_job(chosen: Chosen) -> bool:
 
 
 def _choosing_others(chosen: Chosen, without: Collection[int]) -> str:
-    """Return how to choose all processes but those with these ports; "" if there are no others."""
+    """Return a hint with the option that selects all processes except those with these ports; "" if none is left."""
     others = [target for _, target in chosen if target.port not in without]
     if _are_of_one_job(chosen) and (ranks := [target.rank for target in others if target.rank is not None]):
         return f"add --ranks {format_ranges(sorted(ranks))} to replace the code in the other ranks only"
@@ -109,6 +111,21 @@ def _choosing_others(chosen: Chosen, without: Collection[int]) -> str:
     return f"add --ports {ports} to replace the code in the other processes only" if others else ""
 
 
+def _sentences(clauses: Iterable[tuple[tuple[Member, ...], str]]) -> str:
+    """Return processes and what is true of them as text, each fact once: `rank 0 is stopped, ranks 1-2 are running`."""
+    groups = [(group.members, group.error) for group in grouped(Pushed(of, error=end) for of, end in clauses)]
+    return ", ".join(f"{label(of)} {in_plural(end) if len(of) > 1 else end}" for of, end in groups)
+
+
+def _calls(names: Iterable[str]) -> str:
+    calls = sorted(f"{name}()" for name in names)
+    return ", ".join(calls if len(calls) <= SHOWN_CALLS else [*calls[:SHOWN_CALLS], "..."])
+
+
+SHOWN_CALLS = 3
+"""Maximum number of functions that a sentence names."""
+QUIET_SECONDS = 1.5
+"""Seconds after which a line explains what a push is waiting for."""
 PREPARE_SECONDS = 30.0
 """Seconds that a rank has to prepare the file, which may import a module that is not loaded yet."""
 
@@ -121,12 +138,15 @@ class Outcome:
     """The results of all ranks, with equal results grouped."""
     place: str = ""
     """The function at whose call all ranks were held; "" if they were not."""
-    is_same_step: bool = False
-    """Whether it is known that they were at the same step."""
     same_step: tuple[tuple[Member, ...], ...] = ()
-    """Otherwise, ranks of which this is known, in groups."""
-    is_stopped: bool = False
-    """True if a debugger had stopped a rank."""
+    """The ranks that are known to have been at the same step then, in groups."""
+    halted: str = ""
+    """Why ranks were not held, if it is because of a debugger: `rank 0 is waiting for a debugger`."""
+
+    @property
+    def is_same_step(self) -> bool:
+        """Whether it is known that all ranks were at the same step."""
+        return len(self.same_step) == 1
 
     @property
     def is_same(self) -> bool:
@@ -173,22 +193,23 @@ async def push_file(
     push = Push(name, Phase.PREPARE, file, tuple(paths), source, ranks=ranks, ports=ports, seconds=PREPARE_SECONDS)
     push = push.checked()
     await until_found(tunnels, push)
-    delivery = _Delivery(tunnels, push)
+    delivery = _Delivery(tunnels, push, Rounds(seconds))
     try:
-        prepared = await delivery.send(push)
+        with delivery.explaining(Phase.PREPARE):
+            prepared = await delivery.send(push)
         delivery.check(prepared)
-        can_hold = all(result.functions and result.state is not State.STOPPED for result in prepared)
-        rounds = Rounds(seconds)
-        if waits and can_hold:
-            await delivery.align(rounds)
+        halted = delivery.halted(prepared)
+        if waits and not halted and all(result.functions for result in prepared):
+            with delivery.explaining(Phase.HOLD):
+                halted = await delivery.align()
     except BaseException:
         await asyncio.shield(delivery.send(replace(push, phase=Phase.ABORT, source="", seconds=2.0)))
         raise
-    committed = await delivery.commit()
-    is_stopped = rounds.is_stopped or any(result.state is State.STOPPED for result in prepared)
-    if not rounds.is_aligned:
-        return Outcome(committed, is_stopped=is_stopped)
-    return Outcome(committed, rounds.place, rounds.is_same_step, rounds.same_step, is_stopped)
+    with delivery.explaining(Phase.COMMIT):
+        committed = await delivery.commit()
+    if not (rounds := delivery.rounds).is_aligned:
+        return Outcome(committed, halted=halted)
+    return Outcome(committed, rounds.place, rounds.same_step)
 
 
 def read_source(path: Path, shown: str = "") -> str:
@@ -211,7 +232,8 @@ def read_source(path: Path, shown: str = "") -> str:
 class _Delivery:
     """Sends one push."""
 
-    def __init__(self, tunnels: Tunnels, push: Push) -> None:
+    def __init__(self, tunnels: Tunnels, push: Push, rounds: Rounds) -> None:
+        self.rounds = rounds
         self._tunnels = tunnels
         self._push = push
         self._chosen = _chosen(tunnels.roster, push)
@@ -243,34 +265,67 @@ class _Delivery:
                 )
                 raise
 
-    async def align(self, rounds: Rounds) -> None:
-        """Bring all ranks to the same call.
+    async def align(self) -> str:
+        """Bring all ranks to the same call, and return ""; or return why no rank has to wait for it, as `halted` does.
 
         Raises:
-            TimedOut: the ranks do not arrive in time.
+            TimedOut: the ranks do not arrive in time, or one cannot be expected to arrive.
             RelayDebugError: a rank has failed.
         """
-        loop = asyncio.get_running_loop()
-        while (seconds := rounds.next()) is not None:
-            hold = replace(
-                self._push,
-                phase=Phase.HOLD,
-                source="",
-                seconds=seconds,
-                function=rounds.place,
-                again=rounds.again,
-                nested=rounds.nested,
-                targets=rounds.targets,
-            )
+        loop, rounds, halted = asyncio.get_running_loop(), self.rounds, ""
+        while not halted and (seconds := rounds.next()) is not None:
+            where = replace(self._push, function=rounds.place, nested=rounds.nested, targets=rounds.targets)
             started = loop.time()
-            rounds.received(await self.send(hold), loop.time() - started)
+            results = await self.send(replace(where, phase=Phase.HOLD, source="", seconds=seconds, again=rounds.again))
+            rounds.received(results, loop.time() - started)
+            halted = "" if rounds.is_aligned else self.halted(results)
         if rounds.failed is not None:
             self.check((rounds.failed,))
-        if not rounds.is_aligned and not rounds.is_stopped:
-            raise TimedOut(
-                f"some ranks did not call an affected function in time; {NOTHING_CHANGED}",
-                hint="use --now to replace the code without waiting for the same step, or --timeout to wait longer",
-            )
+        if rounds.is_aligned or halted:
+            return halted
+        longer = "" if rounds.is_stuck else "--timeout to wait, and to hold ranks, longer, or "
+        raise TimedOut(
+            f"the ranks did not reach the same call{self._late()}; {NOTHING_CHANGED}",
+            hint=f"use {longer}--now to replace the code in each rank immediately: a running call reads new constants, "
+            "but only another call executes new code",
+        )
+
+    def halted(self, results: Iterable[Pushed]) -> str:
+        """Return which ranks cannot call a function, because a debugger has stopped them or they wait for one."""
+        stopped = {member.port: result.state is State.STOPPED for result in results for member in result.members}
+        targets = [target for _, target in _chosen(self._tunnels.roster, self._push) if target.port in stopped]
+        return _sentences(
+            ((Member(target.port, target.rank),), "is stopped" if view.kind is Kind.RUNNING else view.clause)
+            for target, view in zip(targets, map(rank_view, targets), strict=True)
+            if stopped[target.port] or view.kind in {Kind.WAITING, Kind.CRASHED}
+        )
+
+    @contextlib.contextmanager
+    def explaining(self, phase: Phase) -> Iterator[None]:
+        """Log what a phase is waiting for, if the block takes long."""
+
+        def explain() -> None:
+            late = (self.rounds.left, f"the same call in all ranks{self._late()}")
+            others = (PREPARE_SECONDS - QUIET_SECONDS, f"all ranks: {ACTIVITIES[phase]}")
+            logger.warning("waiting up to %.0f s more for %s", *(late if phase is Phase.HOLD else others))
+
+        timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, explain)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _late(self) -> str:
+        """Return which ranks the last round has not held, and why."""
+        texts = []
+        for result in self.rounds.late:
+            text = f"has not called {_calls(result.functions) or 'an affected function'} in the main thread"
+            if inside := [name for name in result.running if name in result.functions]:
+                text = f"is still running {inside[0]}()"
+            elif result.running and not result.functions:
+                text = f"is running {_calls(result.running)}, which no Python loop calls again"
+            texts.append((result.members, text))
+        return f": {_sentences(texts)}" if texts else ""
 
     def check(self, results: Sequence[Pushed]) -> None:
         """Raise an error if a process is not ready."""
@@ -283,7 +338,8 @@ class _Delivery:
             kind, why, hint = RelayDebugError, result.error or "no answer", result.hint
             if result.is_refused:
                 kind, why, hint = ConfigurationError, "the job does not allow its code to be replaced", ALLOWING
-            raise kind(f"{where}{why}; {NOTHING_CHANGED}", hint=", or ".join(filter(None, (hint, others))))
+            halted = f" ({halted})" if (halted := self.halted([result])) else ""
+            raise kind(f"{where}{why}{halted}; {NOTHING_CHANGED}", hint=", or ".join(filter(None, (hint, others))))
 
     def _name(self, members: Sequence[Member]) -> str:
         """Return processes as text; if the push is for several jobs, with their ports and hosts."""

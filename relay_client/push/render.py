@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from relay_client.compare.groups import label
 from relay_client.push.deliver import Outcome
-from relay_core.agent_api.members import Member
+from relay_core.agent_api.members import grouped
 from relay_core.agent_api.push import Pushed, State
 
 SHOWN = 2
@@ -21,11 +21,9 @@ def show_outcome(name: str, outcome: Outcome) -> str:
         outcome: The result of the push.
     """
     lines = [f"{name}: {_where(outcome)}"] if any(result.state is State.DONE for result in outcome.results) else []
-    for changed, members in _by_line(outcome, lambda result: _changes(result, is_only=outcome.is_same)):
-        lines.append(f"{label(members)}: {changed}")
+    lines += _by_line(outcome, lambda result: _changes(result, is_only=outcome.is_same))
     lines += [f"{label(result.members)}: not replaced: {result.error}" for result in outcome.failed]
-    lines += [f"{label(members)}: {kept}" for kept, members in _by_line(outcome, lambda result: result.kept)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_by_line(outcome, lambda result: result.kept)])
 
 
 def briefly(text: str) -> str:
@@ -40,7 +38,7 @@ def as_object(outcome: Outcome) -> dict[str, object]:
     return {
         "same_step": outcome.is_same_step,
         "function": outcome.place,
-        "stopped": outcome.is_stopped,
+        "stopped": bool(outcome.halted),
         "processes": [
             {
                 "ranks": [member.rank for member in result.members if member.rank is not None],
@@ -68,8 +66,8 @@ def _where(outcome: Outcome) -> str:
         step = "at the same step" if outcome.is_same_step else f"while all were held, {_perhaps(outcome)}"
         call = "at the next" if any(map(_has_code, outcome.results)) else "in the current"
         return f"replaced in {ranks} {step}; takes effect {call} call to {outcome.place}"
-    if outcome.is_stopped:
-        return f"replaced in {ranks} immediately, because a debugger has stopped a rank"
+    if outcome.halted:
+        return f"replaced in {ranks} immediately, because {outcome.halted}"
     return f"replaced in {ranks} immediately, not at the same step"
 
 
@@ -92,11 +90,8 @@ def _changes(result: Pushed, *, is_only: bool) -> tuple[str, ...]:
     return (", ".join(result.changed) or "only line numbers changed",)
 
 
-def _by_line(outcome: Outcome, lines_of: Callable[[Pushed], Iterable[str]]) -> list[tuple[str, list[Member]]]:
-    """Return each line once, with the ranks to which it applies."""
-    found: dict[str, list[Member]] = {}
-    for result in outcome.results:
-        if result.state is State.DONE:
-            for line in lines_of(result):
-                found.setdefault(line, []).extend(result.members)
-    return list(found.items())
+def _by_line(outcome: Outcome, lines_of: Callable[[Pushed], Iterable[str]]) -> list[str]:
+    """Return each line once, after the ranks to which it applies."""
+    done = [result for result in outcome.results if result.state is State.DONE]
+    lines = grouped(Pushed(result.members, error=line) for result in done for line in lines_of(result))
+    return [f"{label(line.members)}: {line.error}" for line in lines]

@@ -159,10 +159,14 @@ class Rounds:
         """True if all ranks are held at the same function."""
         self.same_step: tuple[tuple[Member, ...], ...] = ()
         """The ranks that are then known to be at the same step; only one group if all are."""
-        self.is_stopped = False
-        """True if a debugger has stopped a rank, which therefore cannot arrive."""
+        self.late: Sequence[Pushed] = ()
+        """The ranks that the last round has not held."""
+        self.is_stuck = False
+        """True if one of them is executing all changed functions, and no loop calls them again."""
         self.failed: Pushed | None = None
         """The first rank that has failed."""
+        self.left = limit
+        """Seconds after which to give up, if the ranks that are held now stay held."""
         self._left = limit
         self._may_prove = limit / PROVING
         self._goal: Mapping[str, int] = {}
@@ -176,7 +180,7 @@ class Rounds:
 
     def next(self) -> float | None:
         """Return the length of the next round in seconds, or None if there is none."""
-        if self.is_aligned or self.is_stopped or self.failed is not None or min(self._left, self._may_hold) <= 0:
+        if self.is_aligned or self.is_stuck or self.failed is not None or min(self._left, self._may_hold) <= 0:
             return None
         self._seconds = min(self._seconds * 2, self._may_hold, max(self._left, FIRST_ROUND))
         return self._seconds
@@ -192,7 +196,8 @@ class Rounds:
         self._elapsed += elapsed
         self.nested = self._elapsed >= NESTED_AFTER
         self.failed = next((result for result in results if result.state is State.FAILED), None)
-        self.is_stopped = any(result.state is State.STOPPED for result in results)
+        self.late = [result for result in results if result.state is State.RUNNING]
+        self.is_stuck = any(result.running and not result.functions for result in self.late)
         held = [result for result in results if result.state is State.HELD]
         places = Counter[str]()
         for result in held:
@@ -213,6 +218,7 @@ class Rounds:
             self._counts = counts
         if held and not self.is_aligned:
             self._may_hold -= elapsed
+        self.left = min(self._left, self._may_hold) if held else self._left
 
     def _arrived(self, held: Sequence[Pushed]) -> None:
         """Process a round that has held all ranks at the same function, none of which is behind."""
@@ -220,8 +226,3 @@ class Rounds:
         self._goal = next_counts(held) if len(self.same_step) > 1 and self._elapsed < self._may_prove else {}
         self.targets = {**self.targets, **self._goal}
         self.is_aligned = not self._goal
-
-    @property
-    def is_same_step(self) -> bool:
-        """Whether all ranks are held, and known to be at the same step."""
-        return self.is_aligned and len(self.same_step) == 1

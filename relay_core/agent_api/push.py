@@ -138,7 +138,10 @@ class Pushed:
     place: str = ""
     """The changed function at which the main thread is held."""
     functions: Lines = ()
-    """Changed functions at whose next call the main thread can be held."""
+    """Changed functions at whose next call the main thread can be held; after `hold`, without those whose call is being
+    executed and is not in a loop."""
+    running: Lines = ()
+    """After `hold`: changed functions that a main thread which is not held is executing, the outermost first."""
     changed: Lines = ()
     """What is replaced or added: `train_step()`, `LR = 0.2`."""
     kept: Lines = ()

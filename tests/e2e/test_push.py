@@ -14,10 +14,10 @@ import pytest
 from relay_client.dap import DapClient
 from relay_core.compat import timeout
 from tests.support.jobs.push_job import FIXED, MODEL, RANKS, push, push_from, training, until_logged
-from tests.support.jobs.running import access, running_client
+from tests.support.jobs.running import access, ranks_launcher, running_client, running_job
 from tests.support.machine.deadline import DEADLINE
 from tests.support.machine.ports import consecutive_ports
-from tests.support.machine.programs import Program, program
+from tests.support.machine.programs import Finished, Program, program
 from tests.support.network.relay import HC, LocalRelay
 
 pytestmark = pytest.mark.e2e
@@ -147,7 +147,10 @@ async def test_one_rank_that_cannot(relay: LocalRelay, tmp_path: Path):
         assert "error: rank 2: no module was loaded from model.py; nothing was changed in any rank" in refused.stderr
         late = await push(relay, tmp_path, FIXED, "--ranks", "0,1,3", "--timeout", "2s")
         assert 14 == late.status  # they wait for rank 2
-        assert "some ranks did not call an affected function in time; nothing was changed in any rank" in late.stderr
+        assert "the ranks did not reach the same call: ranks 0-1,3 " in late.stderr
+        assert (
+            "; nothing was changed in any rank. hint: use --timeout to wait, and to hold ranks, longer" in late.stderr
+        )
         pushed = await push(relay, tmp_path, FIXED, "--ranks", "0,1,3", "--now", "--json")
         found = json.loads(pushed.stdout)
         assert [([0, 1, 3], True)] == [(process["ranks"], process["replaced"]) for process in found["processes"]]
@@ -204,6 +207,79 @@ async def test_line_in_the_editor(relay: LocalRelay, tmp_path: Path):
             await editor.request("disconnect", {"terminateDebuggee": False}, within=DEADLINE)
 
 
+MAIN_LOOP = """\
+import time
+from pathlib import Path
+
+def train_step(step):
+    time.sleep(0.01)
+    return f"{step} old"
+
+def main():
+    import os
+    name = f"log-{os.environ['RELAY_RANK']}"
+    with open(Path(__file__).parent / name, "w", buffering=1) as log:
+        step = 0
+        while True:
+            print(train_step(step), file=log)
+            step += 1
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+async def test_main_loop(relay: LocalRelay, tmp_path: Path):
+    """A main loop is named by each push, and is not waited for, whether or not other code changes."""
+    (script := tmp_path / "train.py").write_text(MAIN_LOOP)
+    (local := tmp_path / "local").mkdir()
+    port = consecutive_ports(2)[0]
+    options = ("--debug-ranks", "none", "--debug-allow-edit", "--port", str(port))
+    note = "main() is running at train.py:14 in MainThread: this call executes the old code until it returns"
+
+    async def push_text(text: str, *arguments: str) -> Finished:
+        (local / "train.py").write_text(text)
+        return await push_from(relay, tmp_path, local, "train.py", *arguments)
+
+    async with running_job(relay, script, *options, launcher=ranks_launcher(2), cwd=tmp_path) as job:
+        await job.line("listening on 'myhc'")
+        await until_logged(tmp_path, "old", (0, 1))
+        alone = await push_text(MAIN_LOOP.replace("step += 1", "step += 2"), "--timeout", "1h")
+        assert (14, "") == (alone.status, alone.stdout)
+        assert (
+            "error: the ranks did not reach the same call: ranks 0-1 are running main(), which no Python loop calls "
+            "again; nothing was changed in any rank. hint: use --now to replace the code in each rank immediately"
+        ) in alone.stderr
+        for number, ranks in enumerate(("1", "all", "all"), 2):
+            text = MAIN_LOOP.replace("old", f"new {number}").replace("step += 1", f"step += {number}")
+            pushed = await push_text(text, "--ranks", ranks, "--json")
+            found = json.loads(pushed.stdout)
+            assert ("train_step", "") == (found["function"], pushed.stderr.partition("waiting")[1])
+            assert [[note]] == [process["kept"] for process in found["processes"]]
+        same = await push_text(text)
+    first = "train.py: nothing was replaced in ranks 0-1, but parts of the file may not be in effect"
+    assert [first, f"ranks 0-1: {note}"] == same.stdout.splitlines()
+
+
+async def test_rank_that_waits_for_a_debugger(relay: LocalRelay, tmp_path: Path):
+    """If a rank waits for a debugger, the code is replaced immediately, and the output names this rank."""
+    calls = "import relay_agent, os\ndef train_step(step):\n    if os.environ['RELAY_RANK'] == '0' and step == 9:\n"
+    source = MAIN_LOOP.replace("def train_step(step):\n", f"{calls}        relay_agent.breakpoint()\n")
+    (script := tmp_path / "train.py").write_text(source)
+    (local := tmp_path / "local").mkdir()
+    (local / "train.py").write_text(source.replace("old", "new"))
+    port = consecutive_ports(2)[0]
+    options = ("--debug-ranks", "none", "--debug-allow-edit", "--port", str(port))
+    async with running_job(relay, script, *options, launcher=ranks_launcher(2), cwd=tmp_path) as job:
+        await job.line("waiting up to")
+        pushed = await push_from(relay, tmp_path, local, "train.py")
+        await until_logged(tmp_path, "new", (1,))
+    waiting = "rank 0 is waiting for a debugger (breakpoint() at train.py:7)"
+    assert f"train.py: replaced in ranks 0-1 immediately, because {waiting}" == pushed.stdout.splitlines()[0], (
+        pushed.stderr
+    )
+
+
 CLOSURE = MODEL.replace("def hook():\n        return net.weight", "def hook():\n        return net.weight + extra")
 CLOSURE = CLOSURE.replace("def make_hook(net):\n", "def make_hook(net):\n    extra = 1\n\n")
 CLOSURE = CLOSURE.replace("def unused():\n    return 1\n", "# unused() was here\n\n\nnet = Net()").replace(
@@ -224,9 +300,9 @@ async def test_rank_that_an_editor_has_stopped(relay: LocalRelay, tmp_path: Path
 
             pushed = await push(relay, tmp_path, CLOSURE)
             first, *others = pushed.stdout.splitlines()
-            assert "model.py: replaced in ranks 0-3 immediately, because a debugger has stopped a rank" == first, (
-                pushed.stderr
-            )
+            assert (
+                f"model.py: replaced in ranks 0-3 immediately, because rank 0 is stopped at model.py:{line}" == first
+            ), pushed.stderr
             assert (
                 f"rank 0: train_step() is running at model.py:{line} in MainThread: this call executes the old code "
                 "until it returns" in others

@@ -66,7 +66,7 @@ print(sys.getprofile())
 
 
 def test_inner_call_only_if_requested():
-    """A call inside a changed function that is executed already counts only on request: a main loop never returns."""
+    """A call inside a changed function that a loop calls again counts only on request: the outer call may be long."""
     code = """
 def outer_loop():
     run(inner)
@@ -74,11 +74,44 @@ CODES = {id(outer_loop.__code__): "outer_loop", id(inner.__code__): "inner"}
 def test():
     held = Hold(CODES, time.monotonic() + 3600)
     print(held.wait(Push("1", Phase.HOLD, seconds=0.3), time.monotonic() + 3600).value)
+    print(held.running[0], held.awaited)
     print(held.wait(hold(nested=True), time.monotonic() + 3600).value, held.place)
     held.end()
-outer_loop()
+for _ in range(1):
+    outer_loop()
 """
-    assert ["running", "held inner"] == output(code).splitlines()
+    assert ["running", "outer_loop ('inner', 'outer_loop')", "held inner"] == output(code).splitlines()
+
+
+def test_inner_call_of_a_main_loop():
+    """A call inside a changed function that no loop calls counts immediately, and only this call is awaited."""
+    code = """
+def main():
+    run(inner)
+CODES = {id(main.__code__): "main", id(inner.__code__): "inner"}
+def test():
+    held = Hold(CODES, time.monotonic() + 3600)
+    print(held.wait(hold(), time.monotonic() + 3600).value, held.place, held.awaited)
+    held.end()
+main()
+"""
+    assert "held inner ('inner',)" == output(code)
+
+
+def test_main_loop_alone():
+    """If the only changed function is executed in a call that no loop repeats, no call of it is awaited."""
+    code = """
+def main():
+    run(inner)
+def test():
+    held = Hold({id(main.__code__): "main"}, time.monotonic() + 3600)
+    while held.awaited:
+        held.wait(Push("1", Phase.HOLD, seconds=0.01), time.monotonic() + 3600)
+    print(held.running, held.awaited)
+    held.end()
+main()
+"""
+    assert "('main',) ()" == output(code)
 
 
 def test_next_call():

@@ -1,13 +1,16 @@
 """Facts about what of a file is running in this process."""
 
+import contextlib
 import importlib.machinery
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from relay_agent.push.loaded_code import find_modules, functions_beside_users
+from relay_agent.push.loaded_code import calls_outside_loops, find_modules, functions_beside_users
 from relay_core.errors import ConfigurationError
 
 
@@ -80,3 +83,58 @@ def test_functions_beside_users_of_a_name():
         exec(compile(source, file, "exec"), each)
     assert ["A.f", "g"] == sorted(functions_beside_users({"push_rate"}).values())
     assert {} == functions_beside_users({"push_other"})
+
+
+def here(found: list[str]) -> None:
+    """Collect the names of the calls outside of loops, from the function of the thread on."""
+    names = [code.co_name for code in calls_outside_loops(sys._getframe())]
+    found += names[names.index("run") + 1 :]
+
+
+def once(found: list[str]) -> None:
+    for _ in range(2):
+        pass
+    here(found)
+
+
+def repeated(found: list[str]) -> None:
+    for _ in range(1):
+        here(found)
+
+
+def retried(found: list[str]) -> None:
+    while True:
+        try:
+            here(found)
+        except ValueError:
+            continue
+        return
+
+
+def awaiting(found: list[str]) -> None:
+    async def awaited() -> None:
+        here(found)
+
+    async def outer() -> None:
+        await awaited()
+
+    with contextlib.suppress(StopIteration):
+        outer().send(None)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (once, ["once", "here"]),
+        (repeated, ["repeated"]),
+        (retried, ["retried"]),
+        (awaiting, ["awaiting", "outer", "awaited", "here"]),
+    ],
+)
+def test_calls_outside_loops(function: Callable[[list[str]], None], expected: list[str]):
+    """Calls are not repeated by their callers if none of these is in a loop now; an `await` is not a loop."""
+    found: list[str] = []
+    thread = threading.Thread(target=function, args=(found,))  # without the loops of pytest
+    thread.start()
+    thread.join()
+    assert expected == found

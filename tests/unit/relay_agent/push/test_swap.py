@@ -125,6 +125,33 @@ def test_calls_in_progress(load: Load):
     ] == results[0].kept
 
 
+def test_call_in_progress_is_named_by_each_push(load: Load):
+    """A call that executes older code than the file's is named by each push, also by one that changes nothing else."""
+    source = "def f(push):\n    push()\n    return 0\ndef g(): return 0\n"
+    loaded = load(source)
+    results: list[Result] = []
+
+    def push() -> None:
+        for old, new in ("g(): return 0", "g(): return 1"), ("return 0", "return 2"), ("return 2", "return 3"):
+            nonlocal source
+            source = source.replace(old, new)
+            results.append(loaded.push(source))
+        results.append(loaded.push(source))
+
+    assert 0 == loaded.f(push)
+    note = "f() is running at model.py:2 in MainThread: this call executes the old code until it returns"
+    assert [0, 1, 1, 1, 0] == [result.kept.count(note) for result in (*results, loaded.push(source))]
+
+
+def test_call_in_progress_of_the_same_code(load: Load):
+    """A call is not named if the file again has the code that it executes."""
+    source = "def f(push):\n    push()\n    return 0\n"
+    loaded = load(source)
+    kept: list[str] = []
+    loaded.f(lambda: kept.extend(str(loaded.push(each).kept) for each in (source.replace("0", "1"), source)))
+    assert [True, False] == ["f() is running at model.py:2" in each for each in kept]
+
+
 def test_failed_definition_leaves_nothing(load: Load):
     """A new name that cannot be defined removes those before it, and the next push adds all of them."""
     loaded = load("class Net:\n    pass\ndef f(): return 1\n")

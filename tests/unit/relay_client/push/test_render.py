@@ -11,9 +11,15 @@ def done(*ranks: int, changed: tuple[str, ...] = ("f()",), kept: tuple[str, ...]
     return Pushed(members, State.DONE, changed=changed, kept=kept)
 
 
+def same_step(*ranks: int) -> tuple[tuple[Member, ...], ...]:
+    return (done(*ranks).members,)
+
+
 def test_same_step():
     """The first line names the ranks and the function; what is equal in several ranks is one line."""
-    outcome = Outcome((done(0, 2, kept=("a stays",)), done(1, 3, kept=("a stays", "b stays"))), "train_step", True)
+    outcome = Outcome(
+        (done(0, 2, kept=("a stays",)), done(1, 3, kept=("a stays", "b stays"))), "train_step", same_step(0, 1, 2, 3)
+    )
     assert [
         "src/model.py: replaced in ranks 0-3 at the same step; takes effect at the next call to train_step",
         "ranks 0-3: f()",
@@ -40,7 +46,7 @@ def test_step_that_is_not_known():
 
 def test_constants():
     """If no function changes, the call at which the ranks were held already reads the new constants."""
-    outcome = Outcome((done(0, 1, changed=("LR = ()", "new() (new)")),), "train_step", is_same_step=True)
+    outcome = Outcome((done(0, 1, changed=("LR = ()", "new() (new)")),), "train_step", same_step(0, 1))
     assert (
         "m.py: replaced in ranks 0-1 at the same step; takes effect in the current call to train_step"
         == show_outcome("m.py", outcome).splitlines()[0]
@@ -49,10 +55,12 @@ def test_constants():
 
 def test_at_once():
     """The text names the reason why ranks were not held, and ranks that were lost."""
+    outcome = Outcome((done(0),), halted="rank 1 is waiting for a debugger")
     assert (
-        "m.py: replaced in rank 0 immediately, because a debugger has stopped a rank"
-        == (show_outcome("m.py", Outcome((done(0),), is_stopped=True)).splitlines()[0])
+        "m.py: replaced in rank 0 immediately, because rank 1 is waiting for a debugger"
+        == (show_outcome("m.py", outcome).splitlines()[0])
     )
+    assert as_object(outcome)["stopped"]
     lost = Pushed((Member(5679, 1),), error="it has exited")
     assert [
         "m.py: replaced in rank 0 immediately, not at the same step",
@@ -85,7 +93,7 @@ def test_nothing_replaced_although_the_file_differs():
 
 def test_one_line():
     """The line for a save has the summary and the first changes; it states how many are left out."""
-    outcome = Outcome((done(0, 1),), "step", is_same_step=True)
+    outcome = Outcome((done(0, 1),), "step", same_step(0, 1))
     assert (
         "m.py: replaced in ranks 0-1 at the same step; takes effect at the next call to step; ranks 0-1: f()"
     ) == briefly(show_outcome("m.py", outcome))

@@ -104,7 +104,7 @@ def test_ranks_at_different_steps():
     assert (False, False, {GROUP: 43}) == (rounds.is_aligned, rounds.again, rounds.targets)
     rounds.next()
     rounds.received([counted(State.HELD, 43), counted(State.HELD, 43, rank=1)], 0.1)
-    assert (True, True) == (rounds.is_aligned, rounds.is_same_step)
+    assert (True, 1) == (rounds.is_aligned, len(rounds.same_step))
 
 
 def test_steps_without_an_operation():
@@ -118,7 +118,7 @@ def test_steps_without_an_operation():
     assert (False, {GROUP: 8}) == (rounds.is_aligned, rounds.targets)
     rounds.next()
     rounds.received([counted(State.HELD, 8), counted(State.HELD, 8, rank=1)], 0.5)
-    assert rounds.is_same_step
+    assert (True, 1) == (rounds.is_aligned, len(rounds.same_step))
 
 
 def test_operation_that_does_not_come():
@@ -133,7 +133,7 @@ def test_operation_that_does_not_come():
         seconds = rounds.next()
     assert 15 <= elapsed < 30
     rounds.received([counted(State.HELD, 7, 7), counted(State.HELD, 7, 7, rank=1)], 0.1)
-    assert (True, False) == (rounds.is_aligned, rounds.is_same_step)
+    assert (True, 2) == (rounds.is_aligned, len(rounds.same_step))
 
 
 def test_rank_that_waits_for_one_that_is_held():
@@ -155,16 +155,34 @@ def test_ranks_without_counts():
         rounds.next()
         held = Pushed((Member(5678, 0), Member(5679, 1)), State.HELD, place="f", counts=counts)
         rounds.received([held], 0.1)
-        assert (True, False) == (rounds.is_aligned, rounds.is_same_step)
+        assert (True, 2) == (rounds.is_aligned, len(rounds.same_step))
 
 
-def test_stopped_and_failed_ranks():
-    """A rank that a debugger stops, or that fails, ends the rounds."""
-    rounds = Rounds(60)
-    rounds.next()
-    rounds.received([result(State.STOPPED), result(State.HELD, "f")], 0.1)
-    assert (True, None) == (rounds.is_stopped, rounds.next())
+def test_failed_rank():
+    """A rank that fails ends the rounds."""
     rounds = Rounds(60)
     rounds.next()
     rounds.received([result(State.HELD, "f"), Pushed(error="gone")], 0.1)
     assert ("gone", None) == (rounds.failed.error, rounds.next())
+
+
+def test_no_further_call():
+    """A rank that is executing all changed functions, none of which is called in a loop, ends the rounds."""
+    for functions, is_stuck in (((), True), (("step",), False)):
+        rounds = Rounds(60)
+        rounds.next()
+        rounds.received(
+            [result(State.HELD, "f"), Pushed(state=State.RUNNING, running=("main",), functions=functions)], 1
+        )
+        assert (is_stuck, is_stuck) == (rounds.is_stuck, rounds.next() is None)
+
+
+def test_time_that_is_left():
+    """While ranks are held, the rounds end after a twelfth of the time limit; otherwise, after the rest of it."""
+    rounds = Rounds(60)
+    rounds.received([result(State.RUNNING)], 1)
+    assert 59 == rounds.left
+    rounds.received([result(State.RUNNING), result(State.HELD, "f")], 1)
+    assert 4 == rounds.left
+    rounds.received([result(State.RUNNING)], 1)
+    assert 57 == rounds.left

@@ -42,6 +42,7 @@ RESULTS = st.builds(
     LINES,
     LINES,
     LINES,
+    LINES,
     TEXTS,
     TEXTS,
     st.booleans(),
@@ -83,6 +84,8 @@ def test_names_on_the_wire():
     assert fields == encode(done)
     fields = {"members": [[5678, 0]], "state": "held", "place": "f", "counts": {"0 0-3": 7}, "before": {"0 0-3": 6}}
     assert fields == encode(held)
+    late = Pushed(state=State.RUNNING, functions=("f",), running=("main",))
+    assert {"state": "running", "functions": ["f"], "running": ["main"]} == encode(late)
     refused = {
         "error": "e",
         "hint": "h",
