@@ -137,7 +137,7 @@ def test_waiting_and_continuing() -> None:
 
 def test_a_restart() -> None:
     """The line for a process that replaced another one has both pids."""
-    assert ["rank 3 on node-1 was restarted: pid 44 -> 50"] == lines(pid=50)
+    assert ["rank 3 on node-1 has a new process: pid 44 -> 50"] == lines(pid=50)
 
 
 def test_targets_that_come_and_go() -> None:
@@ -155,7 +155,7 @@ def test_how_a_target_has_ended() -> None:
     assert [f"rank 3 on node-1 (pid 44) {how}"] == [event.text for event in agent_events(NODE, killed, NOW)]
     assert [] == list(agent_events(killed, replace(killed, node_rank=2), NOW))
     again = replace(killed, targets=(replace(RANK, pid=50),))
-    assert [f"rank 3 on node-1 (pid 44) {how}", "rank 3 on node-1 was restarted: pid 44 -> 50"] == [
+    assert [f"rank 3 on node-1 (pid 44) {how}", "rank 3 on node-1 has a new process: pid 44 -> 50"] == [
         event.text for event in agent_events(NODE, again, NOW)
     ]
 
