@@ -43,8 +43,8 @@ class AgentEvent:
     """True if the user should act now, in which case the terminal bell rings."""
 
 
-LeadsTo = Callable[[int], bool]
-"""Returns whether a port on this machine leads to a logical port."""
+LeadsTo = Callable[[TargetInfo], bool | None]
+"""Returns whether a port on this machine leads to a target; None if the log must not state how to attach to it."""
 
 
 def agent_events(
@@ -52,7 +52,7 @@ def agent_events(
     after: AgentInfo,
     now: float,
     former: Collection[TargetInfo] = (),
-    leads_to: LeadsTo = lambda _port: True,
+    leads_to: LeadsTo = lambda _target: True,
 ) -> Iterator[AgentEvent]:
     """Yield the changes between two announcements of an agent, or a description of the whole agent if it is new.
 
@@ -96,7 +96,7 @@ def _logged_text(event: Event, old: TargetInfo | None, new: TargetInfo | None, n
     if event.event == "free" and old.attachment is not None and old.attachment.since is not None:
         return f"{event.text} after {duration(now - old.attachment.since)}"
     if event.state == State.WAITING.value:
-        return f"{event.text}: {_how_to_attach(new, now, leads_to)}"
+        return ": ".join(filter(None, [event.text, _how_to_attach(new, now, leads_to)]))
     is_known = event.state == State.RUNNING.value and old.state not in {State.WAITING, State.CRASHED}
     return "" if is_known or event.event in {"stopped", "continued"} else event.text
 
@@ -113,15 +113,17 @@ def _crashes(changed: Iterable[TargetInfo], agent: AgentInfo, now: float, leads_
     if not crashed:
         return
     first, *others = sorted(crashed, key=lambda one: (is_consequence(one.detail), one.since or now))
-    text = f"{name_with_node(first, agent)} {rank_view(first).clause}; {_how_to_attach(first, now, leads_to)}"
-    if others:
-        text += f"; {_ranks(others)} crashed as well"
+    crash = f"{name_with_node(first, agent)} {rank_view(first).clause}"
+    more = f"{_ranks(others)} crashed as well" if others else ""
+    text = "; ".join(filter(None, [crash, _how_to_attach(first, now, leads_to), more]))
     yield AgentEvent(text, is_warning=True, is_alarm=True)
 
 
 def _how_to_attach(target: TargetInfo, now: float, leads_to: LeadsTo) -> str:
     what = f"press F5 to attach to port {target.port}"
-    if not leads_to(target.port):
+    if (has_port := leads_to(target)) is None:
+        return ""
+    if not has_port:
         which = f"--ports {target.port}" if target.rank is None else f"attach {target.rank}"
         what = f"to attach, run 'relay-client {which}'"
     if target.until is None:
@@ -232,7 +234,7 @@ class EventLog:
         agent = self.roster.agent(agent_id)
         return agent.name if agent else f"agent/{agent_id[:8]}"
 
-    def announced(self, info: AgentInfo, leads_to: LeadsTo = lambda _port: True) -> None:
+    def announced(self, info: AgentInfo, leads_to: LeadsTo = lambda _target: True) -> None:
         """Store an announcement in the roster and log what has changed, with how to attach."""
         now = time.time()
         before = self.roster.put(info, now)

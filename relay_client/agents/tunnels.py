@@ -35,7 +35,7 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from relay_client.agents.discovery import Begun, FamilyDiscovery
@@ -44,7 +44,7 @@ from relay_client.agents.roster import Claim, Destination, Roster, held_elsewher
 from relay_client.agents.search import AgentSearch
 from relay_client.prefetch import ResponseCache
 from relay_client.ranks.record import NOTHING_LOCAL, Local, Node, Target, node_record, target_record
-from relay_client.ui.text import CHECK_PORTS
+from relay_client.ui.text import CHECK_PORTS, LISTING, format_ranks
 from relay_core.agent_api import VERSION
 from relay_core.agent_api.announcement import AgentId, AgentInfo, TargetInfo
 from relay_core.agent_api.metadata import ClientInfo, ClientStatus, StreamMetadata
@@ -66,6 +66,7 @@ from relay_core.records import encode
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.limits import PROBE_TIMEOUT, Settings
 from relay_core.tunnel.outcomes import ResetCode, Role
+from relay_core.value_parsers import format_ranges
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,31 @@ def no_agent_error(wanted: Destination, path: str, roster: Roster, agents: str) 
     known = wanted.node_rank is None or wanted.node_rank in nodes
     hint = f"start the job with --debug-forward {wanted.port}, or use 'relay-agent serve --port {wanted.port}'"
     return (NotForwarded if known else NoListener)(sentence, hint=hint, reason_to_wait=reason)
+
+
+def no_process_error(
+    targets: Iterable[TargetInfo | Target], ranks: Collection[int], port: int | None = None
+) -> NoListener:
+    """Return the error for ranks, or for a logical port, that no process has."""
+    known = {target.port: target.rank for target in targets}
+    what, kind, registered = f"port {port}", "port", set(known)
+    if port is None:
+        what, kind, registered = format_ranks(ranks), "rank", {rank for rank in known.values() if rank is not None}
+    hints = [f"use a registered {kind}: {format_ranges(sorted(registered))}" if registered else LISTING]
+    hints += [f"{rank} is the port of rank {known[rank]}" for rank in ranks if known.get(rank) is not None]
+    return NoListener(f"no process has {what}", hint="; ".join(hints))
+
+
+def may_register(targets: Iterable[TargetInfo | Target], rank: int, port: int | None = None) -> bool:
+    """Return whether a process with a rank, or with a logical port, may still register, to judge by the known jobs.
+
+    A job of one process, or of an unknown size, may be the launcher of others.
+    """
+    ranked = [(target.port, target.rank, target.world or 1) for target in targets if target.rank is not None]
+    if port is None and any(rank == other for other, _, _ in ranked):  # a port in place of a rank
+        return False
+    wanted = [(world, rank if port is None else port - other + own) for other, own, world in ranked]
+    return not wanted or any(world == 1 or 0 <= number < world for world, number in wanted)
 
 
 def _has_no_launcher(roster: Roster) -> bool:
@@ -190,8 +216,8 @@ class Tunnels:
         self._closing = False
         self.on_change: Callable[[], None] = lambda: None
         """Called after each change to the agents, to what they serve, or to the tunnels."""
-        self.leads_to: LeadsTo = lambda _port: True
-        """Whether a port on this machine leads to a logical port, for hints in the log."""
+        self.leads_to: LeadsTo = lambda _target: False
+        """Whether a port on this machine leads to a target, for hints in the log."""
 
     async def __aenter__(self) -> Tunnels:
         return self

@@ -7,6 +7,7 @@ forwards them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -21,14 +22,15 @@ from relay_client.cli.common import (
     add_port,
     add_port_options,
     add_quiet,
+    add_timeout,
     run_controlled,
     run_for_result,
     run_with_tunnels,
 )
 from relay_client.cli.running import only_client
-from relay_client.ui.text import format_ranks, parse_ranks
+from relay_client.ui.text import parse_ranks
 from relay_client.verbs.targets import table_rows
-from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, UsageError
+from relay_core.errors import ConfigurationError, NoListener, RelayDebugError, TimedOut, UsageError
 from relay_core.exit_codes import INTERRUPTED
 from relay_core.program.options import access_settings
 from relay_core.value_parsers import named
@@ -59,6 +61,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "--rank", "--ranks", action="append", default=[], metavar="LIST", help="same as RANK; repeatable"
     )
     add_port(parser, "local port (default: the rank's logical port)")
+    add_timeout(parser, "time to wait for the ranks to register, such as 90s, 10m or 2h (default: %(default)s)")
     add_json(parser)
     add_port_options(parser)
     add_quiet(parser)
@@ -106,7 +109,7 @@ async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence
             return False
         client = await _best(clients, ranks)
         for rank in ranks:
-            attached = await _attach_in(client, rank, arguments.port)
+            attached = await _attach_in(client, rank, arguments.port, arguments.timeout)
             if arguments.json:
                 _print_json(attached, client.about)
             else:
@@ -119,27 +122,20 @@ async def _attach_through_running(arguments: argparse.Namespace, ranks: Sequence
     return True
 
 
-async def _attach_in(client: ControlClient, rank: int, port: int | None) -> Attached:
+async def _attach_in(client: ControlClient, rank: int, port: int | None, within: float) -> Attached:
     """Have a running relay-client open a rank's port; if the rank has not registered, log this and wait for it."""
-    import asyncio
-
     from relay_client.control.messages import Attach, GetStatus
-    from relay_client.ports.rank_port import waiting_for_rank
+    from relay_client.ports.rank_port import registration_limit, waiting_text
 
     attached: Attached
     try:
         attached = await client.request(Attach(rank, local_port=port))
     except NoListener as error:
         status = await client.request(GetStatus())
-        registered = {target.port: target.rank for node in status.nodes for target in node.targets}
-        logger.info("%s", waiting_for_rank(rank, registered, error, command="attach"))
-    else:
-        return attached
-    try:
-        attached = await client.request(Attach(rank, local_port=port, wait=True))
-    except asyncio.CancelledError:
-        logger.info("stopped waiting for %s", format_ranks([rank]))
-        raise
+        targets = [target for node in status.nodes for target in node.targets]
+        logger.info("%s", waiting_text(rank, None, targets, error, within=within))
+        async with registration_limit(rank, None, within):
+            attached = await client.request(Attach(rank, local_port=port, wait=True))
     return attached
 
 
@@ -202,18 +198,27 @@ async def _attach_all(tunnels: Tunnels, ranks: Sequence[int], arguments: argpars
         arguments: The parsed command line.
 
     Raises:
+        NoListener: no job can have one of the ranks.
         UsageError: a rank exists in several jobs.
         LocalPortInUse: a local port cannot be opened.
         RelayDebugError: the relay or the credentials are unusable.
     """
+    from relay_client.agents.tunnels import may_register, no_process_error
     from relay_client.ports.forwarder import Forwarder
     from relay_client.ui.live_table import live_table
     from relay_core.net.tasks import run_together
 
     forwarder = Forwarder(tunnels, [], allow_terminate=arguments.allow_terminate)
+    tunnels.leads_to = lambda target: forwarder.leads_to(target.port) or (None if target.rank in ranks else False)
 
     async def attach_all() -> None:
         async with tunnels, forwarder:
+            with contextlib.suppress(RelayDebugError):  # waiting for the ranks raises those that last
+                await tunnels.discover_all(waits=False)
+            targets = [target for agent in tunnels.roster for target in agent.targets]
+            possible = {target.rank for target in targets} | {rank for rank in ranks if may_register(targets, rank)}
+            if impossible := set(ranks) - possible:  # before the port of another rank is open
+                raise no_process_error(targets, sorted(impossible))
             tunnels.keep_searching()
             async with live_table(partial(table_rows, tunnels)):
                 await run_together(*(_attach(tunnels, forwarder, rank, arguments) for rank in ranks))
@@ -232,22 +237,15 @@ async def _attach(tunnels: Tunnels, forwarder: Forwarder, rank: int, arguments: 
     from relay_client.agents.tunnels import blocking_holder
     from relay_client.control.messages import Attached
     from relay_client.ports.forwarder import LOCAL_HOST
-    from relay_client.ports.rank_port import (
-        claims_of,
-        how_to_attach,
-        open_rank_port,
-        registered_targets,
-        single_claim,
-        waiting_for_rank,
-        wake,
-    )
+    from relay_client.ports.rank_port import how_to_attach, open_rank_port, single_claim, wait_for_claims, wake
 
-    def describe(why: RelayDebugError) -> str:
-        return waiting_for_rank(rank, registered_targets(tunnels), why, command="attach")
-
-    claims = await tunnels.search.wait_for(
-        lambda: claims_of(tunnels, rank=rank) or None, lambda why: logger.info("%s", describe(why)), describe
-    )
+    try:
+        claims = await wait_for_claims(tunnels, rank, None, partial(logger.info, "%s"), within=arguments.timeout)
+    except TimedOut as error:
+        if not forwarder.ports:
+            raise
+        logger.warning("%s", error)  # the other ranks stay attached
+        return
     claim = single_claim(claims)
     target, host = claim.target, claim.agent.host
     local = await open_rank_port(forwarder, claim, arguments.port)

@@ -181,7 +181,7 @@ async def forward(tunnels: Tunnels, ports: Sequence[int | LocalPort], arguments:
         trust_unknown=arguments.listen,
         allow_terminate=arguments.allow_terminate,
     )
-    tunnels.leads_to = forwarder.leads_to
+    tunnels.leads_to = lambda target: forwarder.leads_to(target.port)
     await run_controlled(
         "forward",
         tunnels,

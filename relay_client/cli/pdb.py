@@ -10,14 +10,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.cli.common import Commands, add_command, add_flag, add_port, make_tunnels, quiet_logging
+from relay_client.cli.common import Commands, add_command, add_flag, add_port, add_timeout, make_tunnels, quiet_logging
 
 if TYPE_CHECKING:
-    from relay_client.agents.roster import Claim
-    from relay_client.agents.tunnels import Tunnels
     from relay_client.dap import DapClient
     from relay_client.pdb import DebugConnection
-    from relay_core.errors import RelayDebugError
 
 LOCKED = 423
 """The HTTP status for a locked resource, used here because the agent's refusal of a stream contains no status."""
@@ -47,6 +44,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     which.add_argument("number", nargs="?", type=int, default=None, metavar="RANK", help="global rank (default: 0)")
     which.add_argument("--rank", "--ranks", type=int, default=0, metavar="RANK", help="same as RANK")
     add_port(which, "logical port of the process; use it if several jobs have this rank")
+    add_timeout(parser, "time to wait for the process to register, such as 90s, 10m or 2h (default: %(default)s)")
     add_flag(parser, "--no-stop", "do not pause when attaching; run until a breakpoint is hit or you press Ctrl-C")
     parser.add_argument(
         "-b",
@@ -93,19 +91,24 @@ async def _session(arguments: argparse.Namespace, wanted: _Wanted) -> AsyncItera
     """Connect to the debugger of a process once the process has registered.
 
     Raises:
-        RelayDebugError: on entering: the relay or credentials are unusable, or another user is debugging the process.
+        RelayDebugError: on entering: the relay or credentials are unusable, another user is debugging the process, or
+            there is no such process.
     """
     from relay_client.agents.endings import how_process_ended
     from relay_client.agents.roster import Destination
     from relay_client.dap import DapClient
     from relay_client.pdb import DebugConnection
-    from relay_client.ports.rank_port import single_claim
+    from relay_client.ports.rank_port import single_claim, wait_for_claims
     from relay_client.ranks.view import replaced_text
     from relay_core.agent_api.announcement import State
     from relay_core.foreign import escape_controls
 
+    def show(line: str) -> None:
+        print(escape_controls(line), file=sys.stderr, flush=True)
+
     async with await make_tunnels(arguments) as tunnels:
-        claims = await _wait_for_claims(tunnels, wanted)
+        tunnels.leads_to = lambda _target: None  # the log must not propose an editor
+        claims = await wait_for_claims(tunnels, wanted.rank, wanted.port, show, within=arguments.timeout)
         claim = single_claim(claims, hint=f"choose one, as in 'relay-client pdb --port {claims[0].target.port}'")
         target = claim.target
 
@@ -114,43 +117,7 @@ async def _session(arguments: argparse.Namespace, wanted: _Wanted) -> AsyncItera
 
         async with await connect() as client:
             if line := replaced_text(target):
-                print(escape_controls(line), file=sys.stderr, flush=True)
+                show(line)
             is_crashed = target.state is State.CRASHED
             how_ended = functools.partial(how_process_ended, tunnels, (claim.agent.id, target.port, target.pid))
             yield DebugConnection(client, connect, is_crashed, target.cwd or claim.agent.cwd, how_ended)
-
-
-async def _wait_for_claims(tunnels: Tunnels, wanted: _Wanted) -> list[Claim]:
-    """Return the targets with the wanted rank or port once there is one; until then, show the reason on stderr."""
-    import asyncio
-
-    from relay_client.ports.rank_port import claims_of, registered_targets, waiting_for_port, waiting_for_rank
-    from relay_core.errors import RelayDebugError
-    from relay_core.foreign import escape_controls
-
-    is_waiting = False
-
-    def describe(why: RelayDebugError) -> str:
-        registered = registered_targets(tunnels)
-        if wanted.port is None:
-            return waiting_for_rank(wanted.rank, registered, why, command="pdb")
-        return waiting_for_port(wanted.port, registered, why)
-
-    def show(why: RelayDebugError) -> None:
-        nonlocal is_waiting
-        is_waiting = True
-        print(escape_controls(describe(why)), file=sys.stderr, flush=True)
-
-    def find() -> list[Claim] | None:
-        return claims_of(tunnels, rank=wanted.rank, port=wanted.port) or None
-
-    try:
-        claims = await tunnels.search.wait_for(find, show, describe)
-        if wanted.port is None:  # another job may have the same rank
-            with contextlib.suppress(RelayDebugError):
-                await tunnels.discover_all()
-        return find() or claims
-    except asyncio.CancelledError:
-        if is_waiting:
-            print(f"stopped waiting for {wanted}", file=sys.stderr, flush=True)
-        raise

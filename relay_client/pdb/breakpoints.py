@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from relay_client.dap import readable
 from relay_client.pdb.session import Session
 from relay_core.dap.messages import Body
-from relay_core.errors import UsageError
+from relay_core.errors import RelayDebugError, UsageError
 from relay_core.foreign import escape_controls
 
 
@@ -55,7 +55,7 @@ def parse_initial(text: str) -> BreakpointSpec:
 
 @dataclass
 class Breakpoint:
-    """One breakpoint; `id` is the adapter's id, `problem` the adapter's reason for not setting it."""
+    """One breakpoint; `id` is the adapter's id, `problem` the adapter's reason for not setting it, or ""."""
 
     number: int
     path: str
@@ -70,9 +70,8 @@ class Breakpoint:
     def __str__(self) -> str:
         kind = "Temporary breakpoint" if self.temporary else "Breakpoint"
         condition = f" if {self.condition}" if self.condition else ""
-        problem = f" (not set: {self.problem})" if self.problem else ""
         moved = f" (line {self.typed_line} has no code)" if self.typed_line else ""
-        return escape_controls(f"{kind} {self.number} at {self.path}:{self.line}{condition}{moved}{problem}")
+        return escape_controls(f"{kind} {self.number} at {self.path}:{self.line}{condition}{moved}")
 
     @property
     def warning(self) -> str:
@@ -93,6 +92,10 @@ class Breakpoint:
         if (line := int(result.get("line", self.line))) != self.line:
             self.typed_line, self.line = self.typed_line or self.line, line
         self.problem = "" if result.get("verified") else str(result.get("message") or "no reason given")
+
+
+class NotSet(RelayDebugError):
+    """The adapter has not set a breakpoint."""
 
 
 class Breakpoints:
@@ -118,12 +121,22 @@ class Breakpoints:
         return paths
 
     async def set(self, path: str, line: int, condition: str = "", *, temporary: bool = False) -> Breakpoint:
-        """Set a breakpoint; if the adapter does not set it, remove it and return it with the reason in `problem`."""
+        """Set a breakpoint, and return it; raise as `check`."""
         added = self.add(path, line, condition, temporary=temporary)
         await self._send(path)
-        if added.problem:
-            self.all.remove(added)
+        await self.check(added)
         return added
+
+    async def check(self, one: Breakpoint) -> None:
+        """Remove a breakpoint that the adapter has not set, which the job would later report as not hit.
+
+        Raises:
+            NotSet: the adapter has not set it.
+        """
+        if one.problem:
+            await self.clear({one.number})
+            self._count -= one.number == self._count
+            raise NotSet(f"no breakpoint set at {one.path}:{one.line}: {one.problem.rstrip('.')}")
 
     async def clear(self, numbers: Collection[int]) -> list[Breakpoint]:
         """Remove breakpoints by number, and return them."""

@@ -27,6 +27,8 @@ class Command:
     names: tuple[str, ...]
     argument: str
     run: Action
+    resumes: bool = False
+    """Whether it lets a stopped job run."""
 
     @property
     def usage(self) -> str:
@@ -46,16 +48,17 @@ _ASSIGNMENT = re.compile(r"(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)|:(?!\s*\d)")
 """Matches the start of the text after the target of an assignment or a type annotation."""
 
 
-def command(*names: str, argument: str = "") -> Callable[[Action], Action]:
+def command(*names: str, argument: str = "", resumes: bool = False) -> Callable[[Action], Action]:
     """Return a decorator that adds a function to the table.
 
     Args:
         names: The names of the command; the first is the shortest.
         argument: Placeholder for the argument in the help text.
+        resumes: Whether it lets a stopped job run.
     """
 
     def register(run: Action) -> Action:
-        COMMANDS.update(dict.fromkeys(names, Command(names, argument, run)))
+        COMMANDS.update(dict.fromkeys(names, Command(names, argument, run, resumes)))
         return run
 
     return register
@@ -86,7 +89,12 @@ async def execute(debugger: Debugger, line: str) -> None:
     name, argument = split(line)
     if debugger.session.is_executing and not is_quit(line):
         debugger.screen.show("the job is still executing the previous command")
+    refused, debugger.refused = debugger.refused, ""
     try:
+        if name and COMMANDS[name].resumes and debugger.exits and debugger.session.is_stopped and line != refused:
+            debugger.refused = line
+            again = f"to let it run nevertheless, enter '{line}' again"
+            raise UsageError("not executed: the job ends with this exception once it runs", hint=again)
         if name:
             await COMMANDS[name].run(debugger, argument)
         elif argument and (result := await debugger.session.evaluate(argument, "repl")):
@@ -104,25 +112,25 @@ def _error_line(error: RelayDebugError) -> str:
 # The commands that run the job, and those that set breakpoints.
 
 
-@command("n", "next")
+@command("n", "next", resumes=True)
 async def step_over(debugger: Debugger, _argument: str) -> None:
     """Run to the next line of the selected frame's function."""
     await _leave(debugger, "next")
 
 
-@command("s", "step")
+@command("s", "step", resumes=True)
 async def step_in(debugger: Debugger, _argument: str) -> None:
     """Run to the next line, stepping into called functions."""
     await _go(debugger, "stepIn")
 
 
-@command("r", "return")
+@command("r", "return", resumes=True)
 async def step_out(debugger: Debugger, _argument: str) -> None:
     """Run until the selected frame's function returns."""
     await _leave(debugger, "stepOut")
 
 
-@command("c", "cont", "continue")
+@command("c", "cont", "continue", resumes=True)
 async def continue_running(debugger: Debugger, _argument: str) -> None:
     """Continue; Ctrl-C pauses the job."""
     if debugger.session.running:
@@ -132,7 +140,7 @@ async def continue_running(debugger: Debugger, _argument: str) -> None:
         await _go(debugger, "continue")
 
 
-@command("unt", "until", argument="[line]")
+@command("unt", "until", argument="[line]", resumes=True)
 async def run_until(debugger: Debugger, argument: str) -> None:
     """Run to a later line of the selected frame's function, such as out of a loop, or until it returns."""
     frame = debugger.session.frame
@@ -149,7 +157,7 @@ async def run_until(debugger: Debugger, argument: str) -> None:
     await debugger.show_stop()
 
 
-@command("j", "jump", argument="line")
+@command("j", "jump", argument="line", resumes=True)
 async def jump(debugger: Debugger, argument: str) -> None:
     """Choose which line of this function runs next; the lines in between are not run."""
     frame = debugger.session.frame
@@ -194,8 +202,7 @@ async def set_temporary_breakpoint(debugger: Debugger, argument: str) -> None:
 
 async def _set(debugger: Debugger, argument: str, *, temporary: bool) -> None:
     if argument:
-        path, line, condition = await debugger.find(argument)
-        debugger.show_breakpoint(await debugger.breakpoints.set(path, line, condition, temporary=temporary))
+        await debugger.set_breakpoint(argument, temporary=temporary)
     else:
         debugger.screen.show("\n".join(map(str, debugger.breakpoints.all)) or "no breakpoints")
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from relay_client.dap import DapClient, HowEnded, RequestFailed, readable
 from relay_client.editor.messages import IN_C_CODE
 from relay_client.editor.notices import PAUSE_TIMEOUT
-from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, parse_spec
+from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, NotSet, parse_spec
 from relay_client.pdb.session import Frame, NotStopped, Session
 from relay_core.dap.messages import exception_of
 from relay_core.errors import RelayDebugError, UsageError
@@ -259,10 +259,11 @@ _IS_IN_AGENT_CODE = (
     " (frame.f_code.co_filename for frame, _ in __import__('traceback').walk_stack(None)))"
 )
 """Ignores frames of relay_agent's pydevd patches, which may be evaluating this expression."""
-_FIND_MODULE = (
-    "next((m.__file__ for m in list(__import__('sys').modules.values())"
-    " if (getattr(m, '__file__', None) or '').endswith({suffix!r})), '')"
+_FIND_FILES = (
+    "[m.__file__ for m in list(__import__('sys').modules.values())"
+    " if (getattr(m, '__file__', None) or '').endswith({suffix!r})]"
 )
+"""The files of the loaded modules whose paths have this end."""
 _FIND_FUNCTION = (
     "(lambda code: (code.co_filename, min((line for *_, line in code.co_lines() if line and line >"
     " code.co_firstlineno), default=code.co_firstlineno)))"
@@ -301,6 +302,8 @@ class Debugger:
         """The last line that `list` has shown; 0 after every step and frame change."""
         self.exits = False
         """Whether the job is stopped at, or held at, the exception with which it exits when the debugger detaches."""
+        self.refused = ""
+        """The last line, if it was refused because the job would exit."""
         self.quit_requested = False
         """True once the user has entered `quit`."""
         self._cwd = cwd
@@ -333,7 +336,13 @@ class Debugger:
             with readable():
                 for one, result in zip(here, results[path], strict=False):
                     one.update(result)
-                    self.show_breakpoint(one)
+        for one in [*self.breakpoints.all]:
+            try:
+                await self.breakpoints.check(one)
+            except NotSet as error:
+                self.screen.show(f"*** {escape_controls(str(error))}")
+            else:
+                self.show_breakpoint(one)
         if not (stop or crashed):
             self.screen.show(RUNNING)
         self.exits = crashed
@@ -421,6 +430,21 @@ class Debugger:
             for number, (frame, line) in enumerate(zip(frames, code, strict=True))
         ]
 
+    async def set_breakpoint(self, text: str, *, temporary: bool) -> None:
+        """Set a breakpoint for an argument of `break`, and show it.
+
+        Raises:
+            RelayDebugError: the location does not exist.
+        """
+        path, line, condition = await self.find(text)
+        try:
+            self.show_breakpoint(await self.breakpoints.set(path, line, condition, temporary=temporary))
+        except NotSet as error:
+            with contextlib.suppress(RelayDebugError):  # the job is running
+                found = await self._loaded_files(posixpath.basename(path))
+                error.hint = f"loaded files of this name: {', '.join(found) or 'none'}"
+            raise
+
     async def find(self, text: str) -> tuple[str, int, str]:
         """Return path, line and condition for an argument of `break`.
 
@@ -455,10 +479,19 @@ class Debugger:
             if frame.path.endswith(suffix):
                 return frame.path
         try:
-            found = await self.session.value(_FIND_MODULE.format(suffix=suffix))
-            return str(found or await self.session.value(f"__import__('os').path.abspath({name!r})"))
+            found = await self._loaded_files(name)
+            return found[0] if found else str(await self.session.value(f"__import__('os').path.abspath({name!r})"))
         except NotStopped:
             return self._from_cwd(name)
+
+    async def _loaded_files(self, name: str) -> list[str]:
+        """Return the files of loaded modules that have this name, or whose paths have this relative path as their end.
+
+        Raises:
+            NotStopped: the job is running.
+        """
+        found = await self.session.value(_FIND_FILES.format(suffix=f"/{posixpath.normpath(name)}"))
+        return list(map(str, found)) if isinstance(found, list) else []
 
     def _from_cwd(self, name: str) -> str:
         if not posixpath.isabs(name) and not self._cwd:

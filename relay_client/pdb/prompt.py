@@ -125,9 +125,9 @@ class _Prompt:
 
     def _read_line(self) -> None:
         line = self._debugger.screen.ask(self._prompt).strip() or self._last
-        self._last = line if split(line)[0] in REPEATABLE else ""
         if not self._debugger.session.end_reason:
             self.run(execute(self._debugger, line))
+        self._last = line if split(line)[0] in REPEATABLE and not self._debugger.refused else ""
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a command and wait for it; Ctrl-C pauses a running job, or cancels the wait if the job is stopped.

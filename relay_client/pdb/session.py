@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from relay_client.dap import DapClient, DebugSession, HowEnded, RequestFailed, function_of, readable
-from relay_client.editor.messages import IMPORTANT
+from relay_client.editor.messages import CONSOLE, IMPORTANT
 from relay_core.dap.messages import Body
 from relay_core.errors import RelayDebugError
 from relay_core.foreign import escape_controls
@@ -24,6 +24,8 @@ stop."""
 SKIPPED = "Frame skipped from debugging during step-in."
 """Start of debugpy's remark on a step past a frame that `attach_arguments` hide, such as the step out of the code that
 waits for a debugger."""
+EDITOR_FILE, HINT = "launch.json", " hint: "
+"""What a hint of the agent mentions that is for users of an editor only, and how such a hint begins."""
 MAX_CHILD_SESSIONS = 8
 """Maximum number of children that are connected to at the same time; the others wait."""
 MAX_CHILDREN = 10_000
@@ -266,6 +268,8 @@ class Session(DebugSession):
         self.is_pausing &= name != "stopped"
         if name == "output":
             category, text = body.get("category"), str(body.get("output", ""))
+            if category == CONSOLE and EDITOR_FILE in text:
+                text = f"{text.partition(HINT)[0]}\n"
             if category != "telemetry" and not (category == IMPORTANT and text.startswith(SKIPPED)):
                 self._on_output(text)
         elif name == "debugpyAttach":

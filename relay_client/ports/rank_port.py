@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from relay_client.agents.event_log import describe_state, name_with_node
 from relay_client.agents.requests import send_request
 from relay_client.agents.roster import Claim, Destination
-from relay_client.agents.tunnels import Tunnels, blocking_holder
+from relay_client.agents.tunnels import Tunnels, blocking_holder, may_register, no_process_error
 from relay_client.ports.forwarder import Forwarder
 from relay_client.ports.local_port import LocalPort
-from relay_client.ui.text import format_ranks
-from relay_core.agent_api.announcement import State
+from relay_client.ranks.record import Target
+from relay_client.ui.text import LISTING, duration, format_ports, format_ranks
+from relay_core.agent_api.announcement import State, TargetInfo
 from relay_core.agent_api.requests import Wake
-from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, UsageError
-from relay_core.value_parsers import format_ranges
+from relay_core.compat import TIMEOUT_ERRORS, timeout
+from relay_core.errors import ConnectionLost, NoListener, RelayDebugError, TimedOut, UsageError
 
 WAKE_TIMEOUT = 60.0
 """Seconds to wait for the agent, which allows a process 30 s to start debugpy."""
@@ -33,42 +35,75 @@ def claims_of(tunnels: Tunnels, *, rank: int | None = None, port: int | None = N
     ]
 
 
-def registered_targets(tunnels: Tunnels) -> dict[int, int | None]:
-    """Return the ranks that can be reached, by logical port; None for a target without a rank."""
-    return {claim.target.port: claim.target.rank for claim in tunnels.reachable_targets()}
-
-
-def waiting_for_rank(rank: int, registered: Mapping[int, int | None], why: RelayDebugError, *, command: str) -> str:
-    """Return what is shown while a command waits for a rank: `waiting for rank 9; registered: ranks 0-1`.
+async def wait_for_claims(
+    tunnels: Tunnels, rank: int, port: int | None, show: Callable[[str], None], *, within: float
+) -> list[Claim]:
+    """Return the reachable targets with this rank, or with this logical port, once there is one.
 
     Args:
-        rank: The rank that the command is waiting for.
-        registered: The ranks that can be reached, by logical port; None for a target without a rank.
-        why: Why the last search did not find the rank.
-        command: The waiting command, such as "attach"; it appears in the hint if the rank's number is a logical port.
+        tunnels: The client's tunnels.
+        rank: The rank; not used if there is a port.
+        port: The logical port.
+        show: Called with what is awaited, each time that its description changes.
+        within: Timeout in seconds.
+
+    Raises:
+        NoListener: no job can have such a process.
+        TimedOut: no such process has registered in time.
     """
-    ranks = {each for each in registered.values() if each is not None}
-    if not ranks or not isinstance(why, NoListener):
-        return f"waiting for {format_ranks([rank])}: {why.sentence}"
-    text = f"waiting for {format_ranks([rank])}; registered: {format_ranks(ranks)}"
-    meant = registered.get(rank)
-    if meant is None:
-        return text
-    run = f"to attach to that rank, run: relay-client {command} {meant}"
-    return f"{text}. hint: {rank} is the port of {format_ranks([meant])}; {run}"
+
+    def describe(why: RelayDebugError) -> str:
+        targets = [target for agent in tunnels.roster for target in agent.targets]
+        return waiting_text(rank, port, targets, why, within=within)
+
+    def find() -> list[Claim] | None:
+        return claims_of(tunnels, rank=rank, port=port) or None
+
+    async with registration_limit(rank, port, within):
+        claims = await tunnels.search.wait_for(find, lambda why: show(describe(why)), describe)
+        if port is None:  # another job may have the same rank
+            with contextlib.suppress(RelayDebugError):
+                await tunnels.discover_all()
+        return find() or claims
 
 
-def waiting_for_port(port: int, registered: Collection[int], why: RelayDebugError) -> str:
-    """Return what is shown while a command waits for a logical port: `waiting for port 5680; registered: 5678-5679`.
+@contextlib.asynccontextmanager
+async def registration_limit(rank: int, port: int | None, within: float) -> AsyncIterator[None]:
+    """Raise TimedOut if the block, which waits for a rank or a logical port, takes longer than `within` seconds."""
+    try:
+        async with timeout(within):
+            yield
+    except TIMEOUT_ERRORS:
+        raise TimedOut(f"{_name(rank, port)} did not register within {within:g} s", hint=LISTING) from None
+
+
+def waiting_text(
+    rank: int, port: int | None, targets: Collection[TargetInfo | Target], why: RelayDebugError, *, within: float
+) -> str:
+    """Return what is shown while a rank or a logical port is awaited, which includes what is registered.
 
     Args:
-        port: The port that the command is waiting for.
-        registered: The logical ports that can be reached.
-        why: Why the last search did not find the port.
+        rank: The rank; not used if there is a port.
+        port: The logical port.
+        targets: The registered processes.
+        why: Why the last search did not find the process.
+        within: Seconds for which it is awaited.
+
+    Raises:
+        NoListener: no job can have such a process.
     """
-    if registered and isinstance(why, NoListener):
-        return f"waiting for port {port}; registered: {format_ranges(sorted(registered))}"
-    return f"waiting for port {port}: {why.sentence}"
+    if not may_register(targets, rank, port):
+        raise no_process_error(targets, [rank], port)
+    ranks, ports = {target.rank for target in targets if target.rank is not None}, {target.port for target in targets}
+    is_known = port in ports if port is not None else rank in ranks  # but its node cannot be reached
+    reason = f": {why.sentence}"
+    if ports and not is_known and isinstance(why, NoListener):
+        reason = f"; registered: {format_ranks(ranks) if port is None and ranks else format_ports(ports)}"
+    return f"waiting up to {duration(within)} for {_name(rank, port)}{reason}; press Ctrl-C to stop"
+
+
+def _name(rank: int, port: int | None) -> str:
+    return f"rank {rank}" if port is None else f"port {port}"
 
 
 def single_claim(claims: Sequence[Claim], *, hint: str = "") -> Claim:

@@ -107,7 +107,7 @@ def _changes_of_target(old: Target | None, new: Target, about: Event) -> Iterato
     known, name = old or Target(new.port), about.text
     is_other = old is not None and old.pid != new.pid
     if is_other:
-        yield replace(about, event="state", text=f"{name} was restarted: pid {known.pid} -> {new.pid}")
+        yield replace(about, event="state", text=f"{name} has a new process: pid {known.pid} -> {new.pid}")
     is_same = old is not None and (old.state, old.detail) == (new.state, new.detail)
     if not is_same or (is_other and new.state != State.RUNNING.value):
         yield replace(about, event="state", text=f"{name} {new.clause}", state=new.state, detail=new.detail)

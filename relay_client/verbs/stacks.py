@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay_client.ui.text import LISTING, parse_chosen_ranks
+from relay_client.ui.text import parse_chosen_ranks
 from relay_client.verbs.verb import Answer, Command, Verb
-from relay_core.errors import NoListener
 
 if TYPE_CHECKING:
     from relay_client.agents.tunnels import Tunnels
@@ -42,15 +41,12 @@ class Stacks(Verb):
         Raises:
             NoListener: no chosen rank has a process.
         """
+        from relay_client.agents.tunnels import no_process_error
         from relay_client.stacks import collect_stacks, grouped_stacks, read_replies, show_stacks
-        from relay_client.ui.text import format_ranks
-        from relay_core.value_parsers import format_ranges
 
         ranks = parse_chosen_ranks(self.ranks)
         replies = await collect_stacks(tunnels, self.ranks, with_locals=self.locals)
         if ranks is not None and not read_replies(replies):
-            known = {target.rank for agent in tunnels.roster for target in agent.targets if target.rank is not None}
-            hint = f"use a registered rank: {format_ranges(sorted(known))}" if known else LISTING
-            raise NoListener(f"no process has {format_ranks(ranks)}", hint=hint)
+            raise no_process_error((target for agent in tunnels.roster for target in agent.targets), ranks)
         text = show_stacks(replies, locals=self.locals, all_threads=self.all_threads, color=self.color)
         return Answer(text, {"groups": grouped_stacks(replies, all_threads=self.all_threads)})

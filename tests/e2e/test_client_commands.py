@@ -193,7 +193,7 @@ async def test_attach_wakes_a_rank_and_opens_its_port(relay: LocalRelay, env: di
     """It waits for the rank, has its debugger started, names the port for F5, and forwards until Ctrl-C."""
     port = free_port()
     async with program("relay_client", "attach", "--rank", "3", env=env) as client:
-        await client.line("waiting for rank 3")
+        await client.line("waiting up to 10 min for rank 3: no agent is listening on")
         async with node_of(relay, port, name="rank", fields={"host": "node-1"}, rank=3, dap_only=True) as node:
             line = await client.line("press F5 to debug")
             assert f"press F5 to debug rank 3 on node-1 on port {port}" in line
@@ -243,32 +243,86 @@ async def test_attach_to_a_rank_that_somebody_holds(relay: LocalRelay, env: dict
 
 @pytest.mark.parametrize("command", ["attach", "pdb"])
 async def test_rank_that_is_not_there(relay: LocalRelay, env: dict[str, str], tmp_path: Path, command: str) -> None:
-    """Both say at once which ranks there are, and again when that changes, and end at Ctrl-C."""
+    """While the size of the job is unknown, both wait, show at once which ranks there are, and end at Ctrl-C."""
     alone = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "own")}
     async with (
         node_of(relay, free_port(), rank=0),
         node_of(relay, free_port(), name="other", rank=1),
         program("relay_client", command, "--rank", "7", env=alone) as client,
     ):
-        assert "waiting for rank 7; registered: rank" in await client.line("waiting for ")
+        assert "waiting up to 10 min for rank 7; registered: rank" in await client.line("; press Ctrl-C to stop\n")
         async with node_of(relay, free_port(), name="third", rank=3):
-            await client.line("waiting for rank 7; registered: ranks 0-1,3")
-        await client.line("waiting for rank 7; registered: ranks 0-1\n")
+            await client.line("for rank 7; registered: ranks 0-1,3; press")
+        await client.line("for rank 7; registered: ranks 0-1; press")
         client.process.send_signal(signal.SIGINT)
         assert (130 if command == "pdb" else 0) == (await client.finish()).status
 
 
 @pytest.mark.parametrize("command", ["attach", "pdb"])
 async def test_port_instead_of_a_rank(relay: LocalRelay, env: dict[str, str], tmp_path: Path, command: str) -> None:
-    """If the awaited rank is the port of a registered rank, a hint contains the command with that rank."""
+    """If the rank is the port of a registered rank, the command fails at once, and the hint has that rank."""
     alone, port = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "own")}, free_port()
+    async with node_of(relay, port, rank=0):
+        finished = await run("relay_client", command, str(port), env=alone)
+    hint = f"hint: use a registered rank: 0; {port} is the port of rank 0"
+    assert (9, f"no process has rank {port}. {hint}\n") == (finished.status, finished.stderr.partition("error: ")[2])
+
+
+@pytest.mark.parametrize("command", ["attach 7", "attach 0,7", "pdb 7"])
+async def test_rank_that_no_process_can_have(
+    relay: LocalRelay, env: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    """A rank beyond the size of the job is refused at once, with the sentence of `stacks`."""
+    alone, ports = {**env, "RELAY_CLIENT_DIR": str(tmp_path / "own")}, [free_port(), free_port()]
+    async with node_of(relay, ports[0], rank=0, world=2), node_of(relay, ports[1], name="other", rank=1, world=2):
+        finished = await run("relay_client", *command.split(), env=alone)
+    error = "no process has rank 7. hint: use a registered rank: 0-1\n"
+    assert (9, error) == (finished.status, finished.stderr.partition("error: ")[2])
+    assert "press F5" not in finished.stderr
+
+
+async def test_port_that_no_process_can_have(relay: LocalRelay, env: dict[str, str]) -> None:
+    """A port beyond those of the job is refused at once."""
+    port = free_port()
+    async with node_of(relay, port, rank=0, world=2):
+        finished = await run("relay_client", "pdb", "--port", str(port + 2), env=env)
+    error = f"no process has port {port + 2}. hint: use a registered port: {port}\n"
+    assert (9, error) == (finished.status, finished.stderr.partition("error: ")[2])
+
+
+@pytest.mark.parametrize("command", [["attach", "1"], ["pdb", "1"], ["pdb", "--port", "9"]])
+async def test_a_process_that_does_not_come(env: dict[str, str], command: list[str]) -> None:
+    """Waiting ends when the time has passed."""
+    finished = await run("relay_client", *command, "--timeout", "1", env=env)
+    what = "port 9" if "--port" in command else "rank 1"
+    assert 14 == finished.status
+    assert f"waiting up to 1 s for {what}: no agent is listening on" in finished.stderr
+    assert f"error: {what} did not register within 1 s. hint: " in finished.stderr
+
+
+async def test_attach_to_a_rank_that_does_not_come(relay: LocalRelay, env: dict[str, str]) -> None:
+    """The ranks that have come stay attached when another one has not come in time."""
+    port = free_port()
     async with (
-        node_of(relay, port, rank=0),
-        program("relay_client", command, str(port), env=alone) as client,
+        node_of(relay, port, name="a", rank=0, world=2),
+        program("relay_client", "attach", "0,1", "--timeout", "2", env=env) as client,
     ):
-        line = await client.line("; registered: rank 0")
-        hint = f"hint: {port} is the port of rank 0; to attach to that rank, run: relay-client {command} 0"
-        assert f"waiting for rank {port}; registered: rank 0. {hint}" in line
+        await client.line("warning: rank 1 did not register within 2 s")
+        assert f"a:{port}" == await who_serves(port)
+        await stop(client)
+
+
+@pytest.mark.parametrize("command", ["attach", "pdb", "wait --state crashed --ranks"])
+async def test_a_crash_that_is_found(relay: LocalRelay, env: dict[str, str], command: str) -> None:
+    """Only commands that open a port for a crashed rank propose F5, and pdb does not say how else to attach."""
+    crash = {"state": "crashed", "detail": "ValueError: no"}
+    async with (
+        node_of(relay, free_port(), fields={"host": "node-1"}, rank=3, world=4, dap_only=True, **crash),
+        program("relay_client", *command.split(), "3", "--timeout", "9", env=env) as client,
+    ):
+        line = await client.line("rank 3 on node-1 crashed: ValueError: no")
+        hint = "; to attach, run 'relay-client attach 3'" if command.startswith("wait") else ""
+        assert line.endswith(f"rank 3 on node-1 crashed: ValueError: no{hint}\n")
 
 
 async def test_attach_to_several_ranks_and_to_another_port(relay: LocalRelay, env: dict[str, str]) -> None:

@@ -244,6 +244,24 @@ async def test_a_move_from_a_selected_frame_ends_at_a_breakpoint(tmp_path):
         assert f"> {script}(6)scale()" == [shown for shown in out.splitlines() if shown.startswith("> /")][-1]
 
 
+async def test_breakpoints_in_files_that_do_not_exist(tmp_path):
+    """They are refused in one line with the loaded files of that name, and have no number."""
+    reason = "Breakpoint in file that does not exist"
+    async with looping(tmp_path) as found:
+        wrong = tmp_path / "src" / "looping.py"
+        lines = [f"b {tmp_path}/no.py:10", f"b {wrong}:9", "b", f"b {found.script}:9"]
+        status, out, _ = await scripted(found.port, *lines, breakpoints=["missing.py:3"], cwd=str(tmp_path))
+    assert status == 0
+    shown = [line for line in out.splitlines() if line.startswith(("***", "no breakpoints", "Breakpoint"))]
+    assert shown == [
+        f"*** no breakpoint set at {tmp_path}/missing.py:3: {reason}",
+        f"*** no breakpoint set at {tmp_path}/no.py:10: {reason}. hint: loaded files of this name: none",
+        f"*** no breakpoint set at {wrong}:9: {reason}. hint: loaded files of this name: {found.script}",
+        "no breakpoints",
+        f"Breakpoint 1 at {found.script}:9",
+    ]
+
+
 async def test_temporary_breakpoint_at_another_stop(tmp_path):
     """A temporary breakpoint is removed at the first stop at its line, here after `until`; others remain."""
     async with looping(tmp_path) as found:

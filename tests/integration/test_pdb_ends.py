@@ -85,7 +85,7 @@ async def test_held_crash(tmp_path):
             sys.exit(3)
     """
     async with looping(tmp_path, code) as found:
-        status, out, _ = await scripted(found.port, "p number, by", "w", "up", "c", crashed=True)
+        status, out, _ = await scripted(found.port, "p number, by", "w", "up", "c", "c", crashed=True)
         assert status == 0
         lines = out.splitlines()
         assert lines[1:3] == ["*** ZeroDivisionError: division by zero", f"> {found.script}(4)divide()"]
@@ -104,10 +104,36 @@ async def test_uncaught_exception(tmp_path):
         {}["key"]
     """
     async with looping(tmp_path, code) as found:
-        status, out, _ = await scripted(found.port, "go = True", "c", "p go", "c")
+        status, out, _ = await scripted(found.port, "go = True", "c", "p go", "c", "c")
         assert status == 0
         assert "*** KeyError: 'key'" in out
         assert f"> {found.script}(5)<module>()" in out
+        assert (await found.job.finish())[0] == 1
+
+
+async def test_resuming_at_an_uncaught_exception(tmp_path):
+    """Each command that would let the job run, and so end, is refused until the same line is entered again."""
+    code = """
+        import time
+        while not globals().get("go"):
+            time.sleep(0.01)
+        {}["key"]
+    """
+    async with looping(tmp_path, code) as found, pdb(found.port) as terminal:
+        await terminal.expect(PROMPT)
+        await terminal.ask("go = True", PROMPT)
+        assert "*** KeyError: 'key'" in await terminal.ask("c", PROMPT)
+        for line in ["n", "s", "c", "r", "unt", "j 5", "n"]:
+            refused = (
+                "*** not executed: the job ends with this exception once it runs. hint: to let it run nevertheless"
+            )
+            assert f"{refused}, enter '{line}' again\n" == await terminal.ask(line, PROMPT)
+        assert "" == await terminal.ask("", PROMPT)  # does not repeat a refused command
+        assert "True\n" == await terminal.ask("p go", PROMPT)
+        assert "not executed" in await terminal.ask("n", PROMPT)
+        terminal.type("n\n")
+        await terminal.expect("the job has ended")
+        assert (await terminal.finish())[0] == 0
         assert (await found.job.finish())[0] == 1
 
 

@@ -289,7 +289,7 @@ async def test_what_happens_is_logged_line_by_line(relay: LocalRelay, caplog: py
         await writer.wait_closed()
         await until(lambda: "rank 3 on node-1 is free: " in caplog.text)
         node.change(port, state="crashed", detail="ValueError: no", until=time.time() + 1805)
-        line = f"rank 3 on node-1 crashed: ValueError: no; press F5 to attach to port {port} within 30 min"
+        line = "rank 3 on node-1 crashed: ValueError: no; to attach, run 'relay-client attach 3' within 30 min"
         await until(lambda: line in caplog.text)
         node.put(late)
         await until(lambda: f"node-1 also serves port {port + 1} (rank 4 waiting for a debugger)" in caplog.text)

@@ -117,7 +117,21 @@ def test_a_crash_behind_no_local_port() -> None:
     crashed = replace(RANK, state=State.CRASHED, detail="ValueError: no", until=NOW + 1799.5)
     after = replace(NODE, targets=(crashed,))
     text = "rank 3 on node-1 crashed: ValueError: no; to attach, run 'relay-client attach 3' within 30 min"
-    assert [text] == [event.text for event in agent_events(NODE, after, NOW, leads_to=lambda port: port != 5681)]
+    assert [text] == [event.text for event in agent_events(NODE, after, NOW, leads_to=lambda _target: False)]
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        (State.CRASHED, "rank 3 on node-1 crashed: ValueError: no"),
+        (State.WAITING, "rank 3 on node-1 is waiting for a debugger"),
+    ],
+)
+def test_a_log_without_hints(state: State, line: str) -> None:
+    """The log of a command that is itself a debugger does not state how to attach."""
+    detail = "ValueError: no" if state is State.CRASHED else ""
+    after = replace(NODE, targets=(replace(RANK, state=state, detail=detail, until=NOW + 1799.5),))
+    assert [line] == [event.text for event in agent_events(NODE, after, NOW, leads_to=lambda _target: None)]
 
 
 def test_a_crash_with_a_debugger_is_not_an_alarm() -> None:
@@ -137,7 +151,7 @@ def test_waiting_and_continuing() -> None:
 
 def test_a_restart() -> None:
     """The line for a process that replaced another one has both pids."""
-    assert ["rank 3 on node-1 was restarted: pid 44 -> 50"] == lines(pid=50)
+    assert ["rank 3 on node-1 has a new process: pid 44 -> 50"] == lines(pid=50)
 
 
 def test_targets_that_come_and_go() -> None:
@@ -155,7 +169,7 @@ def test_how_a_target_has_ended() -> None:
     assert [f"rank 3 on node-1 (pid 44) {how}"] == [event.text for event in agent_events(NODE, killed, NOW)]
     assert [] == list(agent_events(killed, replace(killed, node_rank=2), NOW))
     again = replace(killed, targets=(replace(RANK, pid=50),))
-    assert [f"rank 3 on node-1 (pid 44) {how}", "rank 3 on node-1 was restarted: pid 44 -> 50"] == [
+    assert [f"rank 3 on node-1 (pid 44) {how}", "rank 3 on node-1 has a new process: pid 44 -> 50"] == [
         event.text for event in agent_events(NODE, again, NOW)
     ]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, parse_initial, parse_spec
+from relay_client.pdb.breakpoints import Breakpoint, Breakpoints, BreakpointSpec, NotSet, parse_initial, parse_spec
 from relay_core.errors import UsageError
 
 
@@ -52,11 +52,10 @@ def test_the_syntax_of_a_condition(condition, warning):
         (Breakpoint(1, "/a.py", 3), "Breakpoint 1 at /a.py:3"),
         (Breakpoint(2, "/a.py", 3, "x > 1", temporary=True), "Temporary breakpoint 2 at /a.py:3 if x > 1"),
         (Breakpoint(3, "/a.py", 3, typed_line=9), "Breakpoint 3 at /a.py:3 (line 9 has no code)"),
-        (Breakpoint(3, "/a.py", 3, problem="no such file"), "Breakpoint 3 at /a.py:3 (not set: no such file)"),
     ],
 )
 def test_breakpoint_as_text(found, text):
-    """Its text has location and condition, or the reason why it is not set."""
+    """Its text has location and condition, and the line that was typed."""
     assert str(found) == text
 
 
@@ -86,17 +85,17 @@ class Adapter:
 
 
 async def test_numbers_and_places():
-    """Breakpoints are numbered as they are made, take the adapter's lines, and do not stay if they are refused."""
+    """Breakpoints take the adapter's lines; one that is refused has no number, and does not stay in the adapter."""
     adapter = Adapter()
     table = Breakpoints(adapter)
     first = await table.set("/a.py", 4)
     assert (first.number, first.line, first.typed_line, first.id, first.problem) == (1, 5, 4, 104, "")
-    refused = await table.set("/b.py", 7)
-    assert (refused.number, refused.problem) == (2, "odd")
-    assert table.all == [first]
+    with pytest.raises(NotSet, match="^no breakpoint set at /b.py:7: odd$"):
+        await table.set("/b.py", 7)
+    assert (table.all, adapter.set["/b.py"]) == ([first], [])
     first.line = 4
     second = await table.set("/a.py", 8, "x")
-    assert (second.number, adapter.set["/a.py"]) == (3, [4, 8])
+    assert (second.number, adapter.set["/a.py"]) == (2, [4, 8])
     assert await table.clear({1, 9}) == [first]
     assert adapter.set["/a.py"] == [9]
     assert table.by_path() == {"/a.py": [second]}

@@ -49,6 +49,25 @@ async def attached(*events, on_child=ignore):
         yield found
 
 
+@pytest.mark.parametrize(
+    ("category", "hint", "shown"),
+    [
+        ("console", "check pathMappings in launch.json", "breakpoints are not hit."),
+        ("console", "let the job wait", "breakpoints are not hit. hint: let the job wait"),
+        ("stdout", "check launch.json", "breakpoints are not hit. hint: check launch.json"),
+    ],
+)
+async def test_hints_for_editors(category, hint, shown):
+    """A hint of the agent about the editor's files is not shown; other hints and the job's output are."""
+    lines = []
+    body = {"category": category, "output": f"breakpoints are not hit. hint: {hint}\n"}
+    found = Session(Adapter({"event": "output", "body": body}, STOPPED), lines.append, ignore, ignore)
+    async with found:
+        await found.attach({}, pause=False)
+        assert await found.wait()
+    assert [f"{shown}\n"] == lines
+
+
 @pytest.mark.parametrize(("category", "is_shown"), [("important", False), ("stdout", True)])
 async def test_a_skipped_frame_is_not_shown(category, is_shown):
     """Debugpy's remark on a step past hidden frames is not shown; output of the job with the same text is."""

@@ -45,7 +45,7 @@ def test_a_rank_changes_its_state_and_ends() -> None:
     """State, details and process id matter, and a rank that is no longer announced is unavailable or has ended."""
     crashed = with_rank(kind="crashed", text="crashed: ValueError: no", state="crashed", detail="ValueError: no")
     assert [("state", "rank 3 on host-1 crashed: ValueError: no")] == texts(BEFORE, crashed)
-    assert [("state", "rank 3 on host-1 was restarted: pid 44 -> 45")] == texts(BEFORE, with_rank(pid=45))
+    assert [("state", "rank 3 on host-1 has a new process: pid 44 -> 45")] == texts(BEFORE, with_rank(pid=45))
     unavailable = [("ended", "rank 3 on host-1 became unavailable (pid 44)")]
     assert unavailable == texts(BEFORE, with_node(targets=()))
     exiting = with_node(targets=(), ended=(Ended(5681, "has ended", 44, is_final=False),))
@@ -62,7 +62,7 @@ def test_a_rank_that_was_restarted_and_has_crashed() -> None:
     after = with_node(targets=(crashed,), ended=ended)
     assert [
         ("ended", "rank 3 on host-1 (pid 44) ended with status 1"),
-        ("state", "rank 3 on host-1 was restarted: pid 44 -> 45"),
+        ("state", "rank 3 on host-1 has a new process: pid 44 -> 45"),
         ("state", "rank 3 on host-1 crashed: no"),
     ] == texts(BEFORE, after)
     assert [] == texts(after, after)
