@@ -60,9 +60,9 @@ def make_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         allow_abbrev=False,  # argparse would mistake a command's options for abbreviations of these
         usage="%(prog)s [options] [COMMAND ...]",
-        description="Makes the debugger port of a remote job available at 127.0.0.1:PORT on this machine, even if "
-        "nothing can connect to the job directly. Without a command, forwards the ports until you press Ctrl-C; run "
-        f"'{PROGRAM} help {forward.FORWARDING}' to list all options for forwarding.",
+        description="Makes the debugger port of a remote job available at 127.0.0.1:PORT, even if nothing can "
+        "connect to the job directly. Without a command, forwards the ports until Ctrl-C; run "
+        f"'{PROGRAM} help {forward.FORWARDING}' to list all options.",
     )
     forward.add_options(parser)
     add_access_options(parser)
