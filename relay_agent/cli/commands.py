@@ -27,13 +27,6 @@ def _add_port_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=argument_type(parse_port), default=DEFAULT_PORT, metavar="PORT", help=text)
 
 
-def explain(arguments: argparse.Namespace) -> int:
-    """Run `--explain-auth`: print which credentials would be used, and return the exit status."""
-    from relay_core.program.explain import explain_auth
-
-    return explain_auth(PROGRAM, arguments, side="agent")
-
-
 # `relay-agent doctor`: checks, from inside a step, everything that the step's agent will need.
 
 
@@ -58,8 +51,6 @@ def _run_doctor(arguments: argparse.Namespace) -> int:
     from relay_agent.cli.doctor import examine
     from relay_core.program.explain import run_checks
 
-    if arguments.explain_auth:
-        return explain(arguments)
     return run_checks(arguments, examine(access_settings(arguments), port=arguments.port))
 
 
@@ -212,8 +203,6 @@ def _run_serve(arguments: argparse.Namespace) -> int:
     from relay_core.program.run import run_until_stopped
     from relay_core.value_parsers import named
 
-    if arguments.explain_auth:
-        return explain(arguments)
     if not arguments.port:
         raise UsageError("no ports given", hint="add --port 5678, or run: relay-agent serve --help")
     with named("--port"):
