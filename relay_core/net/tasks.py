@@ -1,4 +1,4 @@
-"""Work on the event loop: tasks, which are only started here, the end of connections, later calls, moving deadlines."""
+"""Work on the event loop: tasks, which are only started here, ends of connections and processes, and later calls."""
 
 from __future__ import annotations
 
@@ -198,6 +198,16 @@ async def close_writer(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
+
+
+async def end_process(process: asyncio.subprocess.Process, *, within: float) -> None:
+    """Terminate a child process, and wait until it has exited; kill it if that takes longer than `within` seconds."""
+    for end in (process.terminate, process.kill):
+        if process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            end()
+        await first_completed(process.wait(), timeout=within)
 
 
 # Defers work to the next iteration of the event loop, so that events which arrive together are handled together.
