@@ -14,7 +14,7 @@ from relay_core.dap.framing import MessageDecoder, encode
 from relay_core.dap.messages import Body, Event, Message, Request, Response, is_message, response_to
 from relay_core.errors import ConnectionLost, RelayDebugError
 from relay_core.net.streams.bridge import ByteStream
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, close_writer
 
 _CURRENT = " (Current frame)"
 """pydevd appends this to the name of the frame in which a thread is stopped while an exception is shown."""
@@ -60,9 +60,7 @@ class TcpStream:
 
     async def close(self) -> None:
         """Close both directions."""
-        self._writer.close()
-        with contextlib.suppress(OSError):  # the peer may already have closed it
-            await self._writer.wait_closed()
+        await close_writer(self._writer)
 
     def abort(self, reason: str = "") -> None:  # noqa: ARG002 - TCP cannot transmit a reason
         """Close the connection without sending the buffered bytes."""

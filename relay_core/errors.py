@@ -30,26 +30,6 @@ from typing import ClassVar
 
 from relay_core import exit_codes
 
-__all__ = [
-    "ConfigurationError",
-    "ConnectionLost",
-    "HybridConnectionNotFound",
-    "LocalPortInUse",
-    "NoClient",
-    "NoListener",
-    "NothingToRelease",
-    "ProtocolError",
-    "Rejected",
-    "RelayDebugError",
-    "RelayUnreachable",
-    "TimedOut",
-    "TooManyListeners",
-    "Unauthorized",
-    "UntrustedCertificate",
-    "UsageError",
-]
-
-
 MAX_SENTENCE = 1000
 """Characters of an error's sentence, which may quote a name of any length; without that, none has half as many."""
 

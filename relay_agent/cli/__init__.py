@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     """Run one command and return its exit status; see `relay_core.errors` for the codes."""
     arguments = make_parser().parse_args(_as_command(argv))
     configure_logging(PROGRAM, verbose=arguments.verbose)
-    status: int = arguments.command(arguments)
+    status: int = _explain(arguments) if arguments.explain_auth else arguments.command(arguments)
     return status
 
 
@@ -49,8 +49,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--verbose", action="store_true", help="enable debug logging")
     add_version(parser)
+    parser.set_defaults(explain_auth=False)  # for the commands without access options
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for add_command in COMMANDS:
         add_command(commands)
     add_help_command(parser, commands)
     return parser
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from relay_core.program.explain import explain_auth
+
+    return explain_auth(PROGRAM, arguments, side="agent")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -14,7 +13,6 @@ from pathlib import Path
 from relay_agent.job.stderr import describe_exception, write_line
 from relay_agent.settings.model import DEFAULT_PORT
 from relay_core.errors import UsageError
-from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings, add_access_options, argument_type
 from relay_core.value_parsers import parse_port
 
@@ -27,14 +25,6 @@ def _add_port_option(parser: argparse.ArgumentParser) -> None:
     """Add `--port`."""
     text = "logical port of rank 0 (default: %(default)s)"
     parser.add_argument("--port", type=argument_type(parse_port), default=DEFAULT_PORT, metavar="PORT", help=text)
-
-
-def explain(arguments: argparse.Namespace) -> int:
-    """Run `--explain-auth`: print which credentials would be used, and return the exit status."""
-    from relay_core.net.relay_tls import client_tls
-    from relay_core.program.explain import explain_auth
-
-    return explain_auth(PROGRAM, arguments, side="agent", tls=client_tls(arguments.ca_file))
 
 
 # `relay-agent doctor`: checks, from inside a step, everything that the step's agent will need.
@@ -58,21 +48,10 @@ def add_doctor(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _run_doctor(arguments: argparse.Namespace) -> int:
     """Run the checks, print the results and return the exit status."""
-    import asyncio
-
     from relay_agent.cli.doctor import examine
-    from relay_core.diagnosis.checks import as_json, as_text
+    from relay_core.program.explain import run_checks
 
-    if arguments.explain_auth:
-        return explain(arguments)
-    if not arguments.verbose:
-        log_errors_only()
-    examination = asyncio.run(examine(access_settings(arguments), port=arguments.port))
-    if arguments.json:
-        print(json.dumps(as_json(examination.results, examination.exit_code), indent=2))
-    else:
-        print(as_text(examination.results))
-    return examination.exit_code
+    return run_checks(arguments, examine(access_settings(arguments), port=arguments.port))
 
 
 # `relay-agent env`: prints the rank that the environment of a process defines.
@@ -224,8 +203,6 @@ def _run_serve(arguments: argparse.Namespace) -> int:
     from relay_core.program.run import run_until_stopped
     from relay_core.value_parsers import named
 
-    if arguments.explain_auth:
-        return explain(arguments)
     if not arguments.port:
         raise UsageError("no ports given", hint="add --port 5678, or run: relay-agent serve --help")
     with named("--port"):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from relay_agent import inject
-from relay_agent.cli.commands import PROGRAM, Commands, explain
+from relay_agent.cli.commands import PROGRAM, Commands
 from relay_agent.cli.init_process import remain_init_process
 from relay_agent.inject._relay_debug_programs import is_off, is_python
 from relay_agent.job.collective_timeouts import timeout_variables
@@ -113,17 +113,13 @@ class _ProgramAction(argparse.Action):
             namespace.program = values
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Replace this process with the command; return only for `--explain-auth`.
+def run(arguments: argparse.Namespace) -> NoReturn:
+    """Replace this process with the command.
 
     Raises:
         UsageError: an option or a variable is invalid, or the command is missing.
         SystemExit: the command cannot be started (status 126 or 127).
     """
-    return explain(arguments) if arguments.explain_auth else _execute(arguments)
-
-
-def _execute(arguments: argparse.Namespace) -> NoReturn:
     program = _program(arguments.program)
     environ = job_environment(arguments, os.environ)
     if not is_off(environ.get(MODE, "")) and _check(program):

@@ -6,10 +6,17 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from relay_agent.job.gevent_originals import json, time
-from relay_core.agent_api.collectives import MAX_GROUPS, MAX_OPERATIONS, GroupRecord, Operation, Progress
+from relay_core.agent_api.collectives import (
+    MAX_GROUPS,
+    MAX_OPERATIONS,
+    GroupRecord,
+    Operation,
+    ProcessCollectives,
+    Progress,
+)
 from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.agent_api.questions import ReadProgress
 from relay_core.value_parsers import format_ranges
@@ -59,33 +66,17 @@ _NAMES = {
 """Names in `torch.distributed` of operations that have other names in the recorder."""
 
 
-class Recorded(NamedTuple):
-    """What this process knows about its groups."""
-
-    torch: str = ""
-    """Version of torch; "" if it is not imported."""
-    rank: int | None = None
-    """Global rank; None without a process group."""
-    world: int | None = None
-    groups: tuple[GroupRecord, ...] = ()
-    problem: str = ""
-    """Why no groups, or only some of them, are known."""
-
-
-def read_recorders() -> Recorded:
-    """Return what this process knows now about its groups, from its recorders."""
+def read_recorders() -> ProcessCollectives:
+    """Return the rank of this process and its groups, from its recorders, or why they are not known."""
     torch = sys.modules.get("torch")
     if torch is None:
-        return Recorded(problem="torch is not imported")
-    version = str(getattr(torch, "__version__", "")) or "unknown version"
-    found = Recorded(version[:MAX_NAME])
+        return ProcessCollectives(problem="torch is not imported")
     if getattr(getattr(torch, "__spec__", None), "_initializing", False):
-        return found._replace(problem="torch is still being imported")
+        return ProcessCollectives(problem="torch is still being imported")
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     members = members_of_groups(c10d)
     if not members:
-        return found._replace(problem="torch.distributed has no process group")
-    rank, world = _position(c10d)
+        return ProcessCollectives(problem="torch.distributed has no process group")
     groups: list[GroupRecord] = []
     problems = []
     bindings = getattr(getattr(torch, "_C", None), "_distributed_c10d", None)
@@ -98,6 +89,7 @@ def read_recorders() -> Recorded:
         complete = complete and is_whole and has_completed
         groups += [record._replace(ranks=members.get(record.name, ())) for record in records]
     if not readers:
+        version = str(getattr(torch, "__version__", "")) or "unknown version"
         problems.append(
             f"torch {version} has no flight recorder that can be read; use torch 2.8 or later (2.5 or later for NCCL)"
         )
@@ -105,7 +97,7 @@ def read_recorders() -> Recorded:
         recorded = {group.name for group in groups}
         groups += [GroupRecord(name, ranks=ranks) for name, ranks in members.items() if name not in recorded]
     groups.sort(key=lambda group: group.enqueued <= group.completed)  # those with an incomplete operation first
-    return found._replace(rank=rank, world=world, groups=tuple(groups[:MAX_GROUPS]), problem="; ".join(problems))
+    return ProcessCollectives(_rank(c10d), tuple(groups[:MAX_GROUPS]), "; ".join(problems))
 
 
 def members_of_groups(c10d: Any) -> dict[str, tuple[int, ...]]:
@@ -119,10 +111,10 @@ def members_of_groups(c10d: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _position(c10d: Any) -> tuple[int | None, int | None]:
-    """Return the global rank of this process and the number of ranks."""
+def _rank(c10d: Any) -> int | None:
+    """Return the global rank of this process."""
     group = getattr(getattr(c10d, "_world", None), "default_pg", None)
-    return (None, None) if group is None else (int(group.rank()), int(group.size()))
+    return None if group is None else int(group.rank())
 
 
 def _dump(kind: str, reader: Callable[..., object]) -> tuple[object, str, bool]:
@@ -217,7 +209,6 @@ def _operation(entry: Mapping[str, object], number: int, now: float) -> Operatio
         number,
         _NAMES.get(name, name)[:MAX_NAME] or "an operation",
         _tensors(entry.get("input_sizes"), entry.get("input_dtypes")),
-        _tensors(entry.get("output_sizes"), entry.get("output_dtypes")),
         _age(entry, now),
     )
 

@@ -139,12 +139,8 @@ def collect(_question: object = None) -> ProcessCollectives:
     """Return the process groups of this process, and the stack and activity of its main thread; takes up to 60 ms."""
     recorded = read_recorders()
     main = tuple(thread for thread in collect_stacks() if thread.main)
-    return ProcessCollectives(
-        torch=recorded.torch,
-        rank=recorded.rank,
-        world=recorded.world,
+    return recorded._replace(
         groups=with_call_places(recorded.groups, main[0].frames if main else ()),
-        problem=recorded.problem,
         activity=activity(),
         stacks=ProcessStacks(HELPER_THREAD, main),
     )

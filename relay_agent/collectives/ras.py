@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from relay_core.agent_api.collectives import MAX_COMMUNICATORS, MAX_REMARKS, Ras
 from relay_core.agent_api.members import count, items, mapping, text
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.loopback import until_accepted
+from relay_core.net.tasks import close_writer
 from relay_core.value_parsers import format_ranges
 
 # Answers of NCCL's RAS subsystem to `VERBOSE STATUS`, as JSON (NCCL 2.28.7 and later) and as text (2.24 and later).
@@ -173,9 +173,7 @@ async def ask_ras(environ: Mapping[str, str]) -> RasStatus | None:
                 while len(answer) < MAX_ANSWER and (data := await reader.read(65536)):
                     answer += data
             finally:
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
+                await close_writer(writer)
     except TIMEOUT_ERRORS:  # first, because some of them are OSErrors
         if not answer:
             return RasStatus(error=f"NCCL RAS did not answer within {RAS_TIMEOUT:g} s")

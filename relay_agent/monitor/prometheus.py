@@ -10,12 +10,12 @@ https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetric
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping
 
 from relay_core.agent_api.usage import NodeUsage
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.net.loopback import FOREIGN_HOST, is_rebound
+from relay_core.net.tasks import close_writer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """https://prometheus.io/docs/instrumenting/exposition_formats/"""
@@ -68,9 +68,7 @@ class MetricsServer:
             writer.transport.abort()
         finally:
             self._connections.pop(writer, None)
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+            await close_writer(writer)
 
     def _drop_oldest(self) -> None:
         writer = next(iter(self._connections))

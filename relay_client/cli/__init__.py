@@ -78,7 +78,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from relay_core.net.relay_tls import client_tls
     from relay_core.program.explain import explain_auth
 
-    return explain_auth(PROGRAM, arguments, side="client", tls=client_tls(arguments.ca_file))
+    return explain_auth(PROGRAM, arguments, side="client")

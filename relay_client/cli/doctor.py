@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from relay_client.cli.common import PORTS, Commands, add_command, add_folder, add_json, add_ranks
-from relay_core.program.console import log_errors_only
 from relay_core.program.options import access_settings
 from relay_core.value_parsers import named
 
@@ -31,23 +29,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks, print the results and return the exit status."""
-    import asyncio
-
     from relay_client.doctor import examine
     from relay_client.ui.text import parse_chosen_ranks, parse_ports
-    from relay_core.diagnosis.checks import as_json, as_text
+    from relay_core.program.explain import run_checks
 
     with named("--ports"):
         ports = parse_ports(arguments.ports) if arguments.ports else None
     with named("--ranks"):
         ranks = parse_chosen_ranks(arguments.ranks)
-    if not arguments.verbose:
-        log_errors_only()
-    examination = asyncio.run(
-        examine(access_settings(arguments), ranks=ranks, ports=ports, folder=arguments.folder.absolute())
-    )
-    if arguments.json:
-        print(json.dumps(as_json(examination.results, examination.exit_code), indent=2))
-    else:
-        print(as_text(examination.results))
-    return examination.exit_code
+    checks = examine(access_settings(arguments), ranks=ranks, ports=ports, folder=arguments.folder.absolute())
+    return run_checks(arguments, checks)

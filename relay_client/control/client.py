@@ -20,6 +20,7 @@ from relay_client.ranks.changes import Event
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, ProtocolError, RelayDebugError, Unauthorized
 from relay_core.hyco.address import Endpoint
+from relay_core.net.tasks import close_writer
 
 HELLO_TIMEOUT = 5.0
 """Seconds to wait for an answer; a relay-client that takes longer is suspended or overloaded."""
@@ -77,9 +78,7 @@ class ControlClient:
 
     async def close(self) -> None:
         """Disconnect."""
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        await close_writer(self._writer)
 
     async def request(self, request: Request) -> Any:
         """Send a request and return its result, of the type `request.result`.

@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import hashlib
 import hmac
+import inspect
 import json
 import types
 import typing
@@ -94,8 +95,9 @@ MAX_RESULT = 64 * 1024 * 1024
 
 _ERRORS: dict[int, type[RelayDebugError]] = {
     kind.exit_code: kind
-    for kind in (getattr(errors, name) for name in errors.__all__)
-    if kind is not errors.Rejected  # its constructor needs the status of a response
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, RelayDebugError)
+    and kind is not errors.Rejected  # its constructor needs the status of a response
 }
 
 

@@ -8,7 +8,6 @@ could use up relay-client's file descriptors.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -30,7 +29,7 @@ from relay_core.errors import RelayDebugError
 from relay_core.hyco.address import Endpoint
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.local_server import LocalServer
-from relay_core.net.tasks import TaskSet
+from relay_core.net.tasks import TaskSet, close_writer
 from relay_core.program.parser import installed_version
 from relay_core.socket_tables import ROOT, own_user
 
@@ -112,9 +111,7 @@ class ControlServer:
         except OSError:
             pass  # the program was killed
         finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+            await close_writer(writer)
 
 
 class _Connection:

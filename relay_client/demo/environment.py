@@ -20,7 +20,7 @@ from pathlib import Path
 from relay_client.demo.chaos import CutProxy
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import RelayDebugError
-from relay_core.net.tasks import first_completed
+from relay_core.net.tasks import end_process, first_completed
 
 # Checks for the demo's steps; a failed check stops the demo.
 
@@ -109,12 +109,7 @@ class Child:
 
     async def end(self) -> None:
         """Terminate the program; kill it if it does not exit in time."""
-        for send_signal in (self._process.terminate, self._process.kill):
-            if not self.running:
-                return
-            with contextlib.suppress(ProcessLookupError, DemoFailed):
-                send_signal()
-                await self.wait(within=END_TIMEOUT)
+        await end_process(self._process, within=END_TIMEOUT)
 
     def kill(self) -> None:
         """Kill the program if it is still running."""

@@ -39,7 +39,7 @@ from relay_core.errors import LocalPortInUse, RelayDebugError
 from relay_core.net.loopback import PeerCheck
 from relay_core.net.streams.local_server import LocalServer
 from relay_core.net.tasks import TaskSet, first_completed
-from relay_core.socket_tables import ROOT, own_user
+from relay_core.socket_tables import LOOPBACK, ROOT, own_user
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,6 @@ def _is_crash(event: Event) -> bool:
     return event.state == "crashed" or (event.event == "stopped" and bool(event.detail))
 
 
-HOST = "127.0.0.1"
 SCRIPTS = ("page", "connection", "elements", "events", "inspect", "map", "rank", "resources", "timeline", "view")
 FILES = {
     "/": ("index.html", "text/html"),
@@ -178,7 +177,7 @@ class PageServer:
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             try:
-                server = await LocalServer.open(HOST, self._port, lambda: self._protocol(runner), peers.admits)
+                server = await LocalServer.open(LOOPBACK, self._port, lambda: self._protocol(runner), peers.admits)
             except OSError as error:
                 raise LocalPortInUse(
                     f"cannot listen on port {self._port}: {error.strerror}",

@@ -30,7 +30,7 @@ from relay_core.net.session.stream import SessionStream
 from relay_core.net.streams.local_endpoint import connect_local
 from relay_core.net.tasks import TaskSet, first_completed
 from relay_core.records import parse, parse_or_none
-from relay_core.socket_tables import OwnersNotShown, own_user, shared_tables
+from relay_core.socket_tables import LOOPBACK, OwnersNotShown, own_user, shared_tables
 from relay_core.tunnel.events import StreamOpened
 from relay_core.tunnel.outcomes import ResetCode
 
@@ -105,7 +105,6 @@ def _name(pid: int) -> str:
 # opened. If the editor stops listening, the port stays reserved for it (`PortLock`), since the client cannot know
 # whether it will listen again.
 
-LOCAL_HOST = "127.0.0.1"
 POLL_INTERVAL = 1.0
 """Seconds between checks of whether an editor is listening."""
 REQUEST_INTERVAL = 2.0
@@ -241,7 +240,7 @@ class ReverseForwarder:
         """Connect one stream from the job to the editor."""
         try:
             async with timeout(DIAL_TIMEOUT):
-                local = await connect_local(LOCAL_HOST, self._port)
+                local = await connect_local(LOOPBACK, self._port)
                 await until_accepted(local.transport, trust_unknown=self._context.trust_unknown)
         except (OSError, *TIMEOUT_ERRORS) as error:
             if isinstance(error, PermissionError):
@@ -290,7 +289,7 @@ def is_in_use(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # servers usually set this option
         try:
-            probe.bind((LOCAL_HOST, port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return True
     return False

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from relay_core.net.loopback import FOREIGN_HOST, PeerCheck, is_rebound
-from relay_core.socket_tables import ROOT, own_user
+from relay_core.socket_tables import LOOPBACK, ROOT, own_user
 
-HOST = "127.0.0.1"
 LISTENING = b"listening\n"
 
 
@@ -42,13 +41,13 @@ def main(options: Sequence[str]) -> int:
     main_lib.global_init()
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
     # Its faster loader is a server of its own, which any user can query.
-    board.configure(["tensorboard", "--host", HOST, "--load_fast", "false", *options])
+    board.configure(["tensorboard", "--host", LOOPBACK, "--load_fast", "false", *options])
     return int(board.main() or 0)
 
 
 def _refusing_foreign_hosts(application: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
     def checked(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
-        if is_rebound(environ.get("HTTP_HOST"), HOST):
+        if is_rebound(environ.get("HTTP_HOST"), LOOPBACK):
             start_response("403 Forbidden", [("Content-Type", "text/plain")])
             return [FOREIGN_HOST.encode()]
         return application(environ, start_response)

@@ -28,6 +28,7 @@ from relay_core.agent_api.event_files import (
 )
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import ConfigurationError, ConnectionLost, RelayDebugError
+from relay_core.net.tasks import end_process
 from relay_core.records import parse
 from relay_core.socket_tables import shared_tables
 
@@ -243,7 +244,7 @@ async def running_tensorboard(directory: Path, port: int) -> AsyncIterator[async
             "TensorBoard did not start in time", hint="run 'tensorboard --logdir .' to see why"
         ) from None
     finally:
-        await _end(process)
+        await end_process(process, within=END_TIMEOUT)
 
 
 async def _until_open(process: asyncio.subprocess.Process, port: int) -> None:
@@ -254,13 +255,3 @@ async def _until_open(process: asyncio.subprocess.Process, port: int) -> None:
         f"TensorBoard did not start (status {await process.wait()})",
         hint=f"use --port to choose another port; port {port} may be in use",
     )
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    for end in (process.terminate, process.kill):
-        if process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError, *TIMEOUT_ERRORS):
-            end()
-            async with timeout(END_TIMEOUT):
-                await process.wait()

@@ -67,7 +67,6 @@ class Operation(NamedTuple):
     """The function of `torch.distributed`: `all_reduce`."""
     inputs: str = ""
     """Shapes and types of the input tensors: `[16] float32`."""
-    outputs: str = ""
     age: Annotated[float | None, Wire(digits=3)] = None
     """Seconds since the process entered it."""
     called: str = ""
@@ -126,12 +125,8 @@ class GroupRecord(NamedTuple):
 class ProcessCollectives(NamedTuple):
     """One process: its process groups, and what its main thread is doing."""
 
-    torch: str = ""
-    """Version of torch; "" if the process has not imported it."""
     rank: int | None = None
     """Its global rank in `torch.distributed`; None without a process group."""
-    world: int | None = None
-    """Number of ranks in the default group."""
     groups: Annotated[tuple[GroupRecord, ...], Wire(most=MAX_GROUPS)] = ()
     problem: str = ""
     """One sentence that explains why no groups, or only some of them, are known."""

@@ -60,14 +60,8 @@ class Result:
 
     def encode(self) -> dict[str, object]:
         """Return the result for `--json`."""
-        return {
-            "check": self.check,
-            "status": self.status.value,
-            "finding": self.finding,
-            "hint": self.hint or None,
-            "exit_code": self.exit_code,
-            "seconds": None if self.seconds is None else round(self.seconds, 3),
-        }
+        seconds = None if self.seconds is None else round(self.seconds, 3)
+        return {**vars(self), "status": self.status.value, "hint": self.hint or None, "seconds": seconds}
 
 
 class Examination:

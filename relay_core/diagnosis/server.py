@@ -25,6 +25,7 @@ from relay_core.errors import ConfigurationError, RelayDebugError, RelayUnreacha
 from relay_core.hyco.address import Endpoint
 from relay_core.hyco.outcome import refused_listen
 from relay_core.net.relay_tls import unverified_tls
+from relay_core.net.tasks import close_writer
 from relay_core.net.websocket.handshake import ServerAnswer, ask_server
 from relay_core.net.websocket.opening_errors import OPEN_TIMEOUT, ProxyAddress, ProxyRefused, opening_mapped, proxy_for
 
@@ -72,9 +73,7 @@ async def _connect_and_close(host: str, port: int) -> str:
     """Return the address that accepted a TCP connection, which is closed."""
     _, writer = await asyncio.open_connection(host, port)
     address = str(writer.get_extra_info("peername")[0])
-    writer.close()
-    with contextlib.suppress(OSError):  # the peer may have reset the connection
-        await writer.wait_closed()
+    await close_writer(writer)
     return address
 
 

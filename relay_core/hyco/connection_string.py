@@ -84,8 +84,6 @@ class ConnectionString:
     key: str | None = field(default=None, repr=False)
     signature: str | None = field(default=None, repr=False)
     """A signed token (`SharedAccessSignature sr=...`), given instead of a key."""
-    operation_timeout: str | None = None
-    """Unparsed, because .NET writes hh:mm:ss and Java seconds."""
     managed_identity: bool = False
     tunnel_key: bytes | None = field(default=None, repr=False)
     """32 bytes shared by agent and client, unknown to the relay."""
@@ -116,7 +114,6 @@ class ConnectionString:
             key_name=fields.get("sharedaccesskeyname") or None,
             key=fields.get("sharedaccesskey") or None,
             signature=fields.get("sharedaccesssignature") or None,
-            operation_timeout=fields.get("operationtimeout") or None,
             managed_identity=_parse_authentication(fields.get("authentication", "")),
             tunnel_key=parse_tunnel_key(tunnel_key, "the connection string's TunnelKey") if tunnel_key else None,
             family_size=named.size or (1 + len(family_keys) if family_keys else None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relay_core.errors import ProtocolError
@@ -17,10 +17,6 @@ class RemoteEndpoint:
 
     address: str
     port: int
-
-    def encode(self) -> dict[str, Any]:
-        """Return the value of `remoteEndpoint`."""
-        return {"address": self.address, "port": self.port}
 
     @classmethod
     def parse(cls, value: Any) -> RemoteEndpoint | None:
@@ -123,7 +119,7 @@ class Request:
             body |= {"id": self.id, "requestTarget": self.target, "method": self.method}
             body |= {"requestHeaders": dict(self.headers), "body": self.has_body}
             if self.remote_endpoint is not None:
-                body["remoteEndpoint"] = self.remote_endpoint.encode()
+                body["remoteEndpoint"] = asdict(self.remote_endpoint)
         return json.dumps({"request": body})
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relay_core.errors import ProtocolError
@@ -34,7 +34,7 @@ class Accept:
         """Return the message as JSON."""
         body: dict[str, Any] = {"address": self.address, "id": self.id, "connectHeaders": dict(self.connect_headers)}
         if self.remote_endpoint is not None:
-            body["remoteEndpoint"] = self.remote_endpoint.encode()
+            body["remoteEndpoint"] = asdict(self.remote_endpoint)
         return json.dumps({"accept": body})
 
 

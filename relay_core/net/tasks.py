@@ -1,8 +1,9 @@
-"""Work on the event loop: tasks, which are only started here, calls in its next iteration, and moving deadlines."""
+"""Work on the event loop: tasks, which are only started here, ends of connections and processes, and later calls."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import traceback
@@ -190,6 +191,23 @@ def _log_crash(task: asyncio.Future[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         name = task.get_name() if isinstance(task, asyncio.Task) else repr(task)
         logger.error("task %s crashed", name, exc_info=error)
+
+
+async def close_writer(writer: asyncio.StreamWriter) -> None:
+    """Close a connection after sending the last bytes; the peer may have closed or reset it already."""
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def end_process(process: asyncio.subprocess.Process, *, within: float) -> None:
+    """Terminate a child process, and wait until it has exited; kill it if that takes longer than `within` seconds."""
+    for end in (process.terminate, process.kill):
+        if process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            end()
+        await first_completed(process.wait(), timeout=within)
 
 
 # Defers work to the next iteration of the event loop, so that events which arrive together are handled together.

@@ -44,13 +44,13 @@ def collectives_of(rank: int, ranks: int) -> ProcessCollectives:
     own = Frame("/job/loader.py", 88, "load_batch") if last else Frame("/job/train.py", 61, "step")
     frames = (Frame("/job/train.py", 120, "<module>"), *library, own)
     stacks = ProcessStacks("helper thread", (ThreadStack("MainThread", 1, True, frames),))
-    return ProcessCollectives("2.13.0", rank, ranks, groups, "", "blocked", stacks)
+    return ProcessCollectives(rank, groups, "", "blocked", stacks)
 
 
 def _group(name: str, description: str, members: range, entered: int) -> GroupRecord:
     text = "[4096, 4096] bfloat16"
     operations = tuple(
-        Operation(number, "all_reduce", text, text, 12.0 + 101 - number) for number in range(entered - 7, entered + 1)
+        Operation(number, "all_reduce", text, 12.0 + 101 - number) for number in range(entered - 7, entered + 1)
     )
     completed = 100 if description == "default_pg" else entered
     return GroupRecord(name, description, "nccl", tuple(members), entered, completed, operations)

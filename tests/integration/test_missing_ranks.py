@@ -67,9 +67,9 @@ class Ranks(Node):
 
 
 def _in_all_reduce(member: Member) -> ProcessCollectives:
-    operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.0)
+    operation = Operation(6, "all_reduce", "[16] float32", 12.0)
     group = GroupRecord("0", "default_pg", "other", tuple(range(4)), 6, 5, (operation,))
-    return ProcessCollectives("2.13.0", member.rank, 4, (group,), "", "blocked", STACKS)
+    return ProcessCollectives(member.rank, (group,), "", "blocked", STACKS)
 
 
 @contextlib.asynccontextmanager

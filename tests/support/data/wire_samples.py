@@ -25,9 +25,7 @@ STACKS = ProcessStacks(
     "py-spy", (ThreadStack("MainThread", 7, main=True, frames=(Frame("a.py", 1, "f", {"x": "1"}),)),), "no"
 )
 RAS = RasStatus("2.29.1", (RasCommunicator("0x1", 4, ("rank 2 is behind",)),), "incomplete")
-GROUP = GroupRecord(
-    "0", "default_pg", "nccl", (0, 2, 4, 7), 9, 8, (Operation(9, "all_reduce", "[16] float32", "[16] float32", 1.5),)
-)
+GROUP = GroupRecord("0", "default_pg", "nccl", (0, 2, 4, 7), 9, 8, (Operation(9, "all_reduce", "[16] float32", 1.5),))
 BOB = Attachment("bob@laptop", 1000.5, is_stopped=True, stopped_at="train.py:41", stopped_since=1001.0)
 TARGET = TargetInfo(
     *(5680, 2, 4, 44, "train.py", "/job", State.CRASHED, "ValueError: no", 900.0, 2700.0), attachment=BOB, pushes=3
@@ -64,7 +62,7 @@ SAMPLES: dict[str, object] = {
         ),
         {"version": "2.29.1"},
     ),
-    "collectives": ProcessCollectives("2.13.0", 2, 4, (GROUP,), "some are missing", "blocked", STACKS),
+    "collectives": ProcessCollectives(2, (GROUP,), "some are missing", "blocked", STACKS),
     "few collectives": ProcessCollectives(),
     "ras": RAS,
     "client": ClientInfo("c1", "bob@laptop"),

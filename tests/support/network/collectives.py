@@ -8,7 +8,7 @@ __all__ = ["collectives", "node_of", "operations"]
 
 
 def operations(number: int, *, age: float = 12.0) -> tuple[Operation, ...]:
-    return (Operation(number, "all_reduce", "[16] float32", "[16] float32", age),)
+    return (Operation(number, "all_reduce", "[16] float32", age),)
 
 
 def collectives(port: int, rank: int, world: int, *, entered: int) -> ProcessCollectives:
@@ -17,7 +17,7 @@ def collectives(port: int, rank: int, world: int, *, entered: int) -> ProcessCol
     library = Frame("/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", 3068, "all_reduce")
     frames = (Frame("/job/train.py", 90 if entered > 5 else 41, "step"), *([library] if entered > 5 else []))
     stacks = ProcessStacks("helper thread", (ThreadStack("MainThread", 1, True, frames),))
-    return ProcessCollectives("2.13.0", rank, world, (group,), "", "blocked", stacks)
+    return ProcessCollectives(rank, (group,), "", "blocked", stacks)
 
 
 def node_of(base: int, ranks: range, world: int, *, behind: int | None = None) -> Node:

@@ -141,12 +141,10 @@ class HostileNode(Node):
 
     def groups(self) -> NodeReplies:
         text = self.text
-        operation = Operation(1, text("operation"), text("inputs"), text("outputs"), called=text("called"))
+        operation = Operation(1, text("operation"), text("inputs"), called=text("called"))
         members = (self.rank, self.rank + 1)
         group = GroupRecord(text("group"), text("description"), "other", members, 1, 0, (operation,))
-        known = ProcessCollectives(
-            *(text("torch"), self.rank, 2, (group,), text("problem"), text("activity"), self.stacks())
-        )
+        known = ProcessCollectives(self.rank, (group,), text("problem"), text("activity"), self.stacks())
         replies = (
             Reply(self.port, self.rank, encode(known)),
             Reply(self.port + 1, self.rank + 1, error=text("collectives_error")),

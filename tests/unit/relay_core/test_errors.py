@@ -1,5 +1,6 @@
 """Facts about the errors that users meet."""
 
+import inspect
 import re
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from relay_core import errors
 from relay_core.errors import MAX_SENTENCE, NoListener, RelayDebugError, UsageError
 
-CLASSES = [getattr(errors, name) for name in errors.__all__]
+CLASSES = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
 
 
 def test_exit_codes_are_those_of_the_table() -> None:

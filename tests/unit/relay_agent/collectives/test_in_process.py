@@ -27,13 +27,13 @@ async def test_job_without_torch() -> None:
 
         def answer():
             found = collect()
-            print(found.torch, found.problem, len(found.stacks.threads), found.stacks.threads[0].frames[0].function)
+            print(found.problem, len(found.stacks.threads), found.stacks.threads[0].frames[0].function)
 
         helper = threading.Thread(target=answer)
         helper.start()
         helper.join()
     """
-    assert (0, [" torch is not imported 1 <module>"], "") == await run_job(code)
+    assert (0, ["torch is not imported 1 <module>"], "") == await run_job(code)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

@@ -16,7 +16,7 @@ ALL_REDUCE = "all_reduce"
 
 def operations(first: int, last: int, name: str = ALL_REDUCE, inputs: str = "[16] float32") -> tuple[Operation, ...]:
     """Return operations with these numbers, the last one of which was entered 12 s ago."""
-    return tuple(Operation(number, name, inputs, inputs, 12.0 + last - number) for number in range(first, last + 1))
+    return tuple(Operation(number, name, inputs, 12.0 + last - number) for number in range(first, last + 1))
 
 
 def group(
@@ -36,7 +36,7 @@ def group(
 
 def report(rank: int, *groups: GroupRecord) -> RankReport:
     """Return the report of a rank that answers."""
-    answer = ProcessCollectives("2.13.0", rank, 4, groups, "", "blocked")
+    answer = ProcessCollectives(rank, groups, "", "blocked")
     return RankReport(rank, TargetInfo(5678 + rank, rank=rank, world=4), answer)
 
 
@@ -114,7 +114,7 @@ def test_silent_and_dead_ranks() -> None:
     """A rank without an answer is unknown; one that has ended, or has no process group, is missing."""
     silent = RankReport(1, TargetInfo(5679, rank=1), silence="did not answer")
     dead = RankReport(2, silence="was killed by SIGKILL", has_ended=True)
-    started = RankReport(3, TargetInfo(5681, rank=3), ProcessCollectives("2.13.0"))
+    started = RankReport(3, TargetInfo(5681, rank=3), ProcessCollectives())
     verdict = judge_one(report(0, group(6, 5)), silent, dead, started)
     assert ((2, 3), (1,)) == (verdict.missing, verdict.unknown)
 

@@ -21,7 +21,7 @@ def report(rank: int, begun: int, name: str = "all_reduce") -> RankReport:
     """Return the report of one of three ranks that has begun so many operations, of which five are complete."""
     operations = tuple(Operation(number, name, age=12.0) for number in range(1, begun + 1))
     record = GroupRecord("0", "default_pg", "other", (0, 1, 2), begun, 5, operations)
-    return RankReport(rank, collectives=ProcessCollectives("2.13.0", rank, 3, (record,)))
+    return RankReport(rank, collectives=ProcessCollectives(rank, (record,)))
 
 
 def test_who_may_wait() -> None:

@@ -19,7 +19,7 @@ from tests.unit.relay_core.agent_api.strategies import COUNTS, JSON, SOME_TEXT, 
 
 NUMBERS = st.integers(0, 2**40)
 TIMES = st.integers(0, 10**6).map(lambda milliseconds: round(milliseconds / 1000, 3))
-OPERATIONS = st.builds(Operation, NUMBERS, TEXTS, TEXTS, TEXTS, st.none() | TIMES, TEXTS)
+OPERATIONS = st.builds(Operation, NUMBERS, TEXTS, TEXTS, st.none() | TIMES, TEXTS)
 RANKS = st.lists(st.integers(0, 5000), max_size=12).map(tuple)
 GROUPS = st.builds(
     GroupRecord, TEXTS, TEXTS, TEXTS, RANKS, NUMBERS, NUMBERS, st.lists(OPERATIONS, max_size=4).map(tuple), TIMES
@@ -27,8 +27,6 @@ GROUPS = st.builds(
 STACKS = st.builds(ProcessStacks, SOME_TEXT, st.just(()), TEXTS)
 PROCESSES = st.builds(
     ProcessCollectives,
-    TEXTS,
-    COUNTS,
     COUNTS,
     st.lists(GROUPS, max_size=3).map(tuple),
     TEXTS,
@@ -39,7 +37,7 @@ COMMUNICATORS = st.builds(RasCommunicator, TEXTS, NUMBERS, st.lists(SOME_TEXT, m
 STATUSES = st.builds(RasStatus, TEXTS, st.lists(COMMUNICATORS, max_size=3).map(tuple), TEXTS)
 KINDS = (Operation, GroupRecord, ProcessCollectives, RasCommunicator, RasStatus)
 FIELDS = (
-    *("torch", "rank", "world", "groups", "problem", "activity", "stacks", "error"),
+    *("rank", "groups", "problem", "activity", "stacks", "error"),
     *("name", "description", "recorder", "ranks", "enqueued", "completed", "operations", "number", "inputs", "age"),
     *("called", "longest_gap", "version", "communicators", "size", "remarks"),
 )
@@ -47,16 +45,14 @@ FIELDS = (
 
 def test_names_on_the_wire() -> None:
     """The wire format of a process in a collective, and of what RAS reports."""
-    operation = Operation(6, "all_reduce", "[16] float32", "[16] float32", 12.5, "train.py:88 in step")
+    operation = Operation(6, "all_reduce", "[16] float32", 12.5, "train.py:88 in step")
     group = GroupRecord("0", "default_pg", "other", (0, 1, 2, 3), 6, 5, (operation,), 3.25)
     main = ThreadStack("MainThread", 1, True, (Frame("/job/train.py", 88, "step"),))
     stacks = ProcessStacks("helper thread", (main,))
-    process = ProcessCollectives("2.13.0", 3, 4, (group,), "", "blocked", stacks)
+    process = ProcessCollectives(3, (group,), "", "blocked", stacks)
     ras = RasStatus("2.29.1", (RasCommunicator("ae94", 2, ("rank 1 is not responding",)),))
     wire = {
-        "torch": "2.13.0",
         "rank": 3,
-        "world": 4,
         "groups": [
             {
                 "name": "0",
@@ -70,7 +66,6 @@ def test_names_on_the_wire() -> None:
                         "number": 6,
                         "name": "all_reduce",
                         "inputs": "[16] float32",
-                        "outputs": "[16] float32",
                         "age": 12.5,
                         "called": "train.py:88 in step",
                     }
@@ -121,10 +116,9 @@ def test_ranks_without_limit_are_cut() -> None:
 def test_texts_are_cleaned() -> None:
     """`clean` is applied to every text."""
     groups = [{"name": "c", "operations": [{"name": "d"}]}]
-    process = parse(ProcessCollectives, {"torch": "a", "problem": "b", "groups": groups}, str.upper)
+    process = parse(ProcessCollectives, {"problem": "b", "groups": groups}, str.upper)
     ras = parse(RasStatus, {"communicators": [{"name": "e", "remarks": ["f"]}]}, str.upper)
-    assert ("A", "B", "C", "D") == (
-        process.torch,
+    assert ("B", "C", "D") == (
         process.problem,
         process.groups[0].name,
         process.groups[0].operations[0].name,

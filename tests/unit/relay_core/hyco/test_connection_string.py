@@ -36,7 +36,7 @@ def test_the_portal_form() -> None:
         (f"{ENDPOINT};EntityPath=a/b", "entity_path", "a/b"),
         (f"{ENDPOINT};EntityPath=/myhc/", "entity_path", "myhc"),
         (f"{ENDPOINT};EntityPath=", "entity_path", None),
-        (f"{ENDPOINT};OperationTimeout=00:01:00", "operation_timeout", "00:01:00"),
+        (f"{ENDPOINT};OperationTimeout=00:01:00", "host", "contoso.servicebus.windows.net"),
         (f"{ENDPOINT};Authentication=Managed Identity", "managed_identity", True),
         (f"{ENDPOINT};Authentication=managedidentity", "managed_identity", True),
         (f"{ENDPOINT};TunnelKey={TUNNEL_KEY}", "tunnel_key", bytes(range(32))),
