@@ -123,7 +123,7 @@ async def serve(tunnels: Tunnels, audit: AuditLog, *, allow_control: bool) -> No
         tunnels.keep_searching()
         reading = Reading(tunnels, allow_code=allow_control)
         server = _AuditedServer(audit)
-        calls = _Calls(reading, allow_control=allow_control)
+        calls = _Calls(reading)
         _add_reading(server, calls, reading)
         _add_control(server, calls, control)
         serving = TaskSet().spawn(server.run_stdio_async(), name="MCP server")
@@ -182,13 +182,11 @@ class _Calls:
     """Executes calls, each with a limited duration and result size.
 
     Args:
-        reading: Connects to the job before each call.
-        allow_control: Whether the job may be stopped, and expressions may execute code.
+        reading: Connects to the job before each call; whether it may execute code decides about control, too.
     """
 
-    def __init__(self, reading: Reading, *, allow_control: bool) -> None:
+    def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._allow_control = allow_control
 
     async def read(self, items: Coroutine[Any, Any, Items]) -> ToolResult:
         """Return the bounded result of a call.
@@ -209,7 +207,7 @@ class _Calls:
 
     async def control(self, name: str, items: Coroutine[Any, Any, Items]) -> ToolResult:
         """Return the bounded result of a call that requires `--allow-control`."""
-        if self._allow_control:
+        if self._reading.allow_code:
             return await self.read(items)
         items.close()
         error = ControlRefused(
