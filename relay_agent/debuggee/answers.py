@@ -32,6 +32,7 @@ class Process(Protocol):
     """The process that is being debugged, as far as its answers depend on it."""
 
     settings: DebugSettings
+    port: int
     node_client: NodeClient
     agent_of_debugger: int
 
@@ -86,6 +87,20 @@ def _push(process: Process, body: Body) -> object:
     return start
 
 
+def _watch(process: Process, body: Body) -> object:
+    """Answer with the hits of a watch, when there are any."""
+    from relay_agent.trigger.table import start_answer  # noqa: PLC0415 - needed for this request only
+    from relay_core.agent_api.watch import Watch  # noqa: PLC0415
+    from relay_core.records import encode, parse  # noqa: PLC0415
+
+    question = parse(Watch, body)
+
+    def log(text: str) -> None:
+        process.log(escape_controls(text))
+
+    return lambda respond: start_answer(question, process.port, log, lambda watched: respond(encode(watched)))
+
+
 def _question(name: str, _process: Process, body: Body) -> object:
     """Answer a question; if its function returns a function, this happens in another thread."""
     from relay_core.records import encode, parse  # noqa: PLC0415 - needed for such requests only
@@ -117,8 +132,8 @@ FUNCTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "stacks": ("relay_core.agent_api.questions:ReadStacks", "relay_agent.stacks.in_process:read_stacks"),
 }
-"""For each question except `Push`, which needs the process: its class, and the function that is called with it and
-returns the answer, or a function that passes the answer to its argument later."""
+"""For each question except `Push` and `Watch`, which need the process: its class, and the function that is called with
+it and returns the answer, or a function that passes the answer to its argument later."""
 ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "arm": _arm,
     "connect": _connect,
@@ -127,6 +142,7 @@ ANSWERS: Mapping[str, Callable[[Process, Body], object]] = {
     "timeouts": _timeouts,
     "allocator": lambda _process, _body: read_allocator(),
     "push": _push,
+    "watch": _watch,
     **{name: functools.partial(_question, name) for name in FUNCTIONS},
 }
 """Each handler returns its result as JSON, or a function that the helper thread calls with `Respond`; it may raise

@@ -81,7 +81,7 @@ def functions_of(filename: str, modules: Iterable[ModuleType]) -> dict[str, list
 
     Functions that the garbage collector does not list (`gc.freeze`) are found only in the modules and their classes.
     """
-    found = _all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
+    found = all_functions() | {id(each): each for module in modules for each in _reachable(vars(module), set())}
     own = [each for each in found.values() if each.__code__.co_filename == filename]
     names = _qualified_names(own)
     named: dict[str, list[FunctionType]] = {}
@@ -101,13 +101,14 @@ def functions_beside_users(names: set[str]) -> dict[int, str]:
     Returns:
         The qualified names of the functions, by the id of their code.
     """
-    own = {id(each.__code__): each for each in _all_functions().values() if not is_library(each.__code__.co_filename)}
+    own = {id(each.__code__): each for each in all_functions().values() if not is_library(each.__code__.co_filename)}
     files = {each.__code__.co_filename for each in own.values() if _uses(each.__code__, names)}
     beside = [each for each in own.values() if each.__code__.co_filename in files]
     return {code: name for code, name in _qualified_names(beside).items() if not name.endswith(">")}
 
 
-def _all_functions() -> dict[int, FunctionType]:
+def all_functions() -> dict[int, FunctionType]:
+    """Return all functions that the garbage collector lists, by their ids."""
     return {id(each): each for each in gc.get_objects() if type(each) is FunctionType}
 
 
@@ -150,13 +151,13 @@ def running_codes(
                 where = f"is running at {_place(frame)} in {threads.get(ident, 'a thread')}"
                 found.append(Running(frame.f_code, where))
     for each in gc.get_objects():
-        suspended = _suspended(each)
+        suspended = suspended_frame(each)
         if suspended is not None and id(suspended.f_code) in wanted:
             found.append(Running(suspended.f_code, f"is suspended at {_place(suspended)}"))
     return found
 
 
-def _suspended(value: object) -> FrameType | None:
+def suspended_frame(value: object) -> FrameType | None:
     """Return the frame of a generator or coroutine that has started and is not currently being executed."""
     if type(value) is GeneratorType:
         return None if value.gi_running else value.gi_frame

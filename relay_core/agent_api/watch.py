@@ -5,19 +5,22 @@ later, or one in which it has lapsed while the client was asleep. The client ask
 answers as soon as it has hits, or after `wait` seconds without any. A watch that nobody asks about for `LEASE` seconds
 is removed, so nothing of it stays in a job whose client is gone.
 
-A hit is repeated until a later question acknowledges it, so one whose answer was lost is not.
+A hit is repeated until a later question acknowledges it, so one whose answer was lost is not. An agent responds shortly
+after the first process has answered, and leaves out the processes that have not: the client asks again at once, and
+they answer then. If all processes have failed, or there are none, it responds immediately, so the client must wait. A
+process whose watch has ended knows that for `LEASE` seconds; a later question would install the watch again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 from relay_core.agent_api.evaluation import MAX_EXPRESSION
 from relay_core.agent_api.questions import Question, Seconds
 from relay_core.errors import UsageError
-from relay_core.records import MAX_SECONDS, Wire
+from relay_core.records import MAX_SECONDS, Wire, parse
 
 LEASE = 30.0
 """Seconds without a question after which a process removes a watch: three times as long as `WAIT`."""
@@ -47,17 +50,25 @@ class Watch(Question):
     condition: str = ""
     """Evaluated first; a hit is reported only if it is true. "" for always."""
     every: int = 1
-    """Report only every n-th time that the line is reached and the condition is true."""
+    """Report only the first time that the line is reached and the condition is true, and every n-th time after it."""
     hits: int = 0
     """The watch ends after as many reported hits; 0 for no limit."""
     lasts: float = 3600.0
     """Seconds after which the watch ends."""
     after: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """For each logical port, as a decimal number, the number of the last hit that the client has received."""
+    """For each logical port, as a decimal number, the number of the last hit that the client has received; 0 if it has
+    received an answer without hits. A process that is not listed answers immediately."""
     wait: float = WAIT
     """Seconds to wait for a hit before answering that there is none."""
     is_last: bool = False
     """True to remove the watch; the answer contains its last hits."""
+    user: str = ""
+    """The user who asks; set by the agent."""
+
+    @classmethod
+    def parse_body(cls, value: object, user: str = "") -> Watch:
+        """Read the data of the stream; raises UsageError like `checked`."""
+        return replace(parse(cls, value), user=user).checked()
 
     def checked(self) -> Watch:
         """Return the question as in `Question`; raises UsageError also if the place or an expression is invalid."""
@@ -75,7 +86,8 @@ class Hit:
     """One report of a watch."""
 
     number: int = 0
-    """1 for the first hit of this process, and so on; the number in `Watch.after`."""
+    """The number in `Watch.after`. It grows by 1 with each hit of a process, and begins with the milliseconds since the
+    epoch at which the watch was installed, so it also grows when the process has been started again."""
     reached: int = 0
     """How many times the process had reached the line, including this time."""
     time: float = 0.0

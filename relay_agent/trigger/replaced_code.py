@@ -1,0 +1,176 @@
+"""Hooks at lines by changed code objects, in Python 3.10 and 3.11.
+
+A call of the hook is inserted into the code of each function that has the line, and the code is put back at the end.
+All other code keeps its speed. Line numbers, names and closures stay the same, so tracebacks and breakpoints do, too.
+
+A frame that is already being executed keeps its code. A typical training loop is one, and is never called again. In
+the main thread, such frames get a trace function. This makes all Python code of that thread slower until the last of
+them returns, so it is done only if no debugger or other tool has a trace function there.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from _thread import get_ident
+from collections.abc import Callable, Iterable, Sequence
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from relay_agent.job.gevent_originals import threading
+from relay_agent.job.own_settrace import settrace
+from relay_agent.push.in_process import change_main_trace
+from relay_agent.push.loaded_code import all_functions, suspended_frame
+from relay_agent.stacks.in_process import with_callers
+from relay_agent.trigger.bytecode import with_calls
+from relay_agent.trigger.places import Hook, Place, with_inner
+
+TRACE_TIME = 0.5
+"""Seconds to wait until the main thread has its trace function; it may be in C code for longer."""
+SLOWER = "until the running calls return, all Python code of the main thread is slower; Python 3.12 has no such cost"
+"""The note if the main thread is traced."""
+NOT_WATCHED = "calls that are already running are not watched{}; use Python 3.12 or a log point"
+"""The note if running calls have no hook."""
+
+_ignore: Any = memoryview(b"").__exit__
+"""The trace function for calls: C code that returns None, which costs the least."""
+_entered: set[int] = set()
+"""The threads that are in a hook: an expression may reach a line with a hook."""
+
+
+class _Call:
+    """What changed code calls."""
+
+    def __init__(self, reached: Callable[[FrameType], None] = lambda _frame: None) -> None:
+        self.reached = reached
+
+    def __call__(self, frame: FrameType | None = None) -> None:
+        thread = get_ident()
+        if thread in _entered:
+            return
+        try:
+            _entered.add(thread)
+            self.reached(frame or sys._getframe(1))  # noqa: SLF001 - its documented name
+        finally:
+            _entered.discard(thread)
+
+    def __reduce__(self) -> tuple[type[_Call], tuple[()]]:
+        """Do nothing in another process to which the job sends the function."""
+        return _Call, ()
+
+
+class _Changed(NamedTuple):
+    """A code object with calls."""
+
+    code: CodeType
+    original: CodeType
+    calls: frozenset[int]
+    """The ids of the calls that were inserted, also into the code inside it."""
+
+
+class Engine:
+    """The hooks of this process."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, list[tuple[Place, _Call]]] = {}
+        """By the id of the code object that the job has loaded."""
+        self._changed: dict[int, _Changed] = {}
+        """By the id of the changed code object; kept, because a frame or a new closure may have an old one."""
+        self._has_suspended = False
+        """Whether a suspended generator has a trace function: it does not return through its caller."""
+
+    def original(self, code: CodeType) -> CodeType:
+        """Return the code object that the job has loaded."""
+        return self._changed[id(code)].original if id(code) in self._changed else code
+
+    def set_hooks(self, hooks: Sequence[Hook]) -> str:
+        """Replace all hooks, and return what the user should know, in one sentence; "" if nothing."""
+        known = {(id(place.code), place, call.reached): call for found in self._calls.values() for place, call in found}
+        self._calls = {}
+        for place, reached in hooks:
+            call = known.get((id(place.code), place, reached)) or _Call(reached)
+            self._calls.setdefault(id(place.code), []).append((place, call))
+        files = {place.code.co_filename for place, _ in hooks}
+        functions = all_functions().values()
+        for function in functions:
+            code = function.__code__
+            if id(code) in self._changed or code.co_filename in files:
+                changed = self._with_calls(self.original(code))
+                if changed is not code:
+                    function.__code__ = changed
+        return self._trace_running() if hooks else self._stop_tracing()
+
+    def _with_calls(self, code: CodeType) -> CodeType:
+        """Return a code object with the calls of all hooks, also in the code inside it; itself if there are none."""
+        wanted = frozenset(id(call) for each in with_inner(code) for _, call in self._calls.get(id(each), ()))
+        if not wanted:
+            return code
+        for changed in self._changed.values():
+            if changed.original is code and changed.calls == wanted:
+                return changed.code
+        constants = tuple(self._with_calls(each) if isinstance(each, CodeType) else each for each in code.co_consts)
+        calls: dict[int, list[_Call]] = {}
+        for place, call in self._calls.get(id(code), ()):
+            for offset in place.starts:
+                calls.setdefault(offset, []).append(call)
+        new = with_calls(code.replace(co_consts=constants), calls)
+        self._changed[id(new)] = _Changed(new, code, wanted)
+        return new
+
+    # Frames that are already being executed:
+
+    def _trace_running(self) -> str:
+        main = threading.main_thread().ident
+        running = {ident: self._hooked(with_callers(top)) for ident, top in sys._current_frames().items()}  # noqa: SLF001
+        suspended = self._hooked(filter(None, map(suspended_frame, gc.get_objects())))
+        in_main = running.pop(main, []) if main is not None else []
+        elsewhere = NOT_WATCHED.format(" in other threads") if any(running.values()) else ""
+        if not in_main and not suspended:
+            return elsewhere
+        is_traced: list[bool] = []
+        done = threading.Lock()
+        done.acquire()
+
+        def change(trace: Any) -> Any:
+            is_traced.append(trace in {None, _ignore})
+            if is_traced[0]:
+                for frame in [*self._hooked(with_callers(sys._getframe())), *suspended]:  # noqa: SLF001
+                    frame.f_trace = self._trace
+            done.release()
+            return _ignore if is_traced[0] else trace
+
+        self._has_suspended = bool(suspended)
+        change_main_trace(change)
+        done.acquire(timeout=TRACE_TIME)
+        return (elsewhere or SLOWER) if is_traced != [False] else NOT_WATCHED.format("")
+
+    def _hooked(self, frames: Iterable[FrameType]) -> list[FrameType]:
+        """Return the frames whose code has hooks, but not all of the calls."""
+        return [frame for frame in frames if self._missing(frame.f_code)]
+
+    def _missing(self, code: CodeType) -> list[tuple[Place, _Call]]:
+        """Return the hooks of a code object that are not in it as calls."""
+        changed = self._changed.get(id(code))
+        found = self._calls.get(id(changed.original if changed else code), [])
+        return [(place, call) for place, call in found if changed is None or id(call) not in changed.calls]
+
+    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+        """Trace function of a frame."""
+        if event == "line":
+            for place, call in self._missing(frame.f_code):
+                if frame.f_lineno == place.line and frame.f_lasti not in place.ignored:
+                    call(frame)
+        elif event == "return" and not (self._has_suspended or self._is_in(frame.f_back)):
+            settrace(None)
+        return self._trace
+
+    def _is_in(self, frame: FrameType | None) -> bool:
+        return any(each.f_trace == self._trace for each in with_callers(frame))
+
+    def _stop_tracing(self) -> str:
+        change_main_trace(lambda trace: None if trace is _ignore else trace)
+        running = (frame for top in sys._current_frames().values() for frame in with_callers(top))  # noqa: SLF001
+        for frame in (*running, *filter(None, map(suspended_frame, gc.get_objects()))):
+            if frame.f_trace == self._trace:
+                frame.f_trace = None
+        return ""
