@@ -265,8 +265,8 @@ class NodeAnswers:
         return found
 
     async def _watch(self, request: Watch) -> NodeReplies:
-        chosen = self._chosen(request)
-        return await (ask_each if request.is_last else first_answers)(request, chosen)
+        is_waiting = request.wait and not request.is_last
+        return await (first_answers if is_waiting else ask_each)(request, self._chosen(request))
 
     async def _event_files(self, _request: EventFilesRequest) -> EventFiles:
         return await asyncio.to_thread(list_files, self._event_directories())
