@@ -20,6 +20,8 @@ HitOf = tuple[Member, Hit]
 COLUMNS = ("", "reached", "reported", "skipped", "dropped", "spent", "last value")
 RARE = "skipped", "dropped"
 """Columns that are shown only if a rank has another number than 0."""
+RANKS_WIDTH = 12
+"""Characters for the ranks at first; the column becomes wider with longer lists of ranks."""
 LEAST_PERCENT = 0.001
 
 
@@ -84,7 +86,7 @@ class Watching:
         self._ranks: dict[int, _Rank] = {}
         """By logical port."""
         self._noted: set[tuple[int, str]] = set()
-        self._widths = 0, 0
+        self._widths = RANKS_WIDTH, 0
         self.has_processes = False
         """Whether the last answer was about any rank."""
 
@@ -95,19 +97,20 @@ class Watching:
 
     @property
     def ranks(self) -> str:
-        """The ranks that watch the line; "" if there are none."""
-        return self._label(rank.member for rank in self._ranks.values() if not rank.state.error)
+        """The ranks that watch the line, or will once they have loaded the file; "" if there are none."""
+        states = [(rank.state, rank.member) for rank in self._ranks.values() if not rank.state.error]
+        return self._label(member for state, member in states if state.place or not state.note)
 
     @property
     def end(self) -> str:
         """Why the watch is over; "" if it is not."""
         if self._limit and self.reported == self._limit:
-            return f"the watch has ended after {self._limit} hit{'s' if self._limit > 1 else ''}"
+            return f"the watch has ended after {hits_text(self._limit)}"
         states = [rank.state for rank in self._ranks.values()]
         if not all(state.ended or (state.error and not state.is_silent) for state in states):
             return ""
         ends = [f"the watch has ended {escape_controls(state.ended)}" for state in states if state.ended]
-        return next(iter(ends), "no rank can watch the line")
+        return next(iter(ends), f"no rank can watch the line: {escape_controls(states[0].error)}" if states else "")
 
     def received(self, answer: Mapping[str, Any]) -> list[HitOf]:
         """Take the `data` of an answer, and return its new hits in the order of their times."""
@@ -202,6 +205,11 @@ class Watching:
         return label(list(members), shared_ranks([known]))
 
 
+def hits_text(number: int) -> str:
+    """Return a number of hits as text."""
+    return f"{number} hit{'s' if number > 1 else ''}"
+
+
 def hit_as_object(member: Member, hit: Hit) -> dict[str, object]:
     """Return a hit as a JSON object."""
     return {"event": "hit", "rank": member.rank, "port": member.port, **asdict(hit)}
@@ -211,7 +219,7 @@ def _sentences(state: WatchedRank) -> Iterator[str]:
     if state.error:
         yield state.error
         return
-    if not state.place:
+    if not (state.place or state.note):
         yield "the file is not loaded yet; the watch begins once it is"
     if state.note:
         yield state.note

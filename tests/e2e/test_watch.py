@@ -48,7 +48,7 @@ while True:
     time.sleep(0.15)  # less than ten times in a second: no value is skipped
 """
 LINE = line_of(TRAIN, "return loss")
-HIT = re.compile(r"\d\d:\d\d:\d\d  (ranks?) ([\d,-]+) +#[\d,-]+ +(.*)")
+HIT = re.compile(r"\d\d:\d\d:\d\d  (ranks?) ([\d,-]+) +#[\d,-]+ *(.*)")
 
 
 WATCHED = (
@@ -156,7 +156,7 @@ async def test_values_of_all_ranks(relay: LocalRelay, tmp_path: Path, uses_clien
 async def test_lost_connections(relay: LocalRelay, tmp_path: Path) -> None:
     """No hit is lost or printed twice although the connection is lost again and again; Ctrl-C ends the watch."""
     async with job(relay, tmp_path), ChaosProxy("127.0.0.1", relay.server.port) as chaos:
-        connection = tmp_path / "connection"
+        (connection := tmp_path / "connection").touch(0o600)
         connection.write_text(relay.connection_string("send").replace(f":{relay.server.port}", f":{chaos.port}"))
         env = without_client(relay, tmp_path, RELAY_CONNECTION_STRING_FILE=str(connection))
         async with program("relay_client", "watch", f"train.py:{LINE}", "step", "--json", env=env) as watching:
@@ -180,10 +180,14 @@ async def test_lost_connections(relay: LocalRelay, tmp_path: Path) -> None:
     assert [len(hits[rank]) for rank in range(4)] == [rank["reported"] for rank in last["ranks"]]
 
 
-async def test_interrupted(relay: LocalRelay, tmp_path: Path) -> None:
+@pytest.mark.parametrize("uses_client", [False, True])
+async def test_interrupted(relay: LocalRelay, tmp_path: Path, uses_client: bool) -> None:
     """Ctrl-C removes the watch from all ranks before the command ends, with status 0 and a table."""
     env = without_client(relay, tmp_path)
-    async with job(relay, tmp_path):
+    async with contextlib.AsyncExitStack() as stack:
+        port = await stack.enter_async_context(job(relay, tmp_path))
+        if uses_client:
+            await stack.enter_async_context(running_client(relay, tmp_path, "--ports", str(port), **env))
         async with program("relay_client", "watch", f"train.py:{LINE}", "loss", env=env) as watching:
             await watching.line("watching train.py")
             before = await run("relay_client", "eval", WATCHED, env=env)
@@ -228,7 +232,7 @@ async def test_condition(relay: LocalRelay, tmp_path: Path) -> None:
 
 
 async def test_moved_line(relay: LocalRelay, tmp_path: Path) -> None:
-    """For a line without code, the next one is watched, and the user is told."""
+    """For a line without code, the next one is watched, with a sentence about it."""
     env = without_client(relay, tmp_path)
     async with job(relay, tmp_path):
         found = await watch(f"train.py:{LINE - 1}", "", "--hits", "8", "--ranks", "0-1", env=env)
@@ -267,23 +271,30 @@ async def test_what_cannot_be_watched(relay: LocalRelay, tmp_path: Path) -> None
         assert f"relay-client: error: no rank can watch train.py:{LINE}\n" in found.stderr
         nobody = await watch(f"train.py:{LINE}", "loss", "--ranks", "9", env=env)
         assert (9, "") == (nobody.status, nobody.stdout)
+        line = await watch("train.py:900", "loss", env=env)
+        assert (17, "") == (line.status, line.stdout)
+        assert "ranks 0-3: train.py has no code at line 900 or after it\n" in line.stderr
         unknown = await watch("absent.py:1", "loss", "--for", "1s", env=env)
         assert 17 == unknown.status
         assert "ranks 0-3: the file is not loaded yet; the watch begins once it is\n" in unknown.stderr
 
 
 async def test_killed_and_ended(relay: LocalRelay, tmp_path: Path) -> None:
-    """A rank that is killed is named, and the others are still watched; the watch ends with the last rank."""
+    """A rank that is killed is named, and watched again once it is restarted; the watch ends with the last rank."""
     env = without_client(relay, tmp_path)
     async with (
-        job(relay, tmp_path),
+        job(relay, tmp_path) as port,
         program("relay_client", "watch", f"train.py:{LINE}", "step", "--json", env=env) as watching,
     ):
         await watching.line("watching train.py")
         processes = pids(tmp_path)
         os.kill(processes.pop(3), signal.SIGKILL)
         await watching.line("rank 3: was killed by SIGKILL")
-        assert {"event", "rank", "port", "number"} < set(await next_object(watching))
+        script = tmp_path / "node-1" / "train.py"
+        options = ("--debug-ranks", "none", "--port", str(port))
+        async with running_job(relay, script, *options, RELAY_RANK="3", RELAY_WORLD_SIZE="4"), timeout(DEADLINE):
+            while (found := await next_object(watching))["rank"] != 3 or int(found["text"]) > 2:
+                assert "hit" == found["event"]
         for pid in processes.values():
             os.kill(pid, signal.SIGKILL)
         finished = await watching.finish()

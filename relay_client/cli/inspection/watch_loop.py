@@ -7,13 +7,14 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from relay_client.cli.inspection.asking import Perform, performing
 from relay_client.ui.text import LISTING, MINUTE, duration
 from relay_client.verbs.watch import LAST_SECONDS, Cursor, Watch
-from relay_client.watching import HitOf, Watching, hit_as_object
+from relay_client.watching import HitOf, Watching, hit_as_object, hits_text
 from relay_core.agent_api.watch import LEASE, WAIT
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import NoListener, RelayDebugError
@@ -59,7 +60,7 @@ class WatchLoop:
         clock = asyncio.get_running_loop().time
         async with performing(self._arguments) as self._perform:
             started = clock()
-            await self._poll()
+            hits = await self._poll()
             if not self._watching.cursors:
                 raise NoListener("no matching process is registered", hint=LISTING)
             if not self._watching.ranks:
@@ -67,6 +68,8 @@ class WatchLoop:
                 self._say_notes()
                 logger.error("%s", self.end)
                 return
+            _say(f"watching {self._request.place} in {self._watching.ranks}, for {self._limits}")
+            self._print(hits)
             try:
                 self.end = await self._until_over(started)
             finally:
@@ -76,14 +79,13 @@ class WatchLoop:
         """Return why the watch has ended."""
         clock = asyncio.get_running_loop().time
         request, alive, is_explained = self._request, started, False
-        _say(f"watching {request.place} in {self._watching.ranks}, for {self._limits}")
         self._say_notes()
         while (left := started + request.lasts - (asked := clock())) > 0:
             has_hits = await self._try_to_poll(min(WAIT, left))
-            self._say_notes()
-            alive = clock() if has_hits is None or self._watching.has_processes else alive
             if end := self._watching.end:
                 return end
+            self._say_notes()
+            alive = clock() if has_hits is None or self._watching.has_processes else alive
             if clock() - alive > RESTART_SECONDS:
                 return "all ranks have ended"
             if not (is_explained or self._watching.reported or clock() - started < WAIT):
@@ -95,15 +97,15 @@ class WatchLoop:
 
     @property
     def _limits(self) -> str:
-        hits = f", {self._request.hits} hits" if self._request.hits else ""
-        return f"{_text_of(self._request.lasts)}{hits} or until Ctrl-C"
+        number = self._request.hits
+        return f"{_text_of(self._request.lasts)}{f', {hits_text(number)}' if number else ''} or until Ctrl-C"
 
     async def _try_to_poll(self, wait: float) -> bool | None:
-        """Poll, or log why that is impossible at the moment, and return None: the next poll returns the same hits."""
+        """Print what is new, and return whether there were hits; None if nothing was learned: the next poll does it."""
         try:
-            return await self._poll(wait=wait)
+            return self._print(await self._poll(wait=wait))
         except NoListener:
-            return self._take({"ranks": []})
+            return self._print(self._watching.received({"ranks": []}))
         except RelayDebugError as error:
             if not error.retryable:
                 raise
@@ -112,18 +114,18 @@ class WatchLoop:
             self._problem = error.sentence
             return None
 
-    async def _poll(self, **fields: Any) -> bool:
-        """Print what is new, and return whether there were hits.
+    async def _poll(self, **fields: Any) -> Sequence[HitOf]:
+        """Return the new hits.
 
         Raises:
             RelayDebugError: the verb has failed.
         """
         after = tuple(Cursor(*cursor) for cursor in self._watching.cursors.items())
-        return self._take((await self._perform(replace(self._request, after=after, **fields))).data)
+        answer: Any = (await self._perform(replace(self._request, after=after, **fields))).data
+        return self._watching.received(answer)
 
-    def _take(self, answer: Any) -> bool:
-        hits, is_json = self._watching.received(answer), self._arguments.json
-        for line in map(_json_line, hits) if is_json else self._watching.lines(hits):
+    def _print(self, hits: Sequence[HitOf]) -> bool:
+        for line in map(_json_line, hits) if self._arguments.json else self._watching.lines(hits):
             print(line, flush=True)
         return bool(hits)
 
@@ -135,7 +137,7 @@ class WatchLoop:
         """Remove the watch, and print the table."""
         try:
             async with timeout(LAST_SECONDS + 1):
-                await self._poll(is_last=True)
+                self._print(await self._poll(is_last=True))
         except NoListener:
             pass
         except (RelayDebugError, *TIMEOUT_ERRORS):

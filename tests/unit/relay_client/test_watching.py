@@ -40,27 +40,29 @@ def test_same_values_are_one_line() -> None:
         entry(2, hit(9), hit(10)),
         entry(3, hit(9), hit(10)),
     )
-    assert ["ranks 0-3  #9  0.5", "ranks 0,2-3  #10  0.5", "rank 1       #10  nan"] == found
+    assert ["ranks 0-3     #9  0.5", "ranks 0,2-3   #10  0.5", "rank 1        #10  nan"] == found
 
 
 def test_counts_that_differ() -> None:
     """Ranks that began to watch at different steps share the lines of equal values; a rank is once in a line."""
     first, second = [hit(1, time=1.0), hit(2, time=2.0)], [hit(2, time=1.1), hit(3, time=2.1)]
-    assert ["ranks 0-1  #1-2  0.5", "ranks 0-1  #2-3  0.5"] == shown(Watching(), entry(0, *first), entry(1, *second))
+    assert ["ranks 0-1     #1-2  0.5", "ranks 0-1     #2-3  0.5"] == shown(
+        Watching(), entry(0, *first), entry(1, *second)
+    )
 
 
 def test_order_of_time() -> None:
     """Hits are shown in the order of their times, whatever the order of the ranks is."""
     found = shown(Watching(), entry(0, hit(2, "b", time=5.0)), entry(1, hit(1, "a", time=4.0), hit(3, "c", time=6.0)))
-    assert ["rank 1  #1  a", "rank 0  #2  b", "rank 1  #3  c"] == found
+    assert ["rank 1        #1  a", "rank 0        #2  b", "rank 1        #3  c"] == found
 
 
 def test_repeated_hits() -> None:
     """A hit that is repeated, because its acknowledgment has not arrived, is shown once."""
     watching = Watching()
-    assert ["rank 0  #1  0.5"] == shown(watching, entry(0, hit(1)))
+    assert ["rank 0        #1  0.5"] == shown(watching, entry(0, hit(1)))
     assert {5678: 1} == watching.cursors
-    assert ["rank 0  #2  0.5"] == shown(watching, entry(0, hit(1), hit(2)))
+    assert ["rank 0        #2  0.5"] == shown(watching, entry(0, hit(1), hit(2)))
     assert ({5678: 2}, 2) == (watching.cursors, watching.reported)
 
 
@@ -70,7 +72,7 @@ def test_restarted_rank() -> None:
     shown(watching, entry(0, hit(7)))
     shown(watching, entry(0, is_silent=True, error="not found"))
     assert {5678: 7} == watching.cursors
-    assert ["rank 0  #1  0.5"] == shown(watching, entry(0, hit(1), process="a 2"))
+    assert ["rank 0        #1  0.5"] == shown(watching, entry(0, hit(1), process="a 2"))
     assert {5678: 1} == watching.cursors
 
 
@@ -89,10 +91,10 @@ def test_texts_of_the_job() -> None:
     watching = Watching()
     evil = "a\nb\x1b]0;x\x07"
     (value,) = shown(watching, entry(0, hit(1, evil, thread=evil), note=evil))
-    assert r"rank 0  #1  a\nb\x1b]0;x\x07  (thread a\nb\x1b]0;x\x07)" == value
+    assert r"rank 0        #1  a\nb\x1b]0;x\x07  (thread a\nb\x1b]0;x\x07)" == value
     assert [r"rank 0: a\nb\x1b]0;x\x07"] == watching.notes()
     (error,) = shown(watching, entry(0, hit(2, "", error=evil)))
-    assert r"rank 0  #2  no value: a\nb\x1b]0;x\x07" == error
+    assert r"rank 0        #2  no value: a\nb\x1b]0;x\x07" == error
     (long,) = shown(watching, entry(0, hit(3, "x" * 9999)))
     assert long.endswith("xxx...")
     assert 520 > len(long)
@@ -120,8 +122,11 @@ def test_ranks_that_watch() -> None:
     watching.received({"ranks": [entry(0, **broken), entry(1), entry(2, error="not found", is_silent=True)]})
     assert ("rank 1", "") == (watching.ranks, watching.end)
     assert ["rank 0: SyntaxError: invalid syntax", "rank 2: not found"] == watching.notes()
+    watching.received({"ranks": [entry(1, place="", note="train.py has no code at line 900 or after it")]})
+    assert ("", "") == (watching.ranks, watching.end)
+    assert ["rank 1: train.py has no code at line 900 or after it"] == watching.notes()
     watching.received({"ranks": [entry(1, **broken), entry(2, **broken)]})
-    assert ("", "no rank can watch the line") == (watching.ranks, watching.end)
+    assert ("", "no rank can watch the line: SyntaxError: invalid syntax") == (watching.ranks, watching.end)
 
 
 def test_end_in_the_ranks() -> None:

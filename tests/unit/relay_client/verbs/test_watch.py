@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ async def test_first_agent_with_hits(relay: LocalRelay, nodes: tuple[WatchedNode
         first.hit.clear()
         second.hit.set()
         after = (Cursor(5678, 1), Cursor(5679, 0))
-        assert [1] == list(ranks_in(await session.perform(Watch("train.py:88", "loss", watch_id="w", wait=9.0, after=after))))
+        assert [1] == list(ranks_in(await session.perform(replace(POLL, after=after))))
         assert {"5678": 1, "5679": 0} == second.questions[-1].after
         assert {"w"} == {question.id for node in nodes for question in node.questions}
 
