@@ -17,12 +17,8 @@ from relay_core.value_parsers import format_ranges
 
 HitOf = tuple[Member, Hit]
 """A hit, and the process that has reported it."""
-COLUMNS = ("", "reached", "reported", "skipped", "dropped", "spent", "last value")
-RARE = "skipped", "dropped"
-"""Columns that are shown only if a rank has another number than 0."""
 RANKS_WIDTH = 12
 """Characters for the ranks at first; the column becomes wider with longer lists of ranks."""
-LEAST_PERCENT = 0.001
 
 
 @dataclass(frozen=True)
@@ -66,12 +62,6 @@ class _Rank:
         self.state = replace(state, hits=())
         return new
 
-    def as_object(self) -> dict[str, object]:
-        """Return the state, and what was reported, as a JSON object."""
-        found = asdict(self.state)
-        del found["hits"]
-        return {**found, "reported": self.reported, "last": self.last}
-
 
 class Watching:
     """Takes the answers, and returns what is new in them.
@@ -87,8 +77,6 @@ class Watching:
         """By logical port."""
         self._noted: set[tuple[int, str]] = set()
         self._widths = RANKS_WIDTH, 0
-        self.has_processes = False
-        """Whether the last answer was about any rank."""
 
     @property
     def cursors(self) -> dict[int, int]:
@@ -105,16 +93,13 @@ class Watching:
     def end(self) -> str:
         """Why the watch is over; "" if it is not."""
         if self._limit and self.reported == self._limit:
-            return f"the watch has ended after {hits_text(self._limit)}"
+            return f"the watch has ended (--hits {self._limit})"
         states = [rank.state for rank in self._ranks.values()]
-        if not all(state.ended or (state.error and not state.is_silent) for state in states):
-            return ""
-        ends = [f"the watch has ended {escape_controls(state.ended)}" for state in states if state.ended]
-        return next(iter(ends), f"no rank can watch the line: {escape_controls(states[0].error)}" if states else "")
+        reasons = [state.ended or ("" if state.is_silent else state.error) for state in states]
+        return f"the watch has ended in all ranks: {escape_controls(reasons[0])}" if all(reasons) else ""
 
     def received(self, answer: Mapping[str, Any]) -> list[HitOf]:
         """Take the `data` of an answer, and return its new hits in the order of their times."""
-        self.has_processes = bool(answer["ranks"])
         new: list[tuple[Hit, _Rank]] = []
         for entry in answer["ranks"]:
             state = parse(WatchedRank, entry)
@@ -162,15 +147,11 @@ class Watching:
                     found.setdefault(sentence, []).append(rank.member)
         return [f"{self._label(members)}: {escape_controls(sentence)}" for sentence, members in found.items()]
 
-    def why_no_hits(self, place: str, *, is_conditional: bool, every: int) -> str:
+    def why_no_hits(self, place: str) -> str:
         """Return why there may be no hits yet, with a hint."""
-        reached = sum(rank.state.reached for rank in self._ranks.values())
-        if not reached:
-            return f"no rank has reached {place} yet. hint: 'relay-client stacks' shows where the ranks are"
-        reasons = [f"only 1 of {every} is reported"] if every > 1 else []
-        reasons += ["the condition has not been true"] if is_conditional else []
-        times = f"{reached} times" if reached > 1 else "once"
-        return ": ".join(filter(None, (f"no hit yet; {place} was reached {times}", " and ".join(reasons))))
+        if reached := sum(rank.state.reached for rank in self._ranks.values()):
+            return f"no hit yet: the ranks have reached {place} {reached}x, but the condition has not been true"
+        return f"no hit yet: no rank has reached {place}. hint: 'relay-client stacks' shows where the ranks are"
 
     def table(self, seconds: float) -> list[str]:
         """Return the lines of a table of the ranks, and the cost of the watch in the rank in which it was highest.
@@ -178,36 +159,28 @@ class Watching:
         Args:
             seconds: How long the watch has lasted.
         """
-        rows = [self._row(rank) for rank in self._ranks.values()]
-        shown = [
-            index for index, name in enumerate(COLUMNS) if name not in RARE or any(row[index] != "0" for row in rows)
+        rows: list[Sequence[str]] = [("", "reached", "reported", "skipped", "dropped", "spent", "last value")]
+        for rank in self._ranks.values():
+            state = rank.state
+            numbers = map(str, (state.reached, rank.reported, state.skipped, state.missed))
+            rows.append((self._label([rank.member]), *numbers, f"{1000 * state.spent:.1f} ms", rank.last))
+        width = max(len(row[0]) for row in rows)
+        lines = [
+            f"{first:{width}}{''.join(f'{each:>10}' for each in rest)}  {last}".rstrip() for first, *rest, last in rows
         ]
-        table = [[line[column] for column in shown] for line in (COLUMNS, *rows)]
-        widths = [max(len(line[column]) for line in table) for column in range(len(shown))]
         worst = max(self._ranks.values(), key=lambda rank: rank.state.spent)
-        percent = 100 * worst.state.spent / max(seconds, 0.001)
-        share = f"{percent:.3f}" if percent >= LEAST_PERCENT else f"less than {LEAST_PERCENT}"
-        cost = f"cost: {_milliseconds(worst.state.spent)} of {seconds:.0f} s in {self._label([worst.member])}"
-        aligned = [_aligned(line, widths) for line in table]
-        return [*aligned, f"{cost} ({share} %)"]
-
-    def _row(self, rank: _Rank) -> tuple[str, ...]:
-        state = rank.state
-        counts = state.reached, rank.reported, state.skipped, state.missed
-        return self._label([rank.member]), *map(str, counts), _milliseconds(state.spent), rank.last
+        spent, percent = 1000 * worst.state.spent, 100 * worst.state.spent / max(seconds, 0.001)
+        cost = f"cost: {spent:.1f} ms of {seconds:.0f} s in {self._label([worst.member])} ({percent:.3f} %)"
+        return [*lines, cost]
 
     def as_objects(self) -> list[dict[str, object]]:
         """Return the ranks as JSON objects."""
-        return [rank.as_object() for rank in self._ranks.values()]
+        known = self._ranks.values()
+        return [{**asdict(rank.state), "hits": rank.reported, "last": rank.last} for rank in known]
 
     def _label(self, members: Iterable[Member]) -> str:
         known = Value(members=tuple(rank.member for rank in self._ranks.values()))
         return label(list(members), shared_ranks([known]))
-
-
-def hits_text(number: int) -> str:
-    """Return a number of hits as text."""
-    return f"{number} hit{'s' if number > 1 else ''}"
 
 
 def hit_as_object(member: Member, hit: Hit) -> dict[str, object]:
@@ -223,24 +196,11 @@ def _sentences(state: WatchedRank) -> Iterator[str]:
         yield "the file is not loaded yet; the watch begins once it is"
     if state.note:
         yield state.note
-    if state.missed:
-        yield "hits are dropped, because the line is reached faster than they are read"
-    if state.skipped:
-        yield "the line is reached too often to evaluate the expression each time"
+    if state.missed or state.skipped:
+        yield "the line is reached too often to report each value; the table at the end has the numbers"
     if state.ended:
         yield f"the watch has ended {state.ended}"
 
 
 def _value_of(hit: Hit) -> str:
     return f"no value: {escape_controls(hit.error)}" if hit.error else value_line(hit.text)
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
-    """Return the cells of a line; numbers are at the right, the first and the last column at the left."""
-    first, *numbers, last = line
-    cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=False))]
-    return "  ".join([*cells, last]).rstrip()

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from relay_client.ui.text import LISTING
 from relay_client.verbs.verb import Answer, Command, Verb
-from relay_core.errors import UsageError
+from relay_core.errors import NoListener, UsageError
 
 if TYPE_CHECKING:
     from relay_client.agents.requests import NodeReply
@@ -102,6 +103,7 @@ class Watch(Verb):
         """Ask all agents; return soon after a process has answered.
 
         Raises:
+            NoListener: no chosen rank has a process.
             UsageError: the watch has no id, or an expression is too long.
         """
         from relay_client.agents.requests import ask_agents, ask_first, with_absent
@@ -109,27 +111,23 @@ class Watch(Verb):
         from relay_core.records import encode
 
         file, line = parse_place(self.place)
+        same = ("expression", "every", "hits", "lasts", "wait", "is_last", "ranks", "ports")
         question = watch.Watch(
             id=self.watch_id,
             file=file,
             line=line,
-            expression=self.expression,
             condition=self.when,
-            every=self.every,
-            hits=self.hits,
-            lasts=self.lasts,
             after={str(cursor.port): cursor.number for cursor in self.after},
-            wait=self.wait,
-            is_last=self.is_last,
-            ranks=self.ranks,
-            ports=self.ports,
             seconds=self.wait + ANSWER_SECONDS,
+            **{name: getattr(self, name) for name in same},
         ).checked()
         if self.wait and not self.is_last:
             nodes = await ask_first(tunnels, question, _has_answered)
         else:
             nodes = await ask_agents(tunnels, question, within=LAST_SECONDS if self.is_last else None)
         found = [one for node in with_absent(tunnels, question, nodes) for one in _ranks_of(node, question)]
+        if not found:
+            raise NoListener("no matching process is registered", hint=LISTING)
         return Answer("", {"ranks": [encode(one) for one in sorted(found, key=lambda one: one.port)]})
 
 

@@ -12,7 +12,6 @@ from relay_client.cli.inspection.verb_command import VerbCommand
 from relay_client.verbs.verb import check
 from relay_client.verbs.watch import Watch, parse_place
 from relay_core.errors import UsageError
-from relay_core.exit_codes import NO_VALUE, SUCCESS
 from relay_core.program.options import argument_type
 
 
@@ -43,7 +42,7 @@ class WatchCommand(VerbCommand):
         request = self.request(arguments, place=place, watch_id=secrets.token_hex(8), **limits)
         check(request, lambda field: f"--{field}")
         loop = WatchLoop(arguments, cast("Watch", request))
-        return run_quietly(arguments, loop.run()) or (NO_VALUE if loop.end and not loop.reported else SUCCESS)
+        return run_quietly(arguments, loop.run()) or loop.status
 
 
 def _positive(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import sys
@@ -12,12 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from relay_client.cli.inspection.asking import Perform, performing
-from relay_client.ui.text import LISTING, MINUTE, duration
+from relay_client.ui.text import MINUTE, duration
 from relay_client.verbs.watch import LAST_SECONDS, Cursor, Watch
-from relay_client.watching import HitOf, Watching, hit_as_object, hits_text
-from relay_core.agent_api.watch import LEASE, WAIT
+from relay_client.watching import HitOf, Watching, hit_as_object
+from relay_core.agent_api.watch import WAIT
 from relay_core.compat import TIMEOUT_ERRORS, timeout
 from relay_core.errors import NoListener, RelayDebugError
+from relay_core.exit_codes import NO_VALUE, SUCCESS
 from relay_core.foreign import escape_controls
 
 INTERVAL = 1.0
@@ -41,15 +43,9 @@ class WatchLoop:
         self._request = request
         self._watching = Watching(request.hits)
         self._perform: Perform
-        self._problem = ""
-        """Why the last request that failed has failed."""
-        self.end = ""
-        """Why the watch has ended; "" if it was interrupted."""
-
-    @property
-    def reported(self) -> int:
-        """The number of hits."""
-        return self._watching.reported
+        self.end = "the watch was stopped"
+        """Why the watch has ended."""
+        self.status = SUCCESS
 
     async def run(self) -> None:
         """Watch until the end.
@@ -61,58 +57,48 @@ class WatchLoop:
         async with performing(self._arguments) as self._perform:
             started = clock()
             hits = await self._poll()
-            if not self._watching.cursors:
-                raise NoListener("no matching process is registered", hint=LISTING)
             if not self._watching.ranks:
-                self.end = f"no rank can watch {self._request.place}"
                 self._say_notes()
-                logger.error("%s", self.end)
+                self.status = NO_VALUE
+                logger.error("no rank can watch %s", self._request.place)
                 return
-            _say(f"watching {self._request.place} in {self._watching.ranks}, for {self._limits}")
+            lasts = self._request.lasts
+            limit = f"{lasts:g} s" if lasts % MINUTE else duration(lasts)
+            _say(f"watching {self._request.place} in {self._watching.ranks}, for {limit} or until Ctrl-C")
             self._print(hits)
             try:
-                self.end = await self._until_over(started)
+                self.end = await self._until_over(started) or f"the watch has ended after {limit}"
+                self.status = SUCCESS if self._watching.reported else NO_VALUE
             finally:
                 await self._finish(started)
 
     async def _until_over(self, started: float) -> str:
-        """Return why the watch has ended."""
+        """Return why the watch has ended; "" if its time is over."""
         clock = asyncio.get_running_loop().time
-        request, alive, is_explained = self._request, started, False
+        alive, is_explained = started, False
         self._say_notes()
-        while (left := started + request.lasts - (asked := clock())) > 0:
-            has_hits = await self._try_to_poll(min(WAIT, left))
+        while (left := started + self._request.lasts - (asked := clock())) > 0:
+            hits: Sequence[HitOf] = ()
+            try:
+                hits = await self._poll(wait=min(WAIT, left))
+                alive = clock()
+            except RelayDebugError as error:  # the next answer contains the same hits
+                if not error.retryable:
+                    raise
+                logger.debug("no answer: %s", error)
+                alive = alive if isinstance(error, NoListener) else clock()
+            self._print(hits)
             if end := self._watching.end:
                 return end
             self._say_notes()
-            alive = clock() if has_hits is None or self._watching.has_processes else alive
             if clock() - alive > RESTART_SECONDS:
                 return "all ranks have ended"
             if not (is_explained or self._watching.reported or clock() - started < WAIT):
                 is_explained = True
-                _say(self._watching.why_no_hits(request.place, is_conditional=bool(request.when), every=request.every))
-            if not has_hits:
+                _say(self._watching.why_no_hits(self._request.place))
+            if not hits:
                 await asyncio.sleep(max(0.0, asked + INTERVAL - clock()))
-        return f"the watch has ended after {_text_of(request.lasts)}"
-
-    @property
-    def _limits(self) -> str:
-        number = self._request.hits
-        return f"{_text_of(self._request.lasts)}{f', {hits_text(number)}' if number else ''} or until Ctrl-C"
-
-    async def _try_to_poll(self, wait: float) -> bool | None:
-        """Print what is new, and return whether there were hits; None if nothing was learned: the next poll does it."""
-        try:
-            return self._print(await self._poll(wait=wait))
-        except NoListener:
-            return self._print(self._watching.received({"ranks": []}))
-        except RelayDebugError as error:
-            if not error.retryable:
-                raise
-            if error.sentence != self._problem:
-                logger.warning("no answer, trying again: %s", error)
-            self._problem = error.sentence
-            return None
+        return ""
 
     async def _poll(self, **fields: Any) -> Sequence[HitOf]:
         """Return the new hits.
@@ -124,10 +110,10 @@ class WatchLoop:
         answer: Any = (await self._perform(replace(self._request, after=after, **fields))).data
         return self._watching.received(answer)
 
-    def _print(self, hits: Sequence[HitOf]) -> bool:
-        for line in map(_json_line, hits) if self._arguments.json else self._watching.lines(hits):
+    def _print(self, hits: Sequence[HitOf]) -> None:
+        is_json = self._arguments.json
+        for line in [json.dumps(hit_as_object(*hit)) for hit in hits] if is_json else self._watching.lines(hits):
             print(line, flush=True)
-        return bool(hits)
 
     def _say_notes(self) -> None:
         for note in self._watching.notes():
@@ -135,29 +121,17 @@ class WatchLoop:
 
     async def _finish(self, started: float) -> None:
         """Remove the watch, and print the table."""
-        try:
+        with contextlib.suppress(RelayDebugError, *TIMEOUT_ERRORS):  # ranks that do not answer remove it themselves
             async with timeout(LAST_SECONDS + 1):
                 self._print(await self._poll(is_last=True))
-        except NoListener:
-            pass
-        except (RelayDebugError, *TIMEOUT_ERRORS):
-            _say(f"not every rank has confirmed the end of the watch; it ends there within {LEASE:g} s")
-        seconds, end = asyncio.get_running_loop().time() - started, self.end or "the watch was stopped"
+        seconds = asyncio.get_running_loop().time() - started
         if self._arguments.json:
-            last = {"event": "ended", "text": end, "seconds": seconds, "ranks": self._watching.as_objects()}
+            last = {"event": "ended", "text": self.end, "seconds": seconds, "ranks": self._watching.as_objects()}
             print(json.dumps(last), flush=True)
             return
-        for line in [end, *self._watching.table(seconds)]:
+        for line in [self.end, *self._watching.table(seconds)]:
             _say(line)
 
 
 def _say(text: str) -> None:
     print(escape_controls(text), file=sys.stderr, flush=True)
-
-
-def _json_line(found: HitOf) -> str:
-    return json.dumps(hit_as_object(*found))
-
-
-def _text_of(seconds: float) -> str:
-    return f"{seconds:g} s" if seconds % MINUTE else duration(seconds)

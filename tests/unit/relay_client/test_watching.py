@@ -82,7 +82,7 @@ def test_limit() -> None:
     shown(watching, entry(0, hit(1)))
     assert "" == watching.end
     assert 2 == len(shown(watching, entry(0, hit(2), hit(3)), entry(1, hit(4))))
-    assert ("the watch has ended after 3 hits", 3) == (watching.end, watching.reported)
+    assert ("the watch has ended (--hits 3)", 3) == (watching.end, watching.reported)
     assert [] == shown(watching, entry(1, hit(4), hit(5)))
 
 
@@ -108,7 +108,7 @@ def test_notes_once() -> None:
     assert [
         "ranks 0-1: the file is not loaded yet; the watch begins once it is",
         "rank 2: n",
-        "rank 2: hits are dropped, because the line is reached faster than they are read",
+        "rank 2: the line is reached too often to report each value; the table at the end has the numbers",
     ] == watching.notes()
     watching.received({"ranks": [entry(0, note="n"), entry(1, place=""), entry(2, note="n", missed=9)]})
     assert ["rank 0: n"] == watching.notes()
@@ -126,7 +126,7 @@ def test_ranks_that_watch() -> None:
     assert ("", "") == (watching.ranks, watching.end)
     assert ["rank 1: train.py has no code at line 900 or after it"] == watching.notes()
     watching.received({"ranks": [entry(1, **broken), entry(2, **broken)]})
-    assert ("", "no rank can watch the line: SyntaxError: invalid syntax") == (watching.ranks, watching.end)
+    assert ("", "the watch has ended in all ranks: SyntaxError: invalid syntax") == (watching.ranks, watching.end)
 
 
 def test_end_in_the_ranks() -> None:
@@ -135,54 +135,32 @@ def test_end_in_the_ranks() -> None:
     watching.received({"ranks": [entry(0, ended="after 60 s"), entry(1)]})
     assert "" == watching.end
     watching.received({"ranks": [entry(1, ended="after 60 s")]})
-    assert "the watch has ended after 60 s" == watching.end
-
-
-def test_ended_job() -> None:
-    """An answer without any rank differs from one about absent ranks."""
-    watching = Watching()
-    watching.received({"ranks": [entry(0, error="was killed by SIGKILL", is_silent=True)]})
-    assert watching.has_processes
-    watching.received({"ranks": []})
-    assert not watching.has_processes
+    assert "the watch has ended in all ranks: after 60 s" == watching.end
 
 
 @pytest.mark.parametrize(
-    ("reached", "options", "why"),
+    ("reached", "why"),
     [
-        (0, {}, "no rank has reached a.py:1 yet. hint: 'relay-client stacks' shows where the ranks are"),
-        (1, {}, "no hit yet; a.py:1 was reached once"),
-        (8, {"is_conditional": True}, "no hit yet; a.py:1 was reached 8 times: the condition has not been true"),
-        (
-            8,
-            {"is_conditional": True, "every": 9},
-            "no hit yet; a.py:1 was reached 8 times: only 1 of 9 is reported and the condition has not been true",
-        ),
+        (0, "no hit yet: no rank has reached a.py:1. hint: 'relay-client stacks' shows where the ranks are"),
+        (8, "no hit yet: the ranks have reached a.py:1 8x, but the condition has not been true"),
     ],
 )
-def test_no_hits(reached: int, options: dict[str, Any], why: str) -> None:
+def test_no_hits(reached: int, why: str) -> None:
     """Without hits, the user learns whether the line is reached at all."""
     watching = Watching()
     watching.received({"ranks": [entry(0, reached=reached)]})
-    assert why == watching.why_no_hits("a.py:1", **{"is_conditional": False, "every": 1, **options})
+    assert why == watching.why_no_hits("a.py:1")
 
 
 def test_table() -> None:
-    """The table has a line for each rank; columns of zeros for what rarely happens are left out."""
+    """The table has a line for each rank; the cost is that of the rank with the highest."""
     watching = Watching()
-    shown(watching, entry(0, hit(1, "0"), reached=12, spent=0.0125), entry(1, reached=4711, spent=2e-6))
+    shown(watching, entry(0, hit(1, "0"), reached=12, spent=0.0125), entry(1, reached=4711, spent=2e-6, skipped=3))
     assert [
-        "        reached  reported     spent  last value",
-        "rank 0       12         1   12.5 ms  0",
-        "rank 1     4711         0  0.002 ms",
+        "         reached  reported   skipped   dropped     spent  last value",
+        "rank 0        12         1         0         0   12.5 ms  0",
+        "rank 1      4711         0         3         0    0.0 ms",
         "cost: 12.5 ms of 50 s in rank 0 (0.025 %)",
-    ] == watching.table(50.0)
-    shown(watching, entry(0, reached=12, skipped=3, missed=2), entry(1, reached=4711, spent=2e-6))
-    assert [
-        "        reached  reported  skipped  dropped     spent  last value",
-        "rank 0       12         1        3        2      0 ms  0",
-        "rank 1     4711         0        0        0  0.002 ms",
-        "cost: 0.002 ms of 50 s in rank 1 (less than 0.001 %)",
     ] == watching.table(50.0)
 
 
